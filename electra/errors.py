@@ -1,0 +1,22 @@
+"""What a user got wrong: one line on stderr that says what was got and what to do, exit code 2, no traceback."""
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+USER_ERROR_EXIT_CODE = 2
+
+
+class UserError(ValueError):
+    """A wrong argument, file or environment. The message names what was got, what was expected and what to do."""
+
+
+def run_script(main: Callable[[], None]) -> NoReturn:
+    """Run `main` as a command: a `UserError` becomes one line on stderr and exit code 2."""
+    try:
+        main()
+    except UserError as error:
+        message = " ".join(str(error).split())
+        print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the command's own output
+        sys.exit(USER_ERROR_EXIT_CODE)
+    sys.exit(0)
