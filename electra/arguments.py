@@ -1,0 +1,250 @@
+"""Every knob of the command lines, once: its meaning, its unit, its default and where that comes from.
+
+Names are the reference's where it has one, those of `TrainingArguments` elsewhere; docs/reference_flags.md translates.
+Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in command_line.py.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from transformers import TrainingArguments
+
+from electra.errors import UserError
+from electra.recipes import RECIPES
+
+_SMALL: dict[str, Any] = RECIPES["small"]
+
+
+def _option(default: Any, help: str) -> Any:
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata={"help": help})
+    return field(default=default, metadata={"help": help})
+
+
+def _from_recipe(name: str, help: str) -> Any:
+    return _option(_SMALL[name], help)
+
+
+def _check(condition: bool, name: str, value: Any, expected: str) -> None:
+    if not condition:
+        raise UserError(f"--{name} {value} is not possible: it must be {expected}")
+
+
+@dataclass
+class CorpusArguments:
+    """The text to learn from."""
+
+    dataset_name: list[str] = _option(
+        [],
+        "Hugging Face Hub data sets by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), folders "
+        "saved by the datasets library, or 'builtin': the documentation that comes with Python.",
+    )
+    dataset_config_name: list[str] = _option(
+        [], "Configuration of each data set, or one for all; 'none' where there is none."
+    )
+    dataset_split: str = _option("train", "Split of the data sets to read.")
+    train_file: list[str] = _option(
+        [],
+        "Text files, folders or globs: .txt .jsonl .parquet .csv, also compressed. Named after the data sets where "
+        "each corpus has a number.",
+    )
+    dataset_sampling: list[float] = _option(
+        [], "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one for each."
+    )
+    text_column: str = _option("text", "Column of the text in jsonl, parquet, csv and data sets.")
+    document_separator: Literal["blank_line", "line", "file"] = _option(
+        "blank_line", "What ends a document in plain text."
+    )
+    cache_dir: str = _option("cache", "Folder for tokenized corpora and the tokenizers trained on the way.")
+    overwrite_cache: bool = _option(False, "Tokenize the corpus again although it is in the cache.")
+
+
+@dataclass
+class TokenizerArguments:
+    """How text becomes tokens."""
+
+    tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = _option(
+        "wordpiece", "Algorithm of a newly trained tokenizer."
+    )
+    vocab_size: int = _option(30522, "Tokens in a newly trained vocabulary, special ones included.")
+    min_frequency: int = _option(2, "Least number of occurrences of a pair that is merged into a token.")
+    lowercase: bool = _option(True, "Lower-case the text (--cased keeps it).")
+    strip_accents: bool | None = _option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
+    max_documents: int | None = _option(
+        None, "Train the tokenizer on that many documents, drawn at random without replacement. Not set: on all."
+    )
+
+    def __post_init__(self) -> None:
+        _check(self.vocab_size >= 6, "vocab_size", self.vocab_size, "at least 6: five special tokens and one more")
+        _check(self.min_frequency >= 0, "min_frequency", self.min_frequency, "0 or more")
+        _check(self.max_documents is None or self.max_documents > 0, "max_documents", self.max_documents, "positive")
+
+
+@dataclass
+class TokenizerPathArguments:
+    """A tokenizer that exists."""
+
+    tokenizer_path: str | None = _option(
+        None,
+        "Tokenizer to use: a folder, a Hub id, or a JSON file of the tokenizers library. Not set: one is trained on "
+        "the corpus and stored with the run.",
+    )
+
+
+@dataclass
+class ModelArguments:
+    """Sizes of the two networks. A recipe sets all of them, and those of training; any flag overrides it."""
+
+    model_size: Literal["small", "small++", "base", "large"] = _option(
+        "small", "Recipe of the paper's table 6: architecture, masking, length, batch, learning rate, steps."
+    )
+    embedding_size: int = _from_recipe("embedding_size", "Width of the embeddings, shared by both networks.")
+    hidden_size: int = _from_recipe("hidden_size", "Width of the discriminator.")
+    num_hidden_layers: int = _from_recipe("num_hidden_layers", "Layers of the discriminator.")
+    num_attention_heads: int = _from_recipe("num_attention_heads", "Attention heads of the discriminator.")
+    intermediate_size: int = _from_recipe("intermediate_size", "Width of the discriminator's feed-forward layers.")
+    max_position_embeddings: int = _from_recipe("max_position_embeddings", "Longest sequence of the networks, tokens.")
+    hidden_dropout_prob: float = _from_recipe("hidden_dropout_prob", "Dropout of hidden states, in [0, 1).")
+    attention_probs_dropout_prob: float = _from_recipe(
+        "attention_probs_dropout_prob", "Dropout of attention weights, in [0, 1)."
+    )
+    generator_size: float = _from_recipe(
+        "generator_size", "Width of the generator relative to the discriminator's, > 0; whole attention heads."
+    )
+    generator_layer_size: float = _from_recipe(
+        "generator_layer_size", "Layers of the generator relative to the discriminator's, > 0."
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+            _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            _check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        for name in ("generator_size", "generator_layer_size"):
+            _check(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+
+
+@dataclass
+class ObjectiveArguments:
+    """Corruption and losses, section 2 of the paper."""
+
+    mlm_probability: float = _from_recipe("mlm_probability", "Share of the tokens that is chosen, in (0, 1).")
+    mlm_replacement_probability: float = _from_recipe(
+        "mlm_replacement_probability",
+        "Share of the chosen tokens that becomes [MASK], in [0, 1]; the others stay, and are sampled all the same.",
+    )
+    discriminator_weight: float = _from_recipe(
+        "discriminator_weight", "Weight of the discriminator's loss, lambda in the paper, 0 or more."
+    )
+    temperature: float = _option(1.0, "Temperature of the generator's samples, > 0; divides the logits.")
+    disallow_correct: bool = _option(False, "The generator may not sample the original token.")
+
+    def __post_init__(self) -> None:
+        _check(0 < self.mlm_probability < 1, "mlm_probability", self.mlm_probability, "in (0, 1)")
+        share = self.mlm_replacement_probability
+        _check(0 <= share <= 1, "mlm_replacement_probability", share, "in [0, 1]")
+        _check(self.discriminator_weight >= 0, "discriminator_weight", self.discriminator_weight, "0 or more")
+        _check(self.temperature > 0, "temperature", self.temperature, "above 0")
+
+
+@dataclass
+class SegmentArguments:
+    """How documents become training and evaluation segments."""
+
+    max_length: int = _from_recipe("max_length", "Longest segment, tokens, special ones included.")
+    segment_policy: Literal["windows", "document", "google", "pairs"] = _option(
+        "windows",
+        "windows: evenly spaced from a random offset, all tokens about once an epoch; document: one random window per "
+        "document and epoch (rc2020_electra); google: the original's static builder; pairs: two random pieces "
+        "(lmtuners).",
+    )
+    validation_file: list[str] = _option(
+        [], "Files, folders or globs of held-out text, of the same format. Not set: a share of the corpus is held out."
+    )
+    validation_fraction: float = _option(
+        0.01, "Share of the documents held out when no validation_file is given, in [0, 1); 0 evaluates nothing."
+    )
+    max_eval_segments: int = _option(2000, "Segments of an evaluation at most: a fixed random subset of the held-out.")
+
+    def __post_init__(self) -> None:
+        _check(self.max_length >= 8, "max_length", self.max_length, "at least 8")
+        _check(0 <= self.validation_fraction < 1, "validation_fraction", self.validation_fraction, "in [0, 1)")
+        _check(self.max_eval_segments > 0, "max_eval_segments", self.max_eval_segments, "positive")
+
+
+@dataclass
+class PretrainingArguments(TrainingArguments):
+    """`transformers.TrainingArguments` with the defaults of pre-training and a few options of its own.
+
+    Its fields are all available. `*_steps` are optimizer steps, not samples as in rc2020_electra.
+    """
+
+    output_dir: str | None = _option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str = _option(
+        "electra", "Name of the run and its folder. A folder that is taken is never overwritten: -2, -3 ... is added."
+    )
+    data_seed: int | None = _option(
+        42,
+        "Seed of what the data are: the sampled subset, the held-out documents, the masks of the evaluation. Runs that "
+        "are to be compared share it.",
+    )
+    max_steps: int = _from_recipe("max_steps", "Optimizer steps. -1: as many as --num_train_epochs take.")
+    num_train_epochs: float = _option(3.0, "Passes over the corpus; only with --max_steps -1.")
+    per_device_train_batch_size: int = _from_recipe(
+        "per_device_train_batch_size",
+        "Segments per device and step. A step's batch is this times devices times gradient_accumulation_steps.",
+    )
+    per_device_eval_batch_size: int = _option(128, "Segments per device in evaluation.")
+    learning_rate: float = _from_recipe("learning_rate", "Peak learning rate.")
+    warmup_steps: float = _from_recipe("warmup_steps", "Optimizer steps of linear warm-up; below 1: a share of all.")
+    weight_decay: float = _from_recipe("weight_decay", "Weight decay; biases and LayerNorms have none.")
+    max_grad_norm: float = _from_recipe("max_grad_norm", "Gradients are scaled down to this norm.")
+    adam_beta1: float = _from_recipe("adam_beta1", "Adam's decay of the mean gradient.")
+    adam_beta2: float = _from_recipe("adam_beta2", "Adam's decay of the mean squared gradient.")
+    adam_epsilon: float = _from_recipe("adam_epsilon", "Adam's epsilon.")
+    adam_bias_correction: bool = _option(
+        True, "Adam with bias correction. The original has none: --adam_bias_correction false is its optimizer."
+    )
+    product_schedule: bool = _option(
+        False, "The original's schedule, warm-up times decay from step 0 on, in place of warm-up and then decay."
+    )
+    eval_strategy: str = _option("steps", "When to evaluate: no, steps, epoch.")
+    eval_steps: float | None = _option(5000, "Optimizer steps between evaluations.")
+    logging_steps: float = _option(100, "Optimizer steps between logged averages.")
+    save_steps: float = _option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
+    save_total_limit: int | None = _option(3, "Checkpoints kept, the newest.")
+    logging_nan_inf_filter: bool = _option(False, "Hide losses that are not numbers from the log.")
+    remove_unused_columns: bool = _option(False, "Not used: batches hold what the model takes.")
+    report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
+            _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        _check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
+        _check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
+        _check(self.learning_rate >= 0, "learning_rate", self.learning_rate, "0 or more")
+        _check(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "0 or more")
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # or transformers refuses bf16, which a CPU does well
+        try:
+            super().__post_init__()
+        except (ValueError, ImportError) as error:
+            raise UserError(str(error)) from error
+
+
+@dataclass
+class TokenizerTrainingArguments:
+    """Where a tokenizer goes."""
+
+    output_dir: str = _option("tokenizer", "Folder to write the tokenizer to.")
+    seed: int = _option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.")
+
+
+def check_lengths(max_length: int, max_position_embeddings: int) -> None:
+    """Refuse segments longer than the position table."""
+    if max_length > max_position_embeddings:
+        raise UserError(
+            f"--max_length {max_length} is longer than the position table, --max_position_embeddings "
+            f"{max_position_embeddings}; shorten the segments or enlarge the table"
+        )

@@ -1,0 +1,168 @@
+"""Command lines: dataclasses filled from defaults, a recipe, a YAML file and flags, in this order of precedence.
+
+A YAML file is read as if its lines were flags before the user's own, so that both are parsed, converted and checked
+alike (`5e-4` is a number in both). A recipe (`model_size`) named in the file stands below the file's other lines, one
+named on the command line above all of them. Unknown names fail with the nearest known one.
+"""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from transformers import HfArgumentParser
+
+from electra.errors import UserError
+from electra.recipes import RECIPES
+
+TRUE_WORDS, FALSE_WORDS = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
+
+
+class CommandLine(HfArgumentParser):
+    """`HfArgumentParser` that raises `UserError` in one line, takes `--config FILE` and `--cased`."""
+
+    def __init__(self, dataclass_types: Sequence[type], description: str) -> None:
+        super().__init__(dataclass_types, description=description, allow_abbrev=False)
+        self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
+        names = {action.dest for action in self._actions}
+        if "lowercase" in names:
+            self.add_argument(
+                "--cased", dest="lowercase", nargs="?", const=False, type=_negated, help="Keep upper case."
+            )
+        for action in self._actions:
+            if action.dest == "resume_from_checkpoint":
+                action.nargs, action.const = "?", "true"
+                action.help = "Continue the newest checkpoint of the run (no value), or the one of this folder."
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+    def parse(self, argv: Sequence[str] | None = None, default_config: str | None = None) -> tuple[Any, ...]:
+        """The dataclasses, filled.
+
+        Args:
+            argv: the command line without the program's name; the process's own if not given.
+            default_config: YAML file to use where `--config` is not given.
+        Raises:
+            UserError: unknown option, a value of the wrong type, an unreadable file.
+        """
+        argv = list(sys.argv[1:] if argv is None else argv)
+        config = self.value_of("config", argv) or default_config
+        tokens = self._file_tokens(config) if config else []
+        size_in_file, size_in_flags = self.value_of("model_size", tokens), self.value_of("model_size", argv)
+        tokens = [*_recipe_tokens(size_in_file), *tokens, *_recipe_tokens(size_in_flags), *argv]
+        namespace, unknown = self.parse_known_args(tokens)
+        if unknown:
+            self._refuse(unknown[0])
+        values = vars(namespace)
+        try:
+            return tuple(
+                cls(**{f.name: values[f.name] for f in fields(cls) if f.init and f.name in values})
+                for cls in self.dataclass_types
+            )
+        except UserError as error:
+            raise UserError(f"{error} (from {config} or the command line)" if config else str(error)) from error
+
+    def option_names(self) -> list[str]:
+        return [option[2:] for action in self._actions for option in action.option_strings if option[:2] == "--"]
+
+    def value_of(self, name: str, argv: Sequence[str] | None = None) -> str | None:
+        """The last value of `--name value` or `--name=value`, before anything else is parsed; "" if it has none."""
+        argv = sys.argv[1:] if argv is None else argv
+        value = None
+        for position, token in enumerate(argv):
+            following = argv[position + 1 : position + 2]
+            if token == f"--{name}":
+                value = following[0] if following and not following[0].startswith("--") else ""
+            elif token.startswith(f"--{name}="):
+                value = token.partition("=")[2]
+        return value
+
+    def _refuse(self, token: str, where: str = "") -> NoReturn:
+        name = token.removeprefix("--").partition("=")[0]
+        if not token.startswith("-"):
+            raise UserError(f"'{token}' belongs to no option{where}; options start with --")
+        near = difflib.get_close_matches(name, self.option_names(), n=1)
+        hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
+        raise UserError(f"unknown option --{name}{where}{hint}")
+
+    def _file_tokens(self, path: str) -> list[str]:
+        """A YAML file as the flags it stands for."""
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read --config {path}: {error.strerror}") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"--config {path} is not valid YAML: {error}") from error
+        if content is None:
+            return []
+        if not isinstance(content, dict):
+            raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
+        known = set(self.option_names())
+        tokens: list[str] = []
+        for key, value in content.items():
+            if str(key) not in known or key in ("config", "help"):
+                self._refuse(f"--{key}", where=f" in {path}")
+            tokens += _tokens(str(key), value)
+        return tokens
+
+
+def _negated(word: str) -> bool:
+    if word.lower() in TRUE_WORDS:
+        return False
+    if word.lower() in FALSE_WORDS:
+        return True
+    raise UserError(f"--cased {word}: expected true or false")
+
+
+def _tokens(name: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [f"--{name}", json.dumps(value)]
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        return []
+    words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    return [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
+
+
+def _recipe_tokens(model_size: str | None) -> list[str]:
+    """The recipe's fields as flags; an unknown name is left to the parser, which knows the choices."""
+    recipe = RECIPES.get(model_size or "", {})
+    return [token for name, value in recipe.items() for token in _tokens(name, value)]
+
+
+def effective_values(groups: Iterable[Any], always: Iterable[str]) -> dict[str, Any]:
+    """What was effective, ready for `--config`: every field named in `always` or different from its default.
+
+    Args:
+        groups: filled dataclasses.
+        always: names written even if they hold the default.
+    """
+    always = set(always)
+    values: dict[str, Any] = {}
+    for group in groups:
+        for f in fields(group):
+            value = getattr(group, f.name)
+            value = value.value if isinstance(value, Enum) else value
+            if f.default is not MISSING:
+                default = f.default
+            else:
+                default = f.default_factory() if f.default_factory is not MISSING else None
+            default = default.value if isinstance(default, Enum) else default
+            if not f.init or not isinstance(value, (str, int, float, bool, list, dict, type(None))):
+                continue
+            if f.name in always or (value != default and value is not None):
+                values[f.name] = value
+    return values
+
+
+def write_yaml(values: dict[str, Any], path: Path, comment: str) -> None:
+    """Write options to a YAML file that `--config` reads back."""
+    path.write_text(f"# {comment}\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}", encoding="utf-8")

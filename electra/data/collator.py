@@ -1,0 +1,57 @@
+"""Segments to a padded batch: special tokens, token types, attention mask; pads only to the longest row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from electra.data.counter_rng import uniform
+from electra.data.segments import Segment
+
+
+@dataclass(frozen=True)
+class SegmentCollator:
+    """Joins segments to a batch.
+
+    Two segments [11, 12] | [13] and one segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
+
+        input_ids       [[1, 11, 12, 2, 13, 2], [1, 14, 2, 0, 0, 0]]
+        token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
+        attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
+
+    Segments with a `mask_seed` (held-out ones) also get `mask_noise`, float32 (B, L, 2): the uniform numbers that
+    choose and mask their positions, a function of the seed and the position alone.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    pad_token_id: int
+
+    def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
+        """int64 tensors `input_ids`, `token_type_ids`, `attention_mask` of shape (B, L)."""
+        sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
+        shape = (len(segments), max(sizes))
+        input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
+        token_type_ids = np.zeros(shape, dtype=np.int64)
+        attention_mask = np.zeros(shape, dtype=np.int64)
+        for row, (segment, size) in enumerate(zip(segments, sizes, strict=True)):
+            end = 1 + len(segment.first)
+            input_ids[row, 0] = self.cls_token_id
+            input_ids[row, 1:end] = segment.first
+            input_ids[row, end] = self.sep_token_id
+            if segment.second is not None:
+                input_ids[row, end + 1 : size - 1] = segment.second
+                input_ids[row, size - 1] = self.sep_token_id
+                token_type_ids[row, end + 1 : size] = 1
+            attention_mask[row, :size] = 1
+        batch = {"input_ids": input_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+        if segments[0].mask_seed is not None:
+            batch["mask_noise"] = self._mask_noise(segments, shape[1])
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
+
+    def _mask_noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:
+        seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
+        noise = uniform(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(2))
+        return noise.astype(np.float32)

@@ -1,0 +1,122 @@
+"""A tokenizer trained on a corpus and measured on documents it did not see; kept in the cache under a fingerprint."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.corpus import Corpus
+from electra.errors import UserError
+from electra.tokenization import (
+    TokenizerOptions,
+    TokenizerReport,
+    is_held_out,
+    load_tokenizer,
+    measure_tokenizer,
+    train_tokenizer,
+)
+
+logger = logging.getLogger(__name__)
+
+HELD_OUT_BYTES = 5_000_000
+"""Held-out text kept in memory to measure the tokenizer on."""
+REPORT_NAME = "tokenizer_report.json"
+
+
+class _Documents:
+    """Documents of a corpus on their way into training, some of them put aside."""
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self.corpus, self.seed = corpus, seed
+        self.held_out: list[str] = []
+        self.held_out_bytes = 0
+        self.used = 0
+
+    def __iter__(self) -> Iterator[str]:
+        bar = tqdm(total=self.corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5)
+        with bar:
+            for document in self.corpus:
+                if is_held_out(document, self.seed):
+                    if self.held_out_bytes < HELD_OUT_BYTES:
+                        self.held_out.append(document)
+                        self.held_out_bytes += len(document)
+                else:
+                    self.used += 1
+                    yield document
+                bar.update(self.corpus.bytes_read - bar.n)
+            bar.update((self.corpus.size_bytes or bar.n) - bar.n)
+
+
+def train_on_corpus(
+    corpus: Corpus, options: TokenizerOptions
+) -> tuple[PreTrainedTokenizerBase, TokenizerReport | None]:
+    """Train on all documents but a twentieth, measure on those.
+
+    Args:
+        corpus: the text.
+        options: algorithm, size and normalisation.
+    Returns:
+        the tokenizer and its report; no report if no document happened to be held out.
+    """
+    started = time.monotonic()
+    documents = _Documents(corpus, options.seed)
+    tokenizer = train_tokenizer(documents, options)
+    seconds = time.monotonic() - started
+    if not documents.held_out:
+        return tokenizer, None
+    measured = measure_tokenizer(tokenizer, documents.held_out)
+    used = documents.used if options.max_documents is None else min(documents.used, options.max_documents)
+    report = TokenizerReport(
+        vocab_size=len(tokenizer),
+        training_documents=used,
+        training_seconds=round(seconds, 2),
+        **asdict(measured),
+    )
+    return tokenizer, report
+
+
+def describe_report(report: TokenizerReport) -> str:
+    """One line for a person."""
+    return (
+        f"{report.vocab_size:,} tokens, trained on {report.training_documents:,} documents in "
+        f"{report.training_seconds:.1f} s; on {report.held_out_documents:,} held-out documents "
+        f"{report.unknown_token_rate:.3%} unknown tokens, {report.bytes_per_token:.2f} bytes per token"
+    )
+
+
+def load_or_train_tokenizer(
+    corpus: Corpus, options: TokenizerOptions, cache_dir: str | os.PathLike[str]
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a corpus: from the cache, or trained now and put there whole or not at all.
+
+    Raises:
+        UserError: `cache_dir` cannot be written, or the corpus cannot be learned from.
+    """
+    key = json.dumps([corpus.fingerprint(), asdict(options)], sort_keys=True)
+    target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{target}.lock")
+        lock.acquire()
+    except OSError as error:
+        raise UserError(f"cannot write the tokenizer to {cache_dir}: {error}; name another --cache_dir") from error
+    with lock:
+        if not target.exists():
+            tokenizer, report = train_on_corpus(corpus, options)
+            unfinished = Path(f"{target}.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
+            tokenizer.save_pretrained(unfinished)
+            if report is not None:
+                logger.info("tokenizer: %s", describe_report(report))
+                (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
+            os.rename(unfinished, target)
+    return load_tokenizer(str(target))

@@ -1,0 +1,72 @@
+"""Random numbers as a pure function of (seed, counters): the same for any worker, process, batch size or resume.
+
+A generator that is advanced would have to be saved, split between workers and replayed; a hash of the counters needs
+none of that. The mixing function is splitmix64's finaliser (Steele, Lea and Flood 2014), vectorised with numpy at
+about 10 ns a number; it passes the uniformity tests in tests/data/test_counter_rng.py and is not for cryptography.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+Counter = int | NDArray[np.int64] | NDArray[np.uint64]
+
+
+def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        state = (state ^ (state >> np.uint64(30))) * _MIX_1
+        state = (state ^ (state >> np.uint64(27))) * _MIX_2
+        return state ^ (state >> np.uint64(31))
+
+
+def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
+    """64 random bits for every combination of the broadcast `counters`.
+
+    Args:
+        seed: any integer; taken modulo 2^64.
+        counters: integers or integer arrays that broadcast against each other.
+    Returns:
+        uint64 array of the broadcast shape.
+    """
+    with np.errstate(over="ignore"):
+        state = _mix(np.asarray(seed % 2**64, dtype=np.uint64) + _GOLDEN)
+        for counter in counters:
+            state = _mix(state ^ (np.asarray(counter).astype(np.uint64) + _GOLDEN))
+    return state
+
+
+def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1) with 53 bits, one for every combination of the broadcast `counters`."""
+    return (random_bits(seed, *counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) -> NDArray[np.int64]:
+    """Images of `indices` under a random permutation of range(size), without storing it.
+
+    A four-round Feistel network over the next even number of bits, walked until the image lies inside (Black and
+    Rogaway 2002). A shuffled epoch of any size so costs no memory and no start-up time, and any position of it can
+    be asked for directly, which makes resuming free.
+
+    Args:
+        indices: int64 array of values in [0, size).
+        size: of the permuted range, at least 1.
+        seed, counters: select the permutation.
+    Returns:
+        int64 array of the shape of `indices`.
+    """
+    half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
+    keys = random_bits(seed, *counters, np.arange(4))
+    images = np.asarray(indices).astype(np.uint64)
+    outside = np.ones(images.shape, dtype=bool)
+    while outside.any():
+        walking = images[outside]
+        left, right = walking >> half_bits, walking & low_mask
+        for key in keys:
+            left, right = right, left ^ (_mix(right + key) & low_mask)
+        images[outside] = (left << half_bits) | right
+        outside = images >= size
+    return images.astype(np.int64)

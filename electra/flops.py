@@ -1,0 +1,210 @@
+"""What a pre-training run costs in floating-point operations, by both public rules, from the sizes of the nets alone.
+
+Two rules, because the published numbers follow different ones. For the paper's recipes the second gives about 0.9
+(small) to 1.3 times (large) the first:
+
+- `google_training_flops` is the accounting behind the paper's tables (google-research/electra, flops_computation.py),
+  its oddities included: compare with it to the paper's "train FLOPs". At the small size two fifths of its result are
+  the multiplication of one-hot vectors with the embedding table, which nobody carries out on a GPU.
+- `six_n_t_flops` is the rule of the scaling-law literature (6 * parameters * tokens) with the attention term of PaLM,
+  appendix B: divide it by time and peak for a model FLOPs utilization.
+
+Both count a multiply-add as 2, every position of every row whether padding or not, and the generator and the
+discriminator each once forward and once backward (the discriminator's gradient stops at the sampled tokens).
+Everything is linear in `steps`, so that steps=1 gives the cost of one update.
+"""
+
+from dataclasses import dataclass
+
+from electra.errors import UserError
+
+# Operations per element, as google-research/electra counts them.
+_DROPOUT = 4  # draw, compare, multiply by the mask, rescale
+_LAYER_NORM = 5  # mean, variance (2), scale, bias
+_ACTIVATION = 8  # the tanh form of GELU
+_SOFTMAX = 5  # subtract the maximum (2), exp, sum, divide
+
+GOOGLE_MLM_POSITIONS_FRACTION = 0.15625
+"""20 of 128 (or 80 of 512) positions; flops_computation.py takes it for every net, the 25 % of large included."""
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """The sizes that decide what a net costs. The published numbers are for intermediate_size = 4 * hidden_size,
+    num_heads = max(1, hidden_size // 64) and vocab_size = 30522; a generator with tied embeddings has the
+    discriminator's embedding_size."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    embedding_size: int
+    vocab_size: int
+
+
+def google_training_flops(
+    discriminator: TransformerShape | None,
+    generator: TransformerShape | None,
+    *,
+    max_length: int,
+    train_batch_size: int,
+    steps: int,
+    sparse_embedding_lookup: bool = False,
+    mlm_positions_fraction: float = GOOGLE_MLM_POSITIONS_FRACTION,
+) -> float:
+    """Training FLOPs as the paper counts them: ELECTRA-small 1.29e18, base 6.43e19, large (400k steps) 7.12e20.
+
+    Follows google-research/electra's flops_computation.py to the digit: the backward pass counts as much as the
+    forward pass (2 x, where 6 N T has 3 x), the input embedding is a dense multiplication with one-hot vectors, and
+    the layer norm behind the attention counts 5 operations per token instead of 5 per element, as it does there. The
+    paper gives 1.4e18 for ELECTRA-small, which is not what its script prints.
+
+    Args:
+        discriminator: the net with the replaced-token head at every position; None for a net trained by MLM alone.
+        generator: the net with the LM head, BERT if it is alone; None for a discriminator alone.
+        max_length: positions per row.
+        train_batch_size: rows per optimizer step.
+        steps: optimizer steps.
+        sparse_embedding_lookup: count looking an embedding up as free (ELECTRA-small: 7.8e17).
+        mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
+    Returns:
+        floating-point operations, not a rate.
+    Raises:
+        UserError: neither net is given.
+    """
+    _require_a_net(discriminator, generator)
+    per_token = 0.0
+    if discriminator is not None:
+        per_token += _google_encoder_per_token(discriminator, max_length, sparse_embedding_lookup)
+        per_token += _google_discriminator_head_per_token(discriminator)
+    if generator is not None:
+        per_token += _google_encoder_per_token(generator, max_length, sparse_embedding_lookup)
+        per_token += mlm_positions_fraction * _google_lm_head_per_position(generator)
+    return 2 * per_token * train_batch_size * max_length * steps
+
+
+def _google_encoder_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
+    return shape.num_layers * _google_block_per_token(shape, max_length) + _google_embedding_per_token(
+        shape, max_length, sparse_embedding_lookup
+    )
+
+
+def _google_block_per_token(shape: TransformerShape, max_length: int) -> int:
+    hidden, intermediate = shape.hidden_size, shape.intermediate_size
+    query_key_value = 3 * (2 * hidden * hidden + hidden)
+    scores_and_values = 2 * hidden * max_length + 2 * hidden * max_length
+    softmax_dropout_scale = (_SOFTMAX + _DROPOUT + 1) * max_length * shape.num_heads
+    bias_dropout_residual = (1 + _DROPOUT + 1) * hidden
+    attention_output = 2 * hidden * hidden + bias_dropout_residual + _LAYER_NORM  # not * hidden: so in the original
+    feed_forward_in = 2 * hidden * intermediate + (1 + _ACTIVATION) * intermediate
+    feed_forward_out = 2 * hidden * intermediate + bias_dropout_residual + _LAYER_NORM * hidden
+    attention = query_key_value + scores_and_values + softmax_dropout_scale + attention_output
+    return attention + feed_forward_in + feed_forward_out
+
+
+def _google_embedding_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
+    embedding = shape.embedding_size
+    words = 0 if sparse_embedding_lookup else 2 * embedding * shape.vocab_size
+    positions_and_types = 2 * embedding * (max_length + 2)  # these two tables stay dense also in the sparse count
+    sum_norm_dropout = (2 + _LAYER_NORM + _DROPOUT) * embedding
+    return words + positions_and_types + sum_norm_dropout + _google_projection_per_token(shape)
+
+
+def _google_projection_per_token(shape: TransformerShape) -> int:
+    if shape.embedding_size == shape.hidden_size:
+        return 0
+    return 2 * shape.hidden_size * shape.embedding_size + shape.hidden_size
+
+
+def _google_lm_head_per_position(shape: TransformerShape) -> int:
+    hidden, embedding, vocabulary = shape.hidden_size, shape.embedding_size, shape.vocab_size
+    transform = 2 * hidden * embedding + (1 + _ACTIVATION + _LAYER_NORM) * embedding
+    softmax_and_target = (_SOFTMAX + 2) * vocabulary
+    return transform + 2 * embedding * vocabulary + softmax_and_target
+
+
+def _google_discriminator_head_per_token(shape: TransformerShape) -> int:
+    return 2 * shape.hidden_size * shape.hidden_size + (1 + _ACTIVATION + 2) * shape.hidden_size
+
+
+def six_n_t_flops(
+    discriminator: TransformerShape | None,
+    generator: TransformerShape | None,
+    *,
+    max_length: int,
+    train_batch_size: int,
+    steps: int,
+    mlm_positions_fraction: float,
+) -> float:
+    """Training FLOPs as 6 * N * T plus attention: what the matrix multiplications of forward and backward need.
+
+    For every net, FLOPs = T * (6 * N + 12 * num_layers * hidden_size * max_length), with T = train_batch_size *
+    max_length * steps positions and N the number of parameters that a position is multiplied with:
+
+    - those of the encoder, biases and layer norms included, without the embedding tables and their layer norm (looked
+      up, not multiplied), with the projection from the embedding to the hidden size if there is one;
+    - the discriminator's head (dense, then one logit);
+    - the generator's LM head (dense, layer norm, the decoder over the vocabulary and its bias) times
+      `mlm_positions_fraction`, as it sees only those positions. The decoder counts although it shares the embedding
+      table's numbers, because here they are multiplied.
+
+    Args:
+        discriminator: the net with the replaced-token head; None for a net trained by MLM alone.
+        generator: the net with the LM head; None for a discriminator alone.
+        max_length: positions per row.
+        train_batch_size: rows per optimizer step.
+        steps: optimizer steps.
+        mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
+    Returns:
+        floating-point operations, not a rate.
+    Raises:
+        UserError: neither net is given.
+
+    Source: Kaplan et al. 2020, section 2.1 (6 N per token); Chowdhery et al. 2022 (PaLM), appendix B (attention).
+    """
+    _require_a_net(discriminator, generator)
+    per_token = 0.0
+    if discriminator is not None:
+        head: float = _discriminator_head_parameters(discriminator)
+        per_token += 6 * (_encoder_parameters(discriminator) + head) + _attention_per_token(discriminator, max_length)
+    if generator is not None:
+        head = mlm_positions_fraction * _lm_head_parameters(generator)
+        per_token += 6 * (_encoder_parameters(generator) + head) + _attention_per_token(generator, max_length)
+    return per_token * train_batch_size * max_length * steps
+
+
+def _encoder_parameters(shape: TransformerShape) -> int:
+    hidden, intermediate, embedding = shape.hidden_size, shape.intermediate_size, shape.embedding_size
+    attention = 4 * (hidden * hidden + hidden)
+    feed_forward = 2 * hidden * intermediate + intermediate + hidden
+    layer_norms = 2 * 2 * hidden
+    projection = embedding * hidden + hidden if embedding != hidden else 0
+    return shape.num_layers * (attention + feed_forward + layer_norms) + projection
+
+
+def _discriminator_head_parameters(shape: TransformerShape) -> int:
+    hidden = shape.hidden_size
+    return hidden * hidden + hidden + hidden + 1
+
+
+def _lm_head_parameters(shape: TransformerShape) -> int:
+    hidden, embedding, vocabulary = shape.hidden_size, shape.embedding_size, shape.vocab_size
+    return hidden * embedding + embedding + 2 * embedding + embedding * vocabulary + vocabulary
+
+
+def _attention_per_token(shape: TransformerShape, max_length: int) -> int:
+    return 12 * shape.num_layers * shape.hidden_size * max_length
+
+
+def pfs_days(flops: float) -> float:
+    """FLOPs in petaflop/s-days: 1e15 operations per second for a day, 8.64e19.
+
+    This counts what was computed. The pfs-days that some papers estimate from hardware (devices * days * peak *
+    assumed utilization) are a different number.
+    """
+    return flops / (1e15 * 86400)
+
+
+def _require_a_net(discriminator: TransformerShape | None, generator: TransformerShape | None) -> None:
+    if discriminator is None and generator is None:
+        raise UserError("counting FLOPs got neither a discriminator nor a generator, expected at least one; name one")

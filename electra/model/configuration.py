@@ -1,0 +1,150 @@
+"""Sizes of the two networks: what the user asks for, as `ElectraConfig`s and the configuration of the joint model."""
+
+import math
+from typing import Any
+
+from transformers import CONFIG_MAPPING, ElectraConfig, PreTrainedConfig
+
+from electra.errors import UserError
+
+SMALLEST_HEAD = 8
+"""Width of the narrowest attention head built."""
+
+
+class ElectraPretrainingConfig(PreTrainedConfig):
+    """Generator, discriminator and how one corrupts text for the other.
+
+    Args:
+        generator, discriminator: configurations of the networks, or dicts of them.
+        mask_token_id: id of [MASK].
+        special_token_ids: ids that are never chosen for corruption.
+        mlm_probability: share of the tokens chosen, in (0, 1).
+        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1]; the rest stays.
+        discriminator_weight: lambda, weight of the discriminator's loss.
+        sampling_temperature: of the generator's samples, > 0.
+        disallow_correct: the generator may not sample the original token.
+    """
+
+    model_type = "electra-pretraining"
+    has_no_defaults_at_init = True
+
+    def __init__(
+        self,
+        generator: PreTrainedConfig | dict[str, Any] | None = None,
+        discriminator: PreTrainedConfig | dict[str, Any] | None = None,
+        *,
+        mask_token_id: int | None = None,
+        special_token_ids: list[int] | None = None,
+        mlm_probability: float = 0.15,
+        mlm_replacement_probability: float = 0.85,
+        discriminator_weight: float = 50.0,
+        sampling_temperature: float = 1.0,
+        disallow_correct: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.generator = _as_config(generator)
+        self.discriminator = _as_config(discriminator)
+        self.mask_token_id = mask_token_id
+        self.special_token_ids = special_token_ids or []
+        self.mlm_probability = mlm_probability
+        self.mlm_replacement_probability = mlm_replacement_probability
+        self.discriminator_weight = discriminator_weight
+        self.sampling_temperature = sampling_temperature
+        self.disallow_correct = disallow_correct
+        # Without this attribute transformers ties nothing, silently.
+        kwargs.setdefault("tie_word_embeddings", True)
+        super().__init__(**kwargs)
+
+
+def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedConfig:
+    if isinstance(config, PreTrainedConfig):
+        return config
+    values = dict(config or {})
+    return CONFIG_MAPPING[values.pop("model_type", "electra")](**values)
+
+
+def discriminator_config(
+    *,
+    vocab_size: int,
+    pad_token_id: int,
+    embedding_size: int,
+    hidden_size: int,
+    num_hidden_layers: int,
+    num_attention_heads: int,
+    intermediate_size: int,
+    max_position_embeddings: int,
+    hidden_dropout_prob: float,
+    attention_probs_dropout_prob: float,
+) -> ElectraConfig:
+    """The discriminator's configuration, checked.
+
+    Raises:
+        UserError: the hidden size is no multiple of the number of heads.
+    """
+    if hidden_size % num_attention_heads:
+        raise UserError(
+            f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
+            "change one of the two"
+        )
+    return ElectraConfig(
+        vocab_size=vocab_size,
+        pad_token_id=pad_token_id,
+        embedding_size=embedding_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=num_hidden_layers,
+        num_attention_heads=num_attention_heads,
+        intermediate_size=intermediate_size,
+        max_position_embeddings=max_position_embeddings,
+        hidden_dropout_prob=hidden_dropout_prob,
+        attention_probs_dropout_prob=attention_probs_dropout_prob,
+    )
+
+
+def generator_config(
+    discriminator: ElectraConfig, generator_size: float, generator_layer_size: float
+) -> tuple[ElectraConfig, list[str]]:
+    """The generator's configuration: the discriminator's, `generator_size` times as wide.
+
+    Width is rounded to whole attention heads of the discriminator's head width; a generator narrower than one such
+    head gets a single head of its own width, as in google-research/electra, so that 12.5 % of Small is 32 wide and
+    not the same network as 25 %. Feed-forward layers are 4 times as wide as the generator; there is at least one layer.
+
+    Args:
+        discriminator: whose embeddings are shared.
+        generator_size: width relative to the discriminator's, > 0.
+        generator_layer_size: number of layers relative to the discriminator's, > 0.
+    Returns:
+        the configuration, and one sentence for each size that had to be rounded.
+    Raises:
+        UserError: too narrow for one head.
+    """
+    wanted = generator_size * discriminator.hidden_size
+    head_width = discriminator.hidden_size // discriminator.num_attention_heads
+    if wanted >= head_width:
+        heads = max(1, math.floor(wanted / head_width + 0.5))
+        hidden_size = heads * head_width
+    else:
+        heads, hidden_size = 1, SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
+    if hidden_size < SMALLEST_HEAD:
+        raise UserError(
+            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one attention head; "
+            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
+        )
+    wanted_layers = generator_layer_size * discriminator.num_hidden_layers
+    layers = max(1, math.floor(wanted_layers + 0.5))
+    notes = []
+    # 1/3 is commonly written .33333: a deviation of less than a hundredth is not worth a sentence.
+    if abs(wanted - hidden_size) > 0.01 * wanted:
+        notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
+    if abs(wanted_layers - layers) > 0.01 * wanted_layers:
+        notes.append(f"generator layers {wanted_layers:g} rounded to {layers}")
+    config = ElectraConfig(**{**discriminator.to_dict(), "architectures": None})
+    config.update(
+        {
+            "hidden_size": hidden_size,
+            "num_attention_heads": heads,
+            "intermediate_size": 4 * hidden_size,
+            "num_hidden_layers": layers,
+        }
+    )
+    return config, notes

@@ -1,0 +1,66 @@
+"""After training: the last evaluation, its baselines, and what is written and said at the end of a run."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from electra.pretraining.metrics import unigram_metrics
+from electra.pretraining.plan import Plan
+from electra.pretraining.results import results_table, token_counts, without_prefix
+from electra.pretraining.run_folder import METRICS_NAME, write_json
+from electra.pretraining.setup import Segments
+from electra.pretraining.trainer import ElectraTrainer
+
+logger = logging.getLogger(__name__)
+
+
+def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[str, float]]:
+    """Held-out metrics of the untrained pair, of token frequencies alone, and of the trained pair.
+
+    All three are asked the same: the same segments with the same masks. Empty if nothing is held out.
+    """
+    if data.evaluation is None:
+        return {}
+    evaluations = [logs for logs in trainer.state.log_history if "eval_loss" in logs]
+    last = evaluations[-1] if evaluations else {}
+    if last.get("step") != trainer.state.global_step or trainer.last_records is None:
+        last = trainer.evaluate()
+    columns = {}
+    if evaluations and evaluations[0]["step"] == 0:
+        columns["untrained"] = without_prefix(evaluations[0])
+    assert trainer.last_records is not None
+    counts = token_counts(data.cache, data.training_documents, trainer.model.config.discriminator.vocab_size)
+    columns["frequencies"] = unigram_metrics(trainer.last_records, counts)
+    columns["trained"] = without_prefix(last)
+    return columns
+
+
+def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], networks: dict[str, Path]) -> None:
+    """Write metrics.json; print the table and where the networks are."""
+    values: dict[str, Any] = {
+        "held_out": results,
+        "plan": plan.as_dict(),
+        "versions": {
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
+        },
+    }
+    write_json(values, folder / METRICS_NAME)
+    if results:
+        logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
+        logger.info(results_table(results))
+    discriminator = networks["discriminator"]
+    logger.info(
+        "\ndiscriminator  %s\ngenerator      %s\n"
+        'Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")',
+        discriminator,
+        networks["generator"],
+        discriminator,
+    )

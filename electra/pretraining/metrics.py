@@ -1,0 +1,144 @@
+"""Held-out metrics, exact and token-weighted: means over all tokens of the evaluation, not means of batch means.
+
+Definitions in words, and the names other code bases give them, are in docs/glossary.md. The Trainer gathers one
+record per token (`token_records`) from all batches and processes; `evaluation_metrics` turns them into numbers.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import f1_score, matthews_corrcoef, precision_score, recall_score, roc_auc_score
+from torch import Tensor
+
+from electra.model.modeling import ElectraPretrainingOutput
+
+PADDING = -100.0
+"""What Trainer pads gathered arrays with."""
+
+
+class Field(IntEnum):
+    """Columns of a token record."""
+
+    ORIGINAL_ID = 0
+    """The token's id, or `PADDING` where there is no token: this column says which records count."""
+    CORRUPTED_ID = 1
+    IS_REPLACED = 2
+    DISCRIMINATOR_NLL = 3
+    DISCRIMINATOR_LOGIT = 4
+    IS_CHOSEN = 5
+    IS_MASK_TOKEN = 6
+    GENERATOR_NLL = 7
+    PREDICTED_ID = 8
+    SAMPLED_ID = 9
+
+
+def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPretrainingOutput) -> Tensor:
+    """Everything the metrics need to know of each token, float32 (B, L, 10); see `Field`: ids below 2^24 are exact.
+
+    Args:
+        input_ids: original ids, int64 (B, L).
+        attention_mask: (B, L).
+        output: of the joint model in evaluation mode.
+    """
+    records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
+    records[..., Field.ORIGINAL_ID] = input_ids.float().masked_fill(attention_mask == 0, PADDING)
+    assert output.corrupted_input_ids is not None and output.is_replaced is not None
+    assert output.discriminator_nll is not None and output.discriminator_logits is not None
+    records[..., Field.CORRUPTED_ID] = output.corrupted_input_ids.float()
+    records[..., Field.IS_REPLACED] = output.is_replaced.float()
+    records[..., Field.DISCRIMINATOR_NLL] = output.discriminator_nll.float()
+    records[..., Field.DISCRIMINATOR_LOGIT] = output.discriminator_logits.float()
+    assert output.positions is not None and output.is_chosen is not None
+    by_slot = {
+        Field.IS_CHOSEN: output.is_chosen,
+        Field.IS_MASK_TOKEN: output.is_mask_token,
+        Field.GENERATOR_NLL: output.generator_nll,
+        Field.PREDICTED_ID: output.predicted_ids,
+        Field.SAMPLED_ID: output.sampled_ids,
+    }
+    for field, values in by_slot.items():
+        assert values is not None
+        chosen_only = torch.where(output.is_chosen, values.float(), 0.0)
+        # A row's positions are distinct, but slots beyond its own may repeat none of them: adding zeros is safe.
+        records[..., field].scatter_add_(1, output.positions, chosen_only)
+    return records
+
+
+def evaluation_metrics(records: NDArray[np.float32], discriminator_weight: float) -> dict[str, float]:
+    """All held-out metrics of a pair.
+
+    Args:
+        records: of every row evaluated, (N, L, 10), padded rows and columns marked in `Field.ORIGINAL_ID`.
+        discriminator_weight: lambda, for the total loss.
+    Returns:
+        the metrics of docs/glossary.md, without a prefix; a metric that is not defined on these records (AUC where
+        nothing was replaced, an accuracy over no position) is nan.
+    """
+    tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
+    chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
+    is_mask_token = chosen[:, Field.IS_MASK_TOKEN] == 1
+    is_right = chosen[:, Field.PREDICTED_ID] == chosen[:, Field.ORIGINAL_ID]
+    is_sample_right = chosen[:, Field.SAMPLED_ID] == chosen[:, Field.ORIGINAL_ID]
+    generator_loss = _mean(chosen[:, Field.GENERATOR_NLL])
+    discriminator_loss = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
+    return {
+        "loss": generator_loss + discriminator_weight * discriminator_loss,
+        "generator_loss": generator_loss,
+        "masked_accuracy": _mean(is_right),
+        "masked_accuracy_mask_token": _mean(is_right[is_mask_token]),
+        "masked_accuracy_kept_token": _mean(is_right[~is_mask_token]),
+        "sampled_accuracy": _mean(is_sample_right),
+        "replaced_rate": _mean(tokens[:, Field.IS_REPLACED]),
+        "discriminator_loss": discriminator_loss,
+        **_detection_metrics(tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT]),
+        "tokens": float(len(tokens)),
+    }
+
+
+def _detection_metrics(is_replaced: NDArray[np.bool_], logits: NDArray[np.floating]) -> dict[str, float]:
+    """Decisions are made at probability 0.5, that is logit 0."""
+    decisions = logits >= 0
+    return {
+        "discriminator_accuracy": _mean(decisions == is_replaced),
+        "discriminator_precision": float(precision_score(is_replaced, decisions, zero_division=0.0)),
+        "discriminator_recall": float(recall_score(is_replaced, decisions, zero_division=0.0)),
+        "discriminator_f1": float(f1_score(is_replaced, decisions, zero_division=0.0)),
+        "discriminator_mcc": float(matthews_corrcoef(is_replaced, decisions)),
+        "discriminator_auc": area_under_curve(is_replaced, logits),
+    }
+
+
+def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
+    """ROC AUC, ties counted half; nan unless both classes occur and all scores are finite."""
+    if is_replaced.all() or not is_replaced.any() or not np.isfinite(scores).all():
+        return float("nan")
+    return float(roc_auc_score(is_replaced, scores))
+
+
+def unigram_metrics(records: NDArray[np.float32], token_counts: NDArray[np.int64]) -> dict[str, float]:
+    """What token frequencies alone achieve on the same masks: the baseline that any use of context must beat.
+
+    The generator always predicts, and samples from, the training corpus's token frequencies p. The discriminator is
+    shown the same corrupted text as the pair's and calls a token the more suspicious the rarer it is: score -log p.
+
+    Args:
+        records: of every row evaluated, (N, L, 10).
+        token_counts: of the training text by id, int64 (V,).
+    """
+    tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
+    chosen_ids = tokens[tokens[:, Field.IS_CHOSEN] == 1][:, Field.ORIGINAL_ID].astype(np.int64)
+    smoothed = token_counts + 1.0
+    frequencies = smoothed / smoothed.sum()
+    scores = -np.log(frequencies[tokens[:, Field.CORRUPTED_ID].astype(np.int64)])
+    return {
+        "generator_loss": _mean(-np.log(frequencies[chosen_ids])),
+        "masked_accuracy": _mean(chosen_ids == int(np.argmax(frequencies))),
+        "sampled_accuracy": _mean(frequencies[chosen_ids]),
+        "discriminator_auc": area_under_curve(tokens[:, Field.IS_REPLACED] == 1, scores),
+    }
+
+
+def _mean(values: NDArray) -> float:
+    return float(values.mean(dtype=np.float64)) if len(values) else float("nan")

@@ -1,0 +1,109 @@
+"""What a run will take, before it starts: corpus, parameters, tokens, epochs, FLOPs."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from electra.data.documents import TokenCache
+from electra.flops import TransformerShape, google_training_flops, pfs_days, six_n_t_flops
+from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of a run; tokens count padding, FLOPs are of all steps."""
+
+    documents: int
+    corpus_tokens: int
+    unknown_rate: float
+    cache: str
+    cache_bytes: int
+    held_out_documents: int
+    segments_per_epoch: int
+    discriminator_parameters: int
+    generator_parameters: int
+    total_parameters: int
+    discriminator_shape: str
+    generator_shape: str
+    steps: int
+    batch_size: int
+    max_length: int
+    tokens_per_step: int
+    total_tokens: int
+    epochs: float
+    flops: float
+    google_flops: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        return [
+            f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
+            f"{self.unknown_rate:.3%}; {self.held_out_documents:,} documents held out",
+            f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
+            f"discriminator  {self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
+            f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
+            f"{self.total_parameters:,}, embeddings shared",
+            f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
+            f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
+            f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
+            f"{self.google_flops:.2e} by the original's count",
+        ]
+
+
+def make_plan(
+    model: ElectraForJointPretraining,
+    cache: TokenCache,
+    *,
+    held_out_documents: int,
+    segments_per_epoch: int,
+    steps: int,
+    batch_size: int,
+    max_length: int,
+) -> Plan:
+    """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
+    shapes = _shape(model.config.discriminator), _shape(model.config.generator)
+    parameters = parameter_counts(model)
+    sizes = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
+    return Plan(
+        documents=len(cache),
+        corpus_tokens=cache.num_tokens,
+        unknown_rate=float(cache.description["unknown_rate"]),
+        cache=str(cache.path),
+        cache_bytes=int(cache.description["bytes"]),
+        held_out_documents=held_out_documents,
+        segments_per_epoch=segments_per_epoch,
+        discriminator_parameters=parameters["discriminator"],
+        generator_parameters=parameters["generator"],
+        total_parameters=parameters["total"],
+        discriminator_shape=_describe(model.config.discriminator),
+        generator_shape=_describe(model.config.generator),
+        steps=steps,
+        batch_size=batch_size,
+        max_length=max_length,
+        tokens_per_step=batch_size * max_length,
+        total_tokens=steps * batch_size * max_length,
+        epochs=steps * batch_size / segments_per_epoch,
+        flops=six_n_t_flops(*shapes, **sizes, mlm_positions_fraction=model.config.mlm_probability),
+        google_flops=google_training_flops(*shapes, **sizes),
+    )
+
+
+def _shape(config: PreTrainedConfig) -> TransformerShape:
+    return TransformerShape(
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        embedding_size=config.embedding_size,
+        vocab_size=config.vocab_size,
+    )
+
+
+def _describe(config: PreTrainedConfig) -> str:
+    return (
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "
+        f"feed-forward {config.intermediate_size}"
+    )

@@ -1,0 +1,90 @@
+"""What a person sees while a run goes on: a progress bar, one readable line per logged window, an ETA early on."""
+
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+import transformers
+from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+
+ETA_STEPS = (10, 60)
+"""After the first ten steps the remaining time is said, measured without the first; once more after sixty."""
+
+
+def format_seconds(seconds: float) -> str:
+    """83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
+    seconds = round(seconds)
+    for unit, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name} {seconds % unit // smaller:02d} {smaller_name}"
+    return f"{seconds} s"
+
+
+class ReadableProgress(ProgressCallback):
+    """Trainer's progress bar, with its dictionaries of numbers written as lines a person can read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first_step_ended: tuple[float, int] | None = None
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_step_end(args, state, control, **kwargs)
+        now = time.monotonic()
+        if self._first_step_ended is None:
+            self._first_step_ended = now, state.global_step
+            return
+        started, first_step = self._first_step_ended
+        done = state.global_step - first_step
+        if done + 1 in ETA_STEPS and state.is_world_process_zero and self.training_bar is not None:
+            left = (now - started) / done * (state.max_steps - state.global_step)
+            self.training_bar.write(f"step {state.global_step}: about {format_seconds(left)} of training to go")
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if state.is_world_process_zero and self.training_bar is not None and logs:
+            self.training_bar.write(describe_logs(logs, state.global_step))
+
+
+def describe_logs(logs: dict[str, Any], step: int) -> str:
+    """One line for a logged window, an evaluation, or the end of training."""
+    if "eval_loss" in logs:
+        return (
+            f"step {step}: held-out  loss {logs['eval_loss']:.3f}  generator {logs['eval_generator_loss']:.3f}  "
+            f"masked accuracy {logs['eval_masked_accuracy']:.3f}  discriminator {logs['eval_discriminator_loss']:.4f}  "
+            f"AUC {logs['eval_discriminator_auc']:.3f}"
+        )
+    if "loss" in logs:
+        parts = [f"step {step}: loss {logs['loss']:.3f}"]
+        if "generator_loss" in logs:
+            parts.append(f"generator {logs['generator_loss']:.3f}")
+            parts.append(f"discriminator {logs['discriminator_loss']:.4f}")
+        parts.append(f"learning rate {logs['learning_rate']:.2e}")
+        if "tokens_per_second" in logs:
+            parts.append(f"{logs['tokens_per_second']:,} tokens/s")
+            parts.append(f"ETA {format_seconds(logs['eta_seconds'])}")
+        return "  ".join(parts)
+    return f"step {step}: " + "  ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in logs.items()
+    )
+
+
+def setup_logging() -> None:
+    """Our messages as plain lines on standard output, of the main process only; others keep to errors."""
+    is_main = int(os.environ.get("RANK", "0")) == 0
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    package = logging.getLogger("electra")
+    package.handlers = [handler]
+    package.propagate = False
+    package.setLevel(logging.INFO if is_main else logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()  # of writing and loading weights

@@ -1,0 +1,57 @@
+"""The table at the end of a run: held-out metrics beside what no training and mere token frequencies achieve."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.data.documents import TokenCache
+
+ROWS = (
+    ("generator_loss", "generator loss (nats)"),
+    ("masked_accuracy", "generator accuracy"),
+    ("masked_accuracy_mask_token", "  where it saw [MASK]"),
+    ("masked_accuracy_kept_token", "  where it saw the token"),
+    ("sampled_accuracy", "  of its samples"),
+    ("replaced_rate", "replaced tokens"),
+    ("discriminator_loss", "discriminator loss (nats)"),
+    ("discriminator_accuracy", "discriminator accuracy"),
+    ("discriminator_precision", "  precision"),
+    ("discriminator_recall", "  recall"),
+    ("discriminator_f1", "  F1"),
+    ("discriminator_mcc", "  MCC"),
+    ("discriminator_auc", "discriminator AUC"),
+)
+MAX_COUNTED_TOKENS = 20_000_000
+
+
+def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+    """How often each id occurs in (up to 20 million tokens of, evenly spread) the given documents, int64 (V,)."""
+    stride = max(1, int(cache.lengths[documents].sum()) // MAX_COUNTED_TOKENS)
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    chosen = documents[::stride]
+    for first in range(0, len(chosen), 1000):
+        batch = chosen[first : first + 1000].tolist()
+        tokens = np.concatenate([cache.tokens(d, 0, int(cache.lengths[d])) for d in batch])
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return counts
+
+
+def without_prefix(metrics: dict[str, Any], prefix: str = "eval_") -> dict[str, float]:
+    """The metrics of the table under their own names."""
+    return {name: float(metrics[prefix + name]) for name, _ in ROWS if prefix + name in metrics}
+
+
+def results_table(columns: dict[str, dict[str, float]]) -> str:
+    """Aligned text, one row a metric, one column a model; what a model has no value for stays empty."""
+    width = max(len(label) for _, label in ROWS) + 2
+    widths = {title: max(len(title), 8) for title in columns}
+    lines = [" " * width + "  ".join(title.rjust(widths[title]) for title in columns)]
+    for name, label in ROWS:
+        cells = (
+            f"{values[name]:.4f}" if name in values and not math.isnan(values[name]) else ""
+            for values in columns.values()
+        )
+        lines.append(label.ljust(width) + "  ".join(c.rjust(w) for c, w in zip(cells, widths.values(), strict=True)))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,80 @@
+"""The paper's pre-training recipes as data: table 6 of Clark et al. 2020, appendix B.
+
+Every recipe states every field, under the names of the command line, so that choosing one leaves nothing to a default
+that belongs to another size. That is where the original traps: its `model_size: base` changes the transformer and
+keeps small's learning rate, batch, length, generator and masking (google-research/electra, configure_pretraining.py).
+
+Sizes are of the discriminator; the batch is that of the whole run, on one device without accumulation.
+"""
+
+_COMMON: dict[str, int | float] = {
+    "generator_layer_size": 1.0,
+    "max_position_embeddings": 512,  # also where max_length is 128: the released models can be fine-tuned at 512
+    "mlm_replacement_probability": 0.85,  # not in the paper, which masks all; the original's pretrain_helpers.py
+    "discriminator_weight": 50.0,
+    "warmup_steps": 10_000,
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,  # not in the table; the original's optimization.py
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-6,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+
+_SMALL: dict[str, int | float] = {
+    **_COMMON,
+    "hidden_size": 256,
+    "num_hidden_layers": 12,
+    "intermediate_size": 1024,
+    "num_attention_heads": 4,
+    "embedding_size": 128,
+    "generator_size": 1 / 4,
+    "mlm_probability": 0.15,
+    "max_length": 128,
+    "per_device_train_batch_size": 128,
+    "learning_rate": 5e-4,
+    "max_steps": 1_000_000,
+}
+
+RECIPES: dict[str, dict[str, int | float]] = {
+    "small": _SMALL,
+    # google/electra-small-*: a generator as large as the discriminator and 4M steps are in google-research/electra's
+    # README (and issues 39 and 68 there). Batch and learning rate are not stated anywhere; they are small's.
+    "small++": {
+        **_SMALL,
+        "generator_size": 1.0,
+        "max_length": 512,
+        "max_steps": 4_000_000,
+    },
+    "base": {
+        **_COMMON,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+        "embedding_size": 768,
+        "generator_size": 1 / 3,
+        "mlm_probability": 0.15,
+        "max_length": 512,
+        "per_device_train_batch_size": 256,
+        "learning_rate": 2e-4,
+        "max_steps": 766_000,
+    },
+    # ELECTRA-400K. The released google/electra-large-* is ELECTRA-1.75M: the same with max_steps 1_750_000.
+    "large": {
+        **_COMMON,
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "embedding_size": 1024,
+        "generator_size": 1 / 4,
+        "mlm_probability": 0.25,
+        "max_length": 512,
+        "per_device_train_batch_size": 2048,
+        "learning_rate": 2e-4,
+        "max_steps": 400_000,
+    },
+}
+"""Recipe by name, all with the same fields. `*_steps` are optimizer steps, `generator_*` fractions of the sizes."""

@@ -1,0 +1,40 @@
+"""Pre-train an ELECTRA on any corpus.
+
+    python run_pretraining.py                                                  a few minutes, on text Python brings
+    python run_pretraining.py --train_file my_corpus/*.txt --experiment_name mine
+    python run_pretraining.py --dataset_name openwebtext --model_size small --bf16
+    python run_pretraining.py --config configs/pretraining/quickstart.yaml --generator_size 0.5
+
+Every option: --help. Values come from defaults, then the recipe of --model_size, then --config, then flags.
+"""
+
+from electra.errors import run_script
+from electra.pretraining import setup
+from electra.pretraining.export import export_networks
+from electra.pretraining.finish import evaluate_at_end, report
+from electra.pretraining.progress import setup_logging
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = setup.parse_arguments(argv)
+    run = setup.open_run(args)
+    corpus, validation = setup.open_corpora(args)
+    tokenizer = setup.get_tokenizer(args, run, corpus)
+    data = setup.make_segments(args, tokenizer, corpus, validation)
+    model = setup.build_model(args, tokenizer)
+    plan = setup.announce_plan(args, run, model, data)
+    trainer = setup.make_trainer(args, run, model, tokenizer, data, plan)
+
+    trainer.train(resume_from_checkpoint=run.checkpoint)
+
+    results = evaluate_at_end(trainer, data)
+    if trainer.is_world_process_zero():
+        folders = export_networks(
+            model, tokenizer, run.folder, plan=plan, sources=data.source_names, metrics=results.get("trained", {})
+        )
+        report(run.folder, plan, results, folders)
+
+
+if __name__ == "__main__":
+    run_script(main)

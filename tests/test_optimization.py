@@ -1,0 +1,203 @@
+"""The optimizer against the original's update written out, the groups of real models, the schedule by hand."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from electra.errors import UserError
+from electra.optimization import AdamWNoBiasCorrection, product_schedule
+
+KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+BETAS, EPSILON = (0.9, 0.999), 1e-6
+WEIGHT_DECAY, LEARNING_RATE = 0.01, 5e-3
+
+
+def make_parameters(dtype: torch.dtype = torch.float64, device: str = "cpu") -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(5, 3), (7,), (2, 2)]
+    return [nn.Parameter(torch.randn(s, generator=generator, dtype=torch.float64).to(device, dtype)) for s in shapes]
+
+
+def gradients(parameters: list[nn.Parameter], steps: int, first: int = 0) -> Iterator[int]:
+    """Set a gradient for every parameter and step, 1 to 1e-8 in size; the last parameter has one at odd steps only."""
+    for step in range(first, first + steps):
+        generator = torch.Generator().manual_seed(step)
+        for index, parameter in enumerate(parameters):
+            gradient = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 10.0 ** (-4 * index)
+            parameter.grad = gradient.to(parameter)
+        if step % 2 == 0:
+            parameters[-1].grad = None
+        yield step
+
+
+def make_optimizer(parameters: list[nn.Parameter], **kernel: bool) -> AdamWNoBiasCorrection:
+    return AdamWNoBiasCorrection(
+        [{"params": parameters[:1], "weight_decay": WEIGHT_DECAY}, {"params": parameters[1:], "weight_decay": 0.0}],
+        lr=LEARNING_RATE,
+        betas=BETAS,
+        eps=EPSILON,
+        **kernel,
+    )
+
+
+class OriginalAdam:
+    """google-research/electra, model/optimization.py, AdamWeightDecayOptimizer._apply_gradients, line for line."""
+
+    def __init__(self, weight_decays: list[float]) -> None:
+        self.weight_decays = weight_decays
+        self.m: dict[int, Tensor] = {}
+        self.v: dict[int, Tensor] = {}
+
+    @torch.no_grad()
+    def step(self, parameters: list[nn.Parameter], learning_rate: float) -> None:
+        for index, parameter in enumerate(parameters):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            m = BETAS[0] * self.m.get(index, torch.zeros_like(parameter)) + (1.0 - BETAS[0]) * gradient
+            v = BETAS[1] * self.v.get(index, torch.zeros_like(parameter)) + (1.0 - BETAS[1]) * gradient.square()
+            update = m / (v.sqrt() + EPSILON) + self.weight_decays[index] * parameter
+            parameter.copy_(parameter - learning_rate * update)
+            self.m[index], self.v[index] = m, v
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
+def test_many_steps_equal_the_original_written_out(kernel: dict[str, bool], device: str) -> None:
+    parameters, expected = make_parameters(device=device), make_parameters(device=device)
+    optimizer, original = make_optimizer(parameters, **kernel), OriginalAdam([WEIGHT_DECAY, 0.0, 0.0])
+    schedule = functools.partial(product_schedule, warmup_steps=10, total_steps=400)
+    scheduler = LambdaLR(optimizer, schedule)
+    for step, _ in zip(gradients(parameters, 300), gradients(expected, 300), strict=True):
+        optimizer.step()
+        scheduler.step()
+        original.step(expected, LEARNING_RATE * schedule(step))
+    for parameter, start, reference in zip(parameters, make_parameters(device=device), expected, strict=True):
+        moved = (reference - start).abs().min()
+        assert moved > 1e-4
+        torch.testing.assert_close(parameter, reference, rtol=1e-9, atol=1e-12)
+
+
+def test_the_first_update_is_3_16_learning_rates_where_adamw_makes_one() -> None:
+    steps = {}
+    for kind in (AdamWNoBiasCorrection, torch.optim.AdamW):
+        parameter = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        parameter.grad = torch.full_like(parameter, 0.3)
+        kind([parameter], lr=0.1, betas=BETAS, eps=0.0, weight_decay=0.0).step()
+        steps[kind] = -parameter.item() / 0.1
+    assert steps[AdamWNoBiasCorrection] == pytest.approx(0.1 / 0.001**0.5, rel=1e-12)
+    assert steps[torch.optim.AdamW] == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
+def test_training_resumed_from_a_saved_state_is_bit_equal(
+    kernel: dict[str, bool], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    uninterrupted = make_parameters(dtype)
+    optimizer = make_optimizer(uninterrupted, **kernel)
+    for _ in gradients(uninterrupted, 20):
+        optimizer.step()
+    torch.save({"optimizer": optimizer.state_dict(), "parameters": uninterrupted}, tmp_path / "state.pt")
+    for _ in gradients(uninterrupted, 20, first=20):
+        optimizer.step()
+
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    resumed = [nn.Parameter(parameter.detach().clone()) for parameter in saved["parameters"]]
+    optimizer = make_optimizer(resumed, **kernel)
+    optimizer.load_state_dict(saved["optimizer"])
+    for _ in gradients(resumed, 20, first=20):
+        optimizer.step()
+    for parameter, reference in zip(resumed, uninterrupted, strict=True):
+        assert torch.equal(parameter, reference)
+        assert parameter.dtype == dtype
+
+
+def test_a_parameter_that_never_has_a_gradient_has_no_state_and_does_not_move() -> None:
+    used, unused = make_parameters()[:2]
+    before = unused.detach().clone()
+    optimizer = AdamWNoBiasCorrection([used, unused], lr=0.1, weight_decay=0.1)
+    used.grad = torch.ones_like(used)
+    optimizer.step()
+    assert torch.equal(unused, before)
+    assert set(optimizer.state_dict()["state"]) == {0}
+
+
+def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_either() -> None:
+    first, added = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
+    optimizer = AdamWNoBiasCorrection([first], lr=1.0, betas=BETAS, eps=0.0, weight_decay=0.0)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = 0.3 * (first + added).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    optimizer.add_param_group({"params": [added]})
+    optimizer.step(closure)
+    assert added.item() == pytest.approx(-0.1 / 0.001**0.5, rel=1e-12)
+    assert first.item() == pytest.approx(-0.1 / 0.001**0.5 - 0.19 / 0.001999**0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999999), (0.999999, 0.999)])
+def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: tuple[float, float]) -> None:
+    parameters = make_parameters()
+    with pytest.raises(UserError, match=r"at most 0\.99999"):
+        AdamWNoBiasCorrection(parameters, betas=betas)
+    with pytest.raises(UserError, match=r"at most 0\.99999"):
+        AdamWNoBiasCorrection(parameters[:1]).add_param_group({"params": parameters[1:], "betas": betas})
+    AdamWNoBiasCorrection(parameters, betas=(0.99999, 0.99999))
+
+
+@pytest.mark.parametrize(
+    ("step", "warmup_steps", "power", "expected"),
+    [
+        (0, 100, 1.0, 0.0),
+        (1, 100, 1.0, 0.999 * 0.01),
+        (50, 100, 1.0, 0.95 * 0.5),
+        (100, 100, 1.0, 0.9),  # the end of the warm-up: below 1, unlike a separate schedule
+        (550, 100, 1.0, 0.45),
+        (1000, 100, 1.0, 0.0),
+        (1001, 100, 1.0, 0.0),
+        (0, 0, 1.0, 1.0),
+        (250, 0, 1.0, 0.75),
+        (250, 0, 2.0, 0.5625),
+        (50, 100, 0.5, 0.95**0.5 * 0.5),
+        (1001, 0, 0.5, 0.0),
+    ],
+)
+def test_the_product_schedule_has_the_values_computed_by_hand(
+    step: int, warmup_steps: int, power: float, expected: float
+) -> None:
+    factor = product_schedule(step, warmup_steps=warmup_steps, total_steps=1000, power=power)
+    assert factor == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_was() -> None:
+    def make() -> LambdaLR:
+        optimizer = AdamWNoBiasCorrection(make_parameters(), lr=2.0)
+        return LambdaLR(optimizer, functools.partial(product_schedule, warmup_steps=2, total_steps=4))
+
+    scheduler, used = make(), []
+    for _ in range(5):
+        used.append(scheduler.get_last_lr()[0])
+        scheduler.optimizer.step()
+        scheduler.step()
+        if len(used) == 2:
+            saved, scheduler = scheduler.state_dict(), make()
+            scheduler.load_state_dict(saved)
+    assert used == [0.0, 2 * 0.75 * 0.5, 2 * 0.5, 2 * 0.25, 0.0]
+
+
+def test_a_schedule_without_a_length_is_an_error() -> None:
+    with pytest.raises(UserError, match="total_steps=0"):
+        product_schedule(0, warmup_steps=0, total_steps=0)
