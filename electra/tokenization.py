@@ -442,6 +442,8 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
         UserError: nothing is there, it is not a tokenizer, it is damaged, the Hub cannot be reached, or the tokenizer
             has no Rust backend.
     """
+    if not tokenizer_path:
+        raise UserError("no tokenizer is named; give a folder, a tokenizers JSON file or a Hub id")
     path = Path(tokenizer_path).expanduser()
     if path.is_dir():
         tokenizer = _load_folder(path)
@@ -458,8 +460,7 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
 def _looks_like_a_path(tokenizer_path: str) -> bool:
     """Whether this cannot be a Hub id, `name` or `owner/name`, so that the Hub need not be asked for it."""
     return (
-        not tokenizer_path
-        or tokenizer_path.startswith(("/", ".", "~"))
+        tokenizer_path.startswith(("/", ".", "~"))
         or tokenizer_path.endswith((".json", ".txt", "/"))
         or tokenizer_path.count("/") > 1
         or "\\" in tokenizer_path
@@ -526,9 +527,7 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     convention = next((c for c in SPECIAL_TOKEN_CONVENTIONS if all(c[role] in vocab for role in REQUIRED_ROLES)), None)
     if convention is None:
         known = " or ".join(" ".join(names[role] for role in REQUIRED_ROLES) for names in SPECIAL_TOKEN_CONVENTIONS)
-        raise UserError(
-            f"tokenizer {path}: its vocabulary has no special tokens that are known here, expected {known}"
-        )
+        raise UserError(f"tokenizer {path}: its vocabulary has no special tokens known here, expected {known}")
     return _wrap_backend(backend, {role: token for role, token in convention.items() if token in vocab})
 
 
@@ -545,9 +544,7 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     if missing:
         raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")
     do_lower_case, strip_accents = _guess_normalization(vocab)
-    logger.info(
-        "%s is read with do_lower_case=%s, strip_accents=%s, after its tokens", path, do_lower_case, strip_accents
-    )
+    logger.info("%s: its tokens say do_lower_case=%s, strip_accents=%s", path, do_lower_case, strip_accents)
     return BertTokenizer(vocab=vocab, do_lower_case=do_lower_case, strip_accents=strip_accents)
 
 
@@ -607,9 +604,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             f"train_tokenizer.py or choose one with BERT's special tokens, such as google/electra-small-discriminator"
         )
     if len(set(ids.values())) < len(ids):
-        raise UserError(
-            f"tokenizer {name} uses one id for several special tokens ({_listed(ids)}); each needs its own"
-        )
+        raise UserError(f"tokenizer {name} has one id for several special tokens ({_listed(ids)}), each needs its own")
     if any(token_id is None or not 0 <= token_id < len(tokenizer) for token_id in ids.values()):
         raise UserError(f"tokenizer {name} has a special token outside its {len(tokenizer)} ids ({_listed(ids)})")
     if not {ids["cls_token"], ids["sep_token"]} <= set(tokenizer("a")["input_ids"]):
@@ -628,9 +623,8 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     tokens are renamed in the copy, to something that no text holds: ask the original, not the copy, for their ids.
     """
     state = _backend_state(tokenizer, "to be copied")
-    special = {token["content"] for token in state["added_tokens"] if token["special"]} | set(
-        tokenizer.all_special_tokens
-    )
+    special = {token["content"] for token in state["added_tokens"] if token["special"]}
+    special.update(tokenizer.all_special_tokens)
 
     def rename(token: str) -> str:
         return UNMATCHABLE_PREFIX + token if token in special else token

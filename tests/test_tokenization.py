@@ -55,7 +55,7 @@ FINNISH = [
 CHINESE = ["我们用生成器替换一些词,判别器判断每个词是不是原来的词。", "生成器和判别器一起训练,判别器用来做别的任务。"]
 JAPANESE = ["東京の天気がいいので、公園へ行きました。", "天気がよければ、東京の公園で本を読みます。"]
 CORPUS = [*ENGLISH, *GERMAN, *FINNISH] * 3
-VOCAB_SIZES = {"wordpiece": 160, "byte_bpe": 320, "unigram": 160}
+VOCAB_SIZES = {"wordpiece": 160, "byte_bpe": 320, "unigram": 100}
 
 REFERENCE_SPECIAL_TOKENS = ["<PAD>", "<MASK>", "<BOS>", "<EOS>", "<SEP>", "<UNK>"]
 
@@ -113,7 +113,7 @@ def test_a_pair_becomes_cls_a_sep_b_sep_with_token_types_0_and_1(algorithm: str)
 
 @algorithms
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_saving_and_auto_tokenizer_give_the_same_tokenizer_back(
+def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(
     algorithm: str, lowercase: bool, tmp_path: Path
 ) -> None:
     tokenizer = train(algorithm, lowercase=lowercase)
@@ -199,9 +199,9 @@ def test_unigram_reads_any_white_space_and_compatibility_form_as_the_plain_one()
 
 
 def test_unigram_segments_text_without_spaces() -> None:
-    tokenizer = train("unigram", JAPANESE * 5, vocab_size=60)
+    tokenizer = train("unigram", JAPANESE * 5, vocab_size=60, strip_accents=False)
     pieces = tokenizer.tokenize(JAPANESE[0])
-    assert "".join(pieces).lstrip("▁") == JAPANESE[0].replace("、", "、")
+    assert "".join(pieces) == "▁" + JAPANESE[0]
     assert any(len(piece) > 1 for piece in pieces)
 
 
@@ -425,15 +425,13 @@ def test_measuring_counts_bytes_tokens_and_unknown_tokens() -> None:
 
 
 def test_measuring_sees_a_tokenizer_that_does_not_fit_the_text() -> None:
-    cased = train(lowercase=False, documents=GERMAN * 3)
-    wrong = BertTokenizer(vocab=cased.get_vocab(), do_lower_case=True)
-    assert measure_tokenizer(cased, GERMAN).unknown_token_rate == 0
+    for tokenizer, rate in [(bert_tokenizer("Öl", do_lower_case=False), 0), (bert_tokenizer("Öl"), 1)]:
+        assert measure_tokenizer(tokenizer, ["Öl Öl"]).unknown_token_rate == rate
     assert measure_tokenizer(train("byte_bpe"), CHINESE).unknown_token_rate == 0
-    assert measure_tokenizer(wrong, ["Öl Übersetzer"]).unknown_token_rate < 0.5
     assert measure_tokenizer(train(documents=ENGLISH), CHINESE).unknown_token_rate > 0.9
     for nothing in ([], [""]):
         with pytest.raises(UserError, match="no held-out text"):
-            measure_tokenizer(cased, nothing)
+            measure_tokenizer(bert_tokenizer("a"), nothing)
 
 
 # ----------------------------------------------------------------------------------------------------------- loading
@@ -441,7 +439,7 @@ def test_measuring_sees_a_tokenizer_that_does_not_fit_the_text() -> None:
 
 @pytest.fixture(params=["ByteLevelBPETokenizer-vocab_size=300-min_frequency=2", "vocab.json"])
 def reference_json(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A tokenizer as the ELECTRA reproduction at the ML Reproducibility Challenge 2020 saves it: one bare JSON file."""
+    """A tokenizer as the ELECTRA reproduction of the ML Reproducibility Challenge 2020 saves it: a bare JSON file."""
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(CORPUS, vocab_size=300, special_tokens=REFERENCE_SPECIAL_TOKENS, show_progress=False)
     path = tmp_path / request.param
@@ -483,7 +481,7 @@ def test_a_json_without_known_special_tokens_is_an_error(tmp_path: Path) -> None
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(CORPUS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
     tokenizer.save(str(tmp_path / "gpt.json"))
-    with pytest.raises(UserError, match=r"no special tokens that are known.*\[CLS\].*<BOS>") as error:
+    with pytest.raises(UserError, match=r"no special tokens known.*\[CLS\].*<BOS>") as error:
         load_tokenizer(str(tmp_path / "gpt.json"))
     one_line(error)
 
@@ -521,6 +519,7 @@ def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder: str, tmp_path: P
 
 def test_a_normalizer_that_loading_changes_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = saved(train(lowercase=False, documents=GERMAN * 3), tmp_path)
+    caplog.clear()
     load_tokenizer(folder)
     assert not caplog.records
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -553,10 +552,15 @@ def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path) -> None:
         assert str(path) in one_line(error)
 
 
-@pytest.mark.parametrize("path", ["", "./mine", "../mine", "~/mine", "a/b/c", "mine.json", "mine.txt", "C:\\mine"])
+@pytest.mark.parametrize("path", ["./mine", "../mine", "~/mine", "a/b/c", "mine.json", "mine.txt", "C:\\mine"])
 def test_a_missing_path_is_not_looked_for_on_the_hub(path: str) -> None:
     with pytest.raises(UserError, match="no such file or folder"):
         load_tokenizer(path)
+
+
+def test_an_empty_path_is_not_the_folder_one_happens_to_be_in() -> None:
+    with pytest.raises(UserError, match="no tokenizer is named"):
+        load_tokenizer("")
 
 
 def test_a_hub_id_without_the_hub_is_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,8 @@ SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1"),
 }
 
+# Builders that `load_dataset` also takes for a name: without files they read whatever lies in the working directory.
+FILE_BUILDERS = ("text", "json", "csv", "parquet", "arrow")
 # What loading raises for: no network and unknown ids (OSError), unknown configurations and splits (ValueError),
 # repositories that need a script (RuntimeError), broken files (the other two).
 _LOADING_ERRORS = (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError, pa.ArrowException)
@@ -147,6 +149,8 @@ class DatasetSource:
                     f"{self.config!r}; write {NO_CONFIG!r} in its place"
                 )
             self.dataset = _load_saved(folder, self.split)
+        elif not self.name.strip() or self.name in FILE_BUILDERS or os.path.isfile(folder):
+            raise UserError(f"dataset_name {self.name!r} is not the name of a data set; name files with --train_file")
         else:
             self.kind = "hub"
             self.dataset_id, short_config = SHORT_NAMES.get(self.name, (self.name, None))

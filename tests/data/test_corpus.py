@@ -468,6 +468,16 @@ def test_saved_folders_are_told_from_files_and_have_no_configurations(tmp_path: 
             Corpus(options)
 
 
+@pytest.mark.parametrize("name", ["", "json", "text", "a.txt"])
+def test_files_and_file_formats_are_not_names_of_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write(tmp_path / "a.txt", "load_dataset('text') would read this file")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=rf"'{name}' is not the name of a data set; name files with --train_file"):
+        Corpus(CorpusOptions(dataset_name=(name,)))
+
+
 def test_builtin_is_the_text_of_the_python_installation() -> None:
     corpus = Corpus(CorpusOptions(dataset_name=("builtin",)))
     documents = list(corpus)
