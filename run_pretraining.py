@@ -9,30 +9,33 @@ Every option: --help. Values come from defaults, then the recipe of --model_size
 """
 
 from electra.errors import run_script
-from electra.pretraining import setup
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import evaluate_at_end, report
+from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.options import parse_arguments
 from electra.pretraining.progress import setup_logging
+from electra.pretraining.run_folder import open_run, save_options
+from electra.pretraining.setup import announce_plan, build_model, make_trainer
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
-    args = setup.parse_arguments(argv)
-    run = setup.open_run(args)
-    corpus, validation = setup.open_corpora(args)
-    tokenizer = setup.get_tokenizer(args, run, corpus)
-    data = setup.make_segments(args, tokenizer, corpus, validation)
-    model = setup.build_model(args, tokenizer)
-    plan = setup.announce_plan(args, run, model, data)
-    trainer = setup.make_trainer(args, run, model, tokenizer, data, plan)
+    args = parse_arguments(argv)
+    run = open_run(args)
+    corpus, validation = open_corpora(args)
+    tokenizer = get_tokenizer(args, run, corpus)
+    data = make_segments(args, tokenizer, corpus, validation)
+    model = build_model(args, tokenizer)
+    plan = announce_plan(args, run, model, data)
+    trainer = make_trainer(args, run, model, tokenizer, data, plan)
+    save_options(args, run, tokenizer)
 
     trainer.train(resume_from_checkpoint=run.checkpoint)
 
     results = evaluate_at_end(trainer, data)
     if trainer.is_world_process_zero():
-        folders = export_networks(
-            model, tokenizer, run.folder, plan=plan, sources=data.source_names, metrics=results.get("trained", {})
-        )
+        metrics = results.get("trained", {})
+        folders = export_networks(model, tokenizer, run.folder, plan=plan, sources=data.source_names, metrics=metrics)
         report(run.folder, plan, results, folders)
 
 

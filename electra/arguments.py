@@ -180,13 +180,13 @@ class PretrainingArguments(TrainingArguments):
     Its fields are all available. `*_steps` are optimizer steps, not samples as in rc2020_electra.
     """
 
-    output_dir: str | None = _option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    output_dir: str = _option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
     experiment_name: str = _option(
         "electra", "Name of the run and its folder. A folder that is taken is never overwritten: -2, -3 ... is added."
     )
     data_seed: int | None = _option(
         42,
-        "Seed of what the data are: the sampled subset, the held-out documents, the masks of the evaluation. Runs that "
+        "Seed of what the data are: sampled subset, held-out documents, masks of the evaluation. Runs that "
         "are to be compared share it.",
     )
     max_steps: int = _from_recipe("max_steps", "Optimizer steps. -1: as many as --num_train_epochs take.")
@@ -216,7 +216,7 @@ class PretrainingArguments(TrainingArguments):
     save_total_limit: int | None = _option(3, "Checkpoints kept, the newest.")
     logging_nan_inf_filter: bool = _option(False, "Hide losses that are not numbers from the log.")
     remove_unused_columns: bool = _option(False, "Not used: batches hold what the model takes.")
-    report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")  # type: ignore[assignment]
+    report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):

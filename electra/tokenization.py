@@ -13,9 +13,9 @@ merges, in another order each time (huggingface/tokenizers#1794), and Unigram su
 So the words are counted first, by the parallel counter of `tokenizers`, the alphabet is fixed and sorted here, and
 the counted words rather than the corpus are given to the trainer.
 
-Cost: one pass over the documents, about 6 MB/s of English for WordPiece on two cores; a fifth of that time goes into
-giving the words to the trainer. Memory grows with the number of distinct words, not with the corpus. For Unigram and
-text without spaces a "word" is a whole sentence: there `max_documents` is what bounds memory.
+Cost: one pass over the documents, about 6 MB/s of English for WordPiece on two free cores; a fifth of that time goes
+into giving the words to the trainer. Memory grows with the number of distinct words, not with the corpus. For Unigram
+and text without spaces a "word" is a whole sentence: there `max_documents` is what bounds memory.
 """
 
 import hashlib
@@ -381,8 +381,6 @@ def _repeated_words(words: dict[str, int]) -> Iterator[str]:
 # of a hash set (finalize in models/unigram/trainer.rs).
 LOST_CHARACTER_STEP = 1e-4
 SCORE_DECIMALS = 6
-# Worse than any spelling of the same text in pieces: the trainer's 0.0 would make "[MASK]" in a text the likeliest.
-SPECIAL_TOKEN_SCORE = -1000.0
 
 
 def _canonical_pieces(trained: Tokenizer) -> list[tuple[str, float]]:
@@ -404,7 +402,7 @@ def _canonical_pieces(trained: Tokenizer) -> list[tuple[str, float]]:
     pieces.update(zip(lost, sorted((pieces[character] for character in lost), reverse=True), strict=True))
     rounded = [(piece, round(score, SCORE_DECIMALS)) for piece, score in pieces.items()]
     rounded.sort(key=lambda item: (-item[1], item[0]))
-    return [*((token, SPECIAL_TOKEN_SCORE) for token in special), *rounded]
+    return [*((token, 0.0) for token in special), *rounded]
 
 
 def _check_vocab_size(options: TokenizerOptions, alphabet_size: int) -> None:

@@ -3,13 +3,11 @@
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from electra.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, product_schedule

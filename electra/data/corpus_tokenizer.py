@@ -84,13 +84,38 @@ def train_on_corpus(
     return tokenizer, report
 
 
-def describe_report(report: TokenizerReport) -> str:
+def describe_report(tokenizer: PreTrainedTokenizerBase, report: TokenizerReport | None) -> str:
     """One line for a person."""
+    if report is None:
+        return f"{len(tokenizer):,} tokens; too few documents to hold some out and measure on them"
     return (
         f"{report.vocab_size:,} tokens, trained on {report.training_documents:,} documents in "
         f"{report.training_seconds:.1f} s; on {report.held_out_documents:,} held-out documents "
         f"{report.unknown_token_rate:.3%} unknown tokens, {report.bytes_per_token:.2f} bytes per token"
     )
+
+
+def write_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, report: TokenizerReport | None, folder: str | os.PathLike[str]
+) -> None:
+    """Write a tokenizer and its report to a folder, whole or not at all; replaces a tokenizer that is there.
+
+    Raises:
+        UserError: the folder cannot be written, or holds something else than a tokenizer.
+    """
+    folder = Path(folder)
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    try:
+        if folder.exists() and any(folder.iterdir()) and not (folder / "tokenizer_config.json").exists():
+            raise UserError(f"{folder} holds something else than a tokenizer; name a new folder with --output_dir")
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
+        tokenizer.save_pretrained(unfinished)
+        if report is not None:
+            (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(unfinished, folder)
+    except OSError as error:
+        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
 
 
 def load_or_train_tokenizer(
@@ -112,11 +137,6 @@ def load_or_train_tokenizer(
     with lock:
         if not target.exists():
             tokenizer, report = train_on_corpus(corpus, options)
-            unfinished = Path(f"{target}.unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
-            tokenizer.save_pretrained(unfinished)
-            if report is not None:
-                logger.info("tokenizer: %s", describe_report(report))
-                (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
-            os.rename(unfinished, target)
+            logger.info("tokenizer: %s", describe_report(tokenizer, report))
+            write_tokenizer(tokenizer, report, target)
     return load_tokenizer(str(target))

@@ -334,7 +334,7 @@ def _names(corpus: Corpus) -> str:
 def _write_as_saved_dataset(folder: Path, features: Features, fingerprint: str) -> None:
     """The two small files that make `datasets.load_from_disk(folder)` work."""
     DatasetInfo(features=features).write_to_directory(str(folder))
-    state = {
+    state: dict[str, Any] = {
         "_data_files": [{"filename": ARROW_NAME}],
         "_fingerprint": fingerprint[:16],
         "_format_columns": None,

@@ -67,10 +67,8 @@ class GooglePolicy:
 
     def _emit(self, document: int, lines: list[Span]) -> None:
         draw = self._random.random
-        if draw() < SINGLE_SEGMENT_PROBABILITY:
-            first_target = NO_SECOND_SEGMENT
-        else:
-            first_target = (self._target - 3) // 2
+        is_single = draw() < SINGLE_SEGMENT_PROBABILITY
+        first_target = NO_SECOND_SEGMENT if is_single else (self._target - 3) // 2
         sides: tuple[list[Span], list[Span]] = ([], [])
         first_length = 0
         for start, length in lines:

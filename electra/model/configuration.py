@@ -33,7 +33,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         generator: PreTrainedConfig | dict[str, Any] | None = None,
         discriminator: PreTrainedConfig | dict[str, Any] | None = None,
         *,
-        mask_token_id: int | None = None,
+        mask_token_id: int = -1,
         special_token_ids: list[int] | None = None,
         mlm_probability: float = 0.15,
         mlm_replacement_probability: float = 0.85,
@@ -107,7 +107,7 @@ def generator_config(
 
     Width is rounded to whole attention heads of the discriminator's head width; a generator narrower than one such
     head gets a single head of its own width, as in google-research/electra, so that 12.5 % of Small is 32 wide and
-    not the same network as 25 %. Feed-forward layers are 4 times as wide as the generator; there is at least one layer.
+    not the same network as 25 %. Feed-forward layers are 4 times the generator's width; it has at least one layer.
 
     Args:
         discriminator: whose embeddings are shared.
@@ -127,7 +127,7 @@ def generator_config(
         heads, hidden_size = 1, SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
     if hidden_size < SMALLEST_HEAD:
         raise UserError(
-            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one attention head; "
+            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
             f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
         )
     wanted_layers = generator_layer_size * discriminator.num_hidden_layers

@@ -66,7 +66,7 @@ def make_plan(
     """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
     shapes = _shape(model.config.discriminator), _shape(model.config.generator)
     parameters = parameter_counts(model)
-    sizes = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
+    sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
     return Plan(
         documents=len(cache),
         corpus_tokens=cache.num_tokens,

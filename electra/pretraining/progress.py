@@ -60,7 +60,7 @@ def describe_logs(logs: dict[str, Any], step: int) -> str:
     if "eval_loss" in logs:
         return (
             f"step {step}: held-out  loss {logs['eval_loss']:.3f}  generator {logs['eval_generator_loss']:.3f}  "
-            f"masked accuracy {logs['eval_masked_accuracy']:.3f}  discriminator {logs['eval_discriminator_loss']:.4f}  "
+            f"accuracy {logs['eval_masked_accuracy']:.3f}  discriminator {logs['eval_discriminator_loss']:.4f}  "
             f"AUC {logs['eval_discriminator_auc']:.3f}"
         )
     if "loss" in logs:

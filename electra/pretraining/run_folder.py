@@ -9,23 +9,84 @@ metrics.json             held-out metrics, baselines, plan, versions
 """
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import get_last_checkpoint
 
+from electra.command_line import effective_values, write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.options import CONFIG_NAME, Arguments
+from electra.recipes import RECIPES
 from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 
-CONFIG_NAME = "config.yaml"
+logger = logging.getLogger(__name__)
+
 METRICS_NAME = "metrics.json"
 NEWEST = ("true", "yes", "1", "last")
 """Values of --resume_from_checkpoint that mean the newest checkpoint of the run."""
+
+
+@dataclass
+class Run:
+    """Where a run writes, and the checkpoint it continues from, if any."""
+
+    folder: Path
+    checkpoint: str | None
+
+
+def open_run(args: Arguments) -> Run:
+    """Find the checkpoint to resume, or make a new folder; the same on every process."""
+    training = args.training
+    resume = training.resume_from_checkpoint
+    state = PartialState()
+    shared: list[Any] = [None]
+    if state.is_main_process:
+        try:
+            if resume and resume.lower() not in ("false", "no", "0"):
+                checkpoint = find_checkpoint(resume, training.output_dir, training.experiment_name)
+                shared = [Run(checkpoint.parent, str(checkpoint))]
+            else:
+                shared = [Run(new_run_folder(training.output_dir, training.experiment_name), None)]
+        except UserError as error:
+            shared = [error]
+    if state.num_processes > 1:
+        broadcast_object_list(shared)
+    run = shared[0]
+    if isinstance(run, UserError):
+        raise run
+    if run.checkpoint is None and run.folder.name != training.experiment_name:
+        logger.info(
+            "%s is taken; this run goes to %s", Path(training.output_dir) / training.experiment_name, run.folder
+        )
+    if run.checkpoint is not None:
+        logger.info("continuing %s", run.checkpoint)
+    training.output_dir = str(run.folder)
+    training.run_name = training.run_name or run.folder.name
+    return run
+
+
+def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write the effective options and the tokenizer into the run's folder; to be called once all is checked."""
+    if not PartialState().is_main_process:
+        return
+    always = [*RECIPES["small"], "experiment_name", "seed", "data_seed"]
+    values = effective_values(args, always)
+    values["output_dir"] = str(run.folder.parent)
+    values.pop("resume_from_checkpoint", None)
+    values.pop("run_name", None)
+    write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
+    if run.checkpoint is None:
+        tokenizer.save_pretrained(run.folder / "tokenizer")
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
@@ -88,15 +149,6 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
             f"{checkpoint} has no trainer_state.json: it was not written to its end; remove it or name an older one"
         )
     return Path(checkpoint)
-
-
-def config_of_resumed_run(resume_from_checkpoint: str) -> str | None:
-    """The saved options of the run that a given checkpoint or run folder belongs to, if they are there."""
-    folder = Path(resume_from_checkpoint)
-    for candidate in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
-        if folder.is_dir() and candidate.is_file():
-            return str(candidate)
-    return None
 
 
 def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> None:

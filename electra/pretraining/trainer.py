@@ -52,6 +52,7 @@ class ElectraTrainer(Trainer):
     """
 
     args: PretrainingArguments
+    lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
     def __init__(self, *, flops_per_token: float, segments_per_epoch: int, **kwargs: Any) -> None:
         super().__init__(compute_metrics=self._metrics_of, **kwargs)
@@ -98,7 +99,7 @@ class ElectraTrainer(Trainer):
             optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
             if optimizer_class is not torch.optim.AdamW:
                 raise UserError(
-                    f"--adam_bias_correction false is there for AdamW, not for --optim {self.args.optim.value}; choose "
+                    f"--adam_bias_correction false is for AdamW, not for --optim {self.args.optim.value}; choose "
                     "adamw_torch_fused or adamw_torch"
                 )
             self.optimizer_cls_and_kwargs = AdamWNoBiasCorrection, kwargs
@@ -118,7 +119,7 @@ class ElectraTrainer(Trainer):
         return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
-        dataset = train_dataset if train_dataset is not None else self.train_dataset
+        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
         return PositionSampler(0, len(dataset))
 
     # ---- evaluation

@@ -218,6 +218,15 @@ def test_reading_holds_a_small_part_of_the_file(tmp_path: Path, packed: str) -> 
     assert peak < 8 << 20
 
 
+def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path: Path) -> None:
+    rows = [os.urandom(500).hex() for _ in range(20_000)]  # 20 MB in one row group
+    path = save_parquet(tmp_path / "a.parquet", {"text": rows})
+    before = pa.total_allocated_bytes()
+    documents = iter(Corpus(CorpusOptions(train_file=(path,))))
+    held = max(pa.total_allocated_bytes() - before for _ in documents)
+    assert 0 < held < 8 << 20
+
+
 def test_progress_grows_with_the_documents_and_starts_again(tmp_path: Path) -> None:
     rows = [f"{number:07d} " + os.urandom(500).hex() for number in range(4000)]
     parquet = save_parquet(tmp_path / "a.parquet", {"text": rows})

@@ -1,0 +1,33 @@
+# The two commands of the README. Each sets up all it needs in .venv; `PYTHON=python3.12 make quickstart` chooses the interpreter.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test lint clean
+
+quickstart: .venv/ready
+	$(BIN)/python run_pretraining.py
+
+test: .venv/ready-dev lint
+	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest
+
+lint: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; ok = (3, 10) <= sys.version_info < (3, 14); sys.exit(None if ok else "error: Python %d.%d found, 3.10 to 3.13 needed; name another one: PYTHON=python3.12 make" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+# The stamps are made last, so that an installation that broke off is taken up again.
+.venv/ready: requirements.txt | .venv/python
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	touch $@
+
+.venv/ready-dev: requirements-dev.txt .venv/ready
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf .venv cache output

@@ -1,0 +1,90 @@
+"""From options to what is trained on: corpora, the tokenizer, the token cache, training and evaluation segments."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.corpus import Corpus
+from electra.data.corpus_tokenizer import load_or_train_tokenizer
+from electra.data.documents import TokenCache, load_or_build_cache, split_documents
+from electra.data.policies import WindowPolicy, make_policy
+from electra.data.segments import EvaluationSegments, SegmentPolicy
+from electra.pretraining.options import Arguments, corpus_options, tokenizer_options
+from electra.pretraining.run_folder import Run, check_same_tokenizer
+from electra.tokenization import check_tokenizer, load_tokenizer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Segments:
+    """What is trained and evaluated on."""
+
+    cache: TokenCache
+    training_documents: NDArray[np.int64]
+    held_out_documents: int
+    policy: SegmentPolicy
+    evaluation: EvaluationSegments | None
+    source_names: list[str]
+
+
+def open_corpora(args: Arguments) -> tuple[Corpus, Corpus | None]:
+    """The training corpus, and the one to evaluate on if files of it are named."""
+    seed = args.training.data_seed or 0
+    training = corpus_options(args.corpus, seed)
+    if not args.segments.validation_file:
+        return Corpus(training), None
+    files = tuple(args.segments.validation_file)
+    held_out = replace(training, dataset_name=(), dataset_config_name=(), dataset_sampling=(), train_file=files)
+    return Corpus(training), Corpus(held_out)
+
+
+def get_tokenizer(args: Arguments, run: Run, corpus: Corpus) -> PreTrainedTokenizerBase:
+    """The tokenizer named, the checkpoint's, or one trained on the corpus."""
+    path = args.tokenizer_path.tokenizer_path or run.checkpoint
+    if path is not None:
+        tokenizer = load_tokenizer(path)
+    else:
+        options = tokenizer_options(args.tokenizer, args.training.data_seed or 0)
+        tokenizer = load_or_train_tokenizer(corpus, options, args.corpus.cache_dir)
+    check_tokenizer(tokenizer, path or "trained on the corpus")
+    tokenizer.model_max_length = args.model.max_position_embeddings
+    if run.checkpoint is not None:
+        check_same_tokenizer(tokenizer, Path(run.checkpoint))
+    return tokenizer
+
+
+def make_segments(
+    args: Arguments, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, validation: Corpus | None
+) -> Segments:
+    """Tokenize what is not in the cache yet, hold documents out, and cut segments."""
+    options, training = args.segments, args.training
+    data_seed = training.data_seed or 0
+    cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=args.corpus.overwrite_cache)
+    if validation is None:
+        documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
+        held_out_cache = cache
+    else:
+        held_out_cache = load_or_build_cache(validation, tokenizer, args.corpus.cache_dir)
+        held_out = np.arange(len(held_out_cache))
+        is_in_both = np.isin(cache.content_hashes, held_out_cache.content_hashes)
+        documents = np.flatnonzero(~is_in_both)
+        if is_in_both.any():
+            logger.warning("%d training documents are also held out: they are not trained on", is_in_both.sum())
+    policy = make_policy(options.segment_policy, cache, documents, max_length=options.max_length, seed=training.seed)
+    evaluation = None
+    if len(held_out):
+        fixed = WindowPolicy(held_out_cache, held_out, max_length=options.max_length, seed=data_seed)
+        evaluation = EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=data_seed)
+    return Segments(
+        cache=cache,
+        training_documents=documents,
+        held_out_documents=len(held_out),
+        policy=policy,
+        evaluation=evaluation,
+        source_names=[str(source["name"]) for source in corpus.describe()],
+    )
