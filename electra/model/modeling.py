@@ -86,6 +86,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             for name in SHARED_EMBEDDINGS
         },
     }
+    _keys_to_ignore_on_save = set(_tied_weights_keys)  # so that Trainer expects them to be missing when it resumes
 
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)

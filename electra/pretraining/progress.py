@@ -29,6 +29,14 @@ class ReadableProgress(ProgressCallback):
         super().__init__()
         self._first_step_ended: tuple[float, int] | None = None
 
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        if self.training_bar is not None:  # of a resumed run: it starts where the run stands
+            self.training_bar.initial = self.training_bar.n = self.current_step = state.global_step
+            self.training_bar.refresh()
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -73,6 +81,8 @@ def describe_logs(logs: dict[str, Any], step: int) -> str:
             parts.append(f"{logs['tokens_per_second']:,} tokens/s")
             parts.append(f"ETA {format_seconds(logs['eta_seconds'])}")
         return "  ".join(parts)
+    if "train_runtime" in logs:
+        return f"step {step}: training took {format_seconds(logs['train_runtime'])}"
     return f"step {step}: " + "  ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in logs.items()
     )

@@ -1,0 +1,54 @@
+"""A run of the real command in this process, tiny: what the tests of the trainer and of whole runs share."""
+
+import random
+from pathlib import Path
+
+WORDS = [
+    "".join(parts)
+    for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
+]
+
+TINY = {
+    "vocab_size": 120,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 32,
+    "generator_size": 0.5,
+    "max_length": 16,
+    "per_device_train_batch_size": 4,
+    "per_device_eval_batch_size": 8,
+    "learning_rate": 1e-3,
+    "warmup_steps": 2,
+    "max_steps": 12,
+    "logging_steps": 4,
+    "eval_steps": 6,
+    "save_steps": 4,
+    "save_total_limit": 10,
+    "validation_fraction": 0.2,
+    "max_eval_segments": 20,
+}
+
+
+def write_corpus(path: Path, documents: int = 30, words: int = 40, seed: int = 0) -> Path:
+    """Documents of seeded nonsense words, several windows long, blank lines between them."""
+    source = random.Random(seed)
+    paragraphs = [" ".join(source.choice(WORDS) for _ in range(words)) for _ in range(documents)]
+    path.write_text("\n\n".join(paragraphs) + "\n")
+    return path
+
+
+def flags(folder: Path, **options: object) -> list[str]:
+    """The command line of a tiny run below `folder`, with some options of its own."""
+    values = {
+        "train_file": folder / "corpus.txt",
+        "output_dir": folder / "output",
+        "cache_dir": folder / "cache",
+        "experiment_name": "run",
+        "disable_tqdm": True,
+        **TINY,
+        **options,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]

@@ -1,0 +1,205 @@
+"""The trainer's hooks: losses and their log, evaluation that disturbs nothing, resuming bit for bit."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electra.optimization import AdamWNoBiasCorrection
+from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.run_folder import open_run
+from electra.pretraining.setup import announce_plan, build_model, make_trainer
+from electra.pretraining.trainer import ElectraTrainer
+from run_pretraining import main
+from tests.pretraining.runs import flags, write_corpus
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path / "corpus.txt")
+    return tmp_path
+
+
+def make(folder: Path, **options: object) -> ElectraTrainer:
+    args = parse_arguments(flags(folder, **options))
+    run = open_run(args)
+    corpus, validation = open_corpora(args)
+    tokenizer = get_tokenizer(args, run, corpus)
+    data = make_segments(args, tokenizer, corpus, validation)
+    model = build_model(args, tokenizer)
+    return make_trainer(args, run, model, tokenizer, data, announce_plan(args, run, model, data))
+
+
+def history(checkpoint: Path) -> list[dict[str, float]]:
+    return json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+
+
+def assert_same_state(first: Path, second: Path) -> None:
+    """Weights, optimizer and schedule of two checkpoints are equal bit for bit."""
+    weights, other = load_file(first / "model.safetensors"), load_file(second / "model.safetensors")
+    assert weights.keys() == other.keys()
+    assert all(torch.equal(weights[name], other[name]) for name in weights)
+    for name in ("optimizer.pt", "scheduler.pt"):
+        one, two = (torch.load(folder / name, weights_only=True) for folder in (first, second))
+        assert str(one) == str(two)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dataloader_num_workers": 0},
+        {"dataloader_num_workers": 2},
+        {"gradient_accumulation_steps": 2, "segment_policy": "document"},
+        {"adam_bias_correction": "false", "product_schedule": "true", "segment_policy": "google"},
+        {"bf16": "true", "segment_policy": "pairs"},
+    ],
+    ids=str,
+)
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, options: dict[str, object]) -> None:
+    main(flags(folder, experiment_name="whole", **options))
+    whole = folder / "output" / "whole"
+    for step in (4, 8):  # 8 is past the first epoch of some of these
+        (folder / "output" / f"from-{step}").mkdir()
+        (whole / f"checkpoint-{step}").rename(folder / "output" / f"from-{step}" / f"checkpoint-{step}")
+        resumed = folder / "output" / f"from-{step}"
+        main(flags(folder, resume_from_checkpoint=resumed / f"checkpoint-{step}", **options))
+        assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
+        metrics = [json.loads((run / "metrics.json").read_text())["held_out"] for run in (whole, resumed)]
+        assert metrics[0] == metrics[1]
+
+
+def test_a_finished_run_can_be_resumed_and_extended(folder: Path) -> None:
+    main(flags(folder))
+    main(flags(folder, resume_from_checkpoint="true", max_steps=16))
+    assert (folder / "output" / "run" / "checkpoint-16").is_dir()
+    steps = [logs["step"] for logs in history(folder / "output" / "run" / "checkpoint-16") if "loss" in logs]
+    assert steps == [4, 8, 12, 16]
+
+
+def test_evaluating_more_often_changes_no_weight(folder: Path) -> None:
+    main(flags(folder, experiment_name="seldom", eval_steps=12))
+    main(flags(folder, experiment_name="often", eval_steps=1, dataloader_num_workers=1))
+    assert_same_state(folder / "output" / "seldom" / "checkpoint-12", folder / "output" / "often" / "checkpoint-12")
+
+
+def test_evaluation_is_the_same_each_time_and_leaves_the_random_state_alone(folder: Path) -> None:
+    trainer = make(folder)
+    state = torch.get_rng_state()
+    first, second = trainer.evaluate(), trainer.evaluate()
+    timing = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
+    assert {k: v for k, v in first.items() if k not in timing} == {k: v for k, v in second.items() if k not in timing}
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_fixed_masks_do_not_depend_on_the_batch_size(folder: Path) -> None:
+    rates, losses = set(), []
+    for batch_size in (1, 7, 20):
+        trainer = make(folder, per_device_eval_batch_size=batch_size)
+        metrics = trainer.evaluate()
+        losses.append(metrics["eval_generator_loss"])
+        rates.add(metrics["eval_tokens"])
+    assert len(rates) == 1
+    assert losses == pytest.approx([losses[0]] * 3, abs=1e-5)  # the same questions to the same untrained generator
+
+
+def test_logged_losses_are_averages_over_the_window(folder: Path) -> None:
+    main(flags(folder, experiment_name="each", logging_steps=1))
+    main(flags(folder, experiment_name="four", logging_steps=4, gradient_accumulation_steps=1))
+    each = [logs for logs in history(folder / "output" / "each" / "checkpoint-12") if "loss" in logs]
+    four = [logs for logs in history(folder / "output" / "four" / "checkpoint-12") if "loss" in logs]
+    for window, logs in enumerate(four):
+        steps = each[4 * window : 4 * window + 4]
+        for name in ("loss", "generator_loss", "discriminator_loss", "replaced_rate"):
+            assert logs[name] == pytest.approx(sum(s[name] for s in steps) / 4, rel=1e-5)
+        assert logs["loss"] == pytest.approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
+        assert logs["tokens_seen"] == steps[-1]["tokens_seen"] == (window + 1) * 4 * 4 * 16
+        assert logs["tokens_per_second"] > 0 and logs["eta_seconds"] >= 0
+    assert four[-1]["eta_seconds"] == 0
+
+
+def test_tokens_seen_and_epoch_survive_resuming_between_two_logs(folder: Path) -> None:
+    main(flags(folder, experiment_name="whole", save_steps=6))
+    resumed = folder / "output" / "resumed"
+    resumed.mkdir()
+    (folder / "output" / "whole" / "checkpoint-6").rename(resumed / "checkpoint-6")
+    main(flags(folder, save_steps=6, resume_from_checkpoint=resumed / "checkpoint-6"))
+    last = [
+        [logs for logs in history(folder / "output" / name / "checkpoint-12") if "loss" in logs][-1]
+        for name in ("whole", "resumed")
+    ]
+    assert last[0]["tokens_seen"] == last[1]["tokens_seen"] == 12 * 4 * 16
+    assert last[0]["epoch"] == last[1]["epoch"] > 0
+
+
+def test_accumulation_changes_neither_loss_nor_gradient(folder: Path) -> None:
+    """Without care Trainer would multiply both by the number of accumulation steps."""
+    logs = {}
+    for name, size, accumulation in (("one", 8, 1), ("four", 2, 4)):
+        trainer = make(
+            folder,
+            experiment_name=name,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulation,
+            max_steps=1,
+            logging_steps=1,
+            eval_strategy="no",
+            hidden_dropout_prob=0,
+            attention_probs_dropout_prob=0,
+        )
+        trainer.train_dataset = torch.utils.data.Subset(trainer.eval_dataset, range(8))  # it brings its masks along
+        trainer.args.eval_on_start = False
+        torch.manual_seed(0)
+        trainer.train()
+        logs[name] = next(entry for entry in trainer.state.log_history if "loss" in entry)
+    for metric in ("loss", "generator_loss", "discriminator_loss"):
+        assert logs["four"][metric] == pytest.approx(logs["one"][metric], rel=1e-4)
+    assert logs["four"]["grad_norm"] == pytest.approx(logs["one"]["grad_norm"], rel=1e-3)
+
+
+def test_biases_and_layer_norms_do_not_decay_and_shared_weights_are_optimized_once(folder: Path) -> None:
+    trainer = make(folder, weight_decay=0.01)
+    optimizer = trainer.create_optimizer()
+    name_of = {parameter: name for name, parameter in trainer.model.named_parameters()}
+    decayed, undecayed = ({name_of[p] for p in group["params"]} for group in optimizer.param_groups)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
+    assert decayed | undecayed == set(name_of.values())
+    assert undecayed == {name for name in name_of.values() if "LayerNorm" in name or name.endswith("bias")}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    table = trainer.model.generator.generator_lm_head.weight
+    assert sum(parameter is table for parameter in parameters) == 1
+    assert {g["eps"] for g in optimizer.param_groups} == {1e-6}
+
+
+def test_the_original_optimizer_and_schedule_are_used_when_asked_for(folder: Path) -> None:
+    trainer = make(folder, adam_bias_correction="false", product_schedule="true", warmup_steps=4, max_steps=8)
+    trainer.create_optimizer_and_scheduler(8)
+    assert type(trainer.optimizer) is AdamWNoBiasCorrection
+    factors = [trainer.lr_scheduler.lr_lambdas[0](step) for step in range(9)]
+    assert factors == pytest.approx([min(1, s / 4) * (1 - s / 8) for s in range(9)])
+    plain = make(folder, warmup_steps=4, max_steps=8, experiment_name="plain")
+    plain.create_optimizer_and_scheduler(8)
+    assert type(plain.optimizer) is torch.optim.AdamW
+    factors = [plain.lr_scheduler.lr_lambdas[0](step) for step in range(9)]
+    assert factors == pytest.approx([min(s / 4, (8 - s) / 4) for s in range(9)])
+
+
+def test_steps_follow_from_epochs_and_epoch_strategies_become_steps(folder: Path) -> None:
+    trainer = make(folder, max_steps=-1, num_train_epochs=2, save_strategy="epoch", eval_strategy="epoch")
+    segments = trainer.segments_per_epoch
+    assert trainer.args.max_steps == math.ceil(2 * segments / 4)
+    assert trainer.args.save_steps == trainer.args.eval_steps == math.ceil(segments / 4)
+    assert trainer.args.save_strategy == trainer.args.eval_strategy == "steps"
+
+
+def test_training_learns_and_no_part_of_the_model_is_left_out(folder: Path) -> None:
+    trainer = make(folder, max_steps=60, learning_rate=3e-3, logging_steps=20, eval_strategy="no")
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.train()
+    losses = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
+    assert losses[-1] < losses[0]
+    unchanged = {name for name, p in trainer.model.named_parameters() if torch.equal(p, before[name])}
+    assert unchanged == set()
