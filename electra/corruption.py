@@ -15,9 +15,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-DISALLOWED_LOGIT = -1000.0
-"""What `disallow_correct` adds to the original token's logit (google-research/electra, pretrain_helpers.py)."""
-
 
 def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids: Iterable[int]) -> Tensor:
     """True where a token may be chosen: real text, neither padding nor a special token.
@@ -56,7 +53,10 @@ def choose_positions(
     slots = min(length, max(1, round(mlm_probability * length)))
     order = uniform.masked_fill(~maskable, 2.0)  # behind every maskable token
     positions = order.topk(slots, dim=1, largest=False, sorted=True).indices
-    wanted = (attention_mask.sum(dim=1) * mlm_probability).round().long().clamp(min=1, max=slots)
+    # In float64, like `slots`: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
+    precision = torch.float32 if maskable.device.type == "mps" else torch.float64
+    wanted = attention_mask.sum(dim=1).to(precision) * mlm_probability
+    wanted = wanted.round().long().clamp(min=1, max=slots)
     count = torch.minimum(wanted, maskable.sum(dim=1))
     is_chosen = torch.arange(slots, device=maskable.device).unsqueeze(0) < count.unsqueeze(1)
     return positions, is_chosen
@@ -103,8 +103,8 @@ def sample_tokens(logits: Tensor, *, temperature: float = 1.0, disallowed_ids: T
     if temperature != 1.0:
         scores = scores / temperature
     if disallowed_ids is not None:
-        penalty = torch.full_like(disallowed_ids.unsqueeze(1), DISALLOWED_LOGIT, dtype=scores.dtype)
-        scores = scores.scatter_add(1, disallowed_ids.unsqueeze(1), penalty)
+        # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
+        scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
     # Gumbel = -log(-log U). Drawing U and taking logarithms is several times faster on a CPU than `exponential_`.
     return (scores - torch.rand_like(scores).log_().neg_().log_()).argmax(dim=1)
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_FEISTEL_ROUNDS = 8
+"""Four do for large ranges, but leave some orders of fewer than 20 elements twice as likely as others."""
 
 Counter = int | NDArray[np.int64] | NDArray[np.uint64]
 
@@ -46,9 +48,9 @@ def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
 def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) -> NDArray[np.int64]:
     """Images of `indices` under a random permutation of range(size), without storing it.
 
-    A four-round Feistel network over the next even number of bits, walked until the image lies inside (Black and
-    Rogaway 2002). A shuffled epoch of any size so costs no memory and no start-up time, and any position of it can
-    be asked for directly, which makes resuming free.
+    A Feistel network over the next even number of bits, walked until the image lies inside (Black and Rogaway 2002).
+    A shuffled epoch of any size so costs no memory and no start-up time, and any position of it can be asked for
+    directly, which makes resuming free.
 
     Args:
         indices: int64 array of values in [0, size).
@@ -59,7 +61,7 @@ def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) ->
     """
     half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
-    keys = random_bits(seed, *counters, np.arange(4))
+    keys = random_bits(seed, *counters, np.arange(_FEISTEL_ROUNDS))
     images = np.asarray(indices).astype(np.uint64)
     outside = np.ones(images.shape, dtype=bool)
     while outside.any():

@@ -7,7 +7,9 @@ import time
 from typing import Any
 
 import transformers
-from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+logger = logging.getLogger(__name__)
 
 ETA_STEPS = (10, 60)
 """After the first ten steps the remaining time is said, measured without the first; once more after sixty."""
@@ -22,34 +24,28 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds} s"
 
 
-class ReadableProgress(ProgressCallback):
-    """Trainer's progress bar, with its dictionaries of numbers written as lines a person can read."""
+class ReadableLog(TrainerCallback):
+    """Trainer's dictionaries of numbers as lines a person can read, and the time that training will take."""
 
     def __init__(self) -> None:
         super().__init__()
         self._first_step_ended: tuple[float, int] | None = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
-        if self.training_bar is not None:  # of a resumed run: it starts where the run stands
-            self.training_bar.initial = self.training_bar.n = self.current_step = state.global_step
-            self.training_bar.refresh()
+    def say(self, line: str) -> None:
+        logger.info(line)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        super().on_step_end(args, state, control, **kwargs)
         now = time.monotonic()
         if self._first_step_ended is None:
             self._first_step_ended = now, state.global_step
             return
         started, first_step = self._first_step_ended
         done = state.global_step - first_step
-        if done + 1 in ETA_STEPS and state.is_world_process_zero and self.training_bar is not None:
+        if done + 1 in ETA_STEPS and state.is_world_process_zero:
             left = (now - started) / done * (state.max_steps - state.global_step)
-            self.training_bar.write(f"step {state.global_step}: about {format_seconds(left)} of training to go")
+            self.say(f"step {state.global_step}: about {format_seconds(left)} of training to go")
 
     def on_log(
         self,
@@ -59,8 +55,30 @@ class ReadableProgress(ProgressCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if state.is_world_process_zero and self.training_bar is not None and logs:
-            self.training_bar.write(describe_logs(logs, state.global_step))
+        if state.is_world_process_zero and logs:
+            self.say(describe_logs(logs, state.global_step))
+
+
+class ReadableProgress(ReadableLog, ProgressCallback):
+    """The same under Trainer's progress bars."""
+
+    def say(self, line: str) -> None:
+        if self.training_bar is not None:
+            self.training_bar.write(line)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        ProgressCallback.on_train_begin(self, args, state, control, **kwargs)
+        if self.training_bar is not None:  # of a resumed run: it starts where the run stands
+            self.training_bar.initial = self.training_bar.n = self.current_step = state.global_step
+            self.training_bar.refresh()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        ProgressCallback.on_step_end(self, args, state, control, **kwargs)
+        ReadableLog.on_step_end(self, args, state, control, **kwargs)
 
 
 def describe_logs(logs: dict[str, Any], step: int) -> str:

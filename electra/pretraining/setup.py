@@ -17,7 +17,7 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.inputs import Segments
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan, make_plan
-from electra.pretraining.progress import ReadableProgress
+from electra.pretraining.progress import ReadableLog, ReadableProgress
 from electra.pretraining.run_folder import Run, check_same_architecture
 from electra.pretraining.trainer import ElectraTrainer
 
@@ -117,10 +117,8 @@ def make_trainer(
         flops_per_token=plan.flops / plan.total_tokens,
         segments_per_epoch=len(data.policy),
     )
-    if not training.disable_tqdm:
-        trainer.remove_callback(ProgressCallback)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(ReadableProgress)
+    trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
+    trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
     return trainer
 
 

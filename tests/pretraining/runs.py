@@ -4,8 +4,7 @@ import random
 from pathlib import Path
 
 WORDS = [
-    "".join(parts)
-    for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
+    "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
 ]
 
 TINY = {

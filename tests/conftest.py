@@ -1,0 +1,85 @@
+"""What several test files share: two tiny tokenizers, corpora of a few lines, token caches with known ids."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from electra.data.corpus import Corpus, CorpusOptions
+from electra.data.documents import TokenCache, load_or_build_cache
+from electra.tokenization import SPECIAL_TOKENS, TokenizerOptions, train_tokenizer
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog and the dog does not mind.",
+    "A generator fills the masked words, a discriminator says which words are real.",
+    "She sells sea shells by the sea shore; the shells she sells are real shells.",
+    "Words that are replaced by the generator are told from the words that are real.",
+]
+NUMBERS = 6000
+"""Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
+
+
+def make_number_tokenizer(size: int) -> PreTrainedTokenizerBase:
+    """A word-level tokenizer in which the text of token id 17 is "17"; ids 0-4 are the special tokens."""
+    vocab = [*SPECIAL_TOKENS.values(), *map(str, range(len(SPECIAL_TOKENS), size))]
+    backend = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocab)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
+
+
+@pytest.fixture(scope="session")
+def number_tokenizer() -> PreTrainedTokenizerBase:
+    """A tokenizer whose ids are their own text, for tests that give token ids rather than text."""
+    return make_number_tokenizer(NUMBERS)
+
+
+@pytest.fixture(scope="session")
+def wordpiece_tokenizer() -> PreTrainedTokenizerBase:
+    """A real WordPiece tokenizer of 160 tokens."""
+    return train_tokenizer(TEXTS * 3, TokenizerOptions(vocab_size=160))
+
+
+@pytest.fixture(scope="session")
+def write_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corpus]:
+    """`write_corpus(texts, **options)`: a corpus of exactly these documents, from a JSON lines file of its own."""
+
+    def write(texts: Sequence[str], **options: object) -> Corpus:
+        path = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        return Corpus(CorpusOptions(train_file=(str(path),), **options))  # type: ignore[arg-type]
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def make_cache(
+    tmp_path_factory: pytest.TempPathFactory,
+    number_tokenizer: PreTrainedTokenizerBase,
+    write_corpus: Callable[..., Corpus],
+) -> Callable[[Sequence[Sequence[Sequence[int]]]], TokenCache]:
+    """`make_cache(documents)`: a token cache of documents given as lists of lines, lines being lists of token ids."""
+
+    def make(documents: Sequence[Sequence[Sequence[int]]]) -> TokenCache:
+        texts = ["\n".join(" ".join(map(str, line)) for line in lines) for lines in documents]
+        folder: Path = tmp_path_factory.mktemp("cache")
+        return load_or_build_cache(write_corpus(texts), number_tokenizer, folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_numbered_cache(make_cache: Callable[..., TokenCache]) -> Callable[[Sequence[int]], TokenCache]:
+    """`make_numbered_cache(lengths)`: one-line documents of these lengths; all tokens count up from 5 in one row.
+
+    Each token so tells where it stands: id - 5 is its place in the whole corpus.
+    """
+
+    def make(lengths: Sequence[int]) -> TokenCache:
+        ends = [5 + sum(lengths[: i + 1]) for i in range(len(lengths))]
+        assert ends[-1] <= NUMBERS
+        return make_cache([[list(range(end - n, end))] for n, end in zip(lengths, ends, strict=True)])
+
+    return make

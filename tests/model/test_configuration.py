@@ -1,0 +1,160 @@
+"""The sizes that are built from what the user asks for, against a table; nothing here makes a network's weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraForPreTraining
+
+from electra.errors import UserError
+from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.recipes import RECIPES
+
+SIZES = (
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+
+
+def discriminator_of(recipe: str, **changes: int) -> ElectraConfig:
+    sizes = {name: RECIPES[recipe][name] for name in SIZES}
+    return discriminator_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
+
+
+def test_the_small_recipe_builds_google_electra_small() -> None:
+    discriminator = discriminator_of("small")
+    generator, notes = generator_config(discriminator, RECIPES["small"]["generator_size"], 1.0)
+    assert notes == []
+    # config.json of google/electra-small-discriminator
+    published = ElectraConfig(
+        vocab_size=30522,
+        embedding_size=128,
+        hidden_size=256,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        max_position_embeddings=512,
+        type_vocab_size=2,
+        hidden_act="gelu",
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        initializer_range=0.02,
+        layer_norm_eps=1e-12,
+        pad_token_id=0,
+    )
+    assert discriminator.to_dict() == published.to_dict()
+    with torch.device("meta"):
+        model = ElectraForJointPretraining(ElectraPretrainingConfig(generator, discriminator, mask_token_id=103))
+        expected = ElectraForPreTraining(published)
+    shapes = {name: tensor.shape for name, tensor in model.discriminator.state_dict().items()}
+    assert shapes == {name: tensor.shape for name, tensor in expected.state_dict().items()}
+    counts = parameter_counts(model)
+    assert counts["discriminator"] == 13_549_057
+    shared = (30522 + 512 + 2 + 2) * 128  # word, position and type table, LayerNorm
+    assert counts["total"] == counts["discriminator"] + counts["generator"] - shared
+
+
+@pytest.mark.parametrize(
+    ("recipe", "generator_size", "hidden_size", "heads", "intermediate_size"),
+    [
+        ("small", 1 / 8, 32, 1, 128),
+        ("small", 1 / 4, 64, 1, 256),
+        ("small", 1 / 2, 128, 2, 512),
+        ("small", 3 / 4, 192, 3, 768),
+        ("small", 1, 256, 4, 1024),
+        ("small", 2, 512, 8, 2048),
+        ("base", 1 / 3, 256, 4, 1024),
+        ("base", 0.33333, 256, 4, 1024),
+        ("large", 1 / 4, 256, 4, 1024),
+        ("small", 8 / 256, 8, 1, 32),
+    ],
+)
+def test_the_generator_is_as_wide_as_asked_without_a_word(
+    recipe: str, generator_size: float, hidden_size: int, heads: int, intermediate_size: int
+) -> None:
+    discriminator = discriminator_of(recipe)
+    generator, notes = generator_config(discriminator, generator_size, 1.0)
+    assert notes == []
+    assert generator.hidden_size == hidden_size
+    assert generator.num_attention_heads == heads
+    assert generator.intermediate_size == intermediate_size
+    changed = {"hidden_size", "num_attention_heads", "intermediate_size"}
+    mine, theirs = generator.to_dict(), discriminator.to_dict()
+    assert {name for name in theirs if mine[name] != theirs[name]} <= changed
+
+
+@pytest.mark.parametrize(
+    ("generator_size", "hidden_size", "heads"),
+    [(0.3, 64, 1), (0.37, 64, 1), (0.38, 128, 2), (0.1, 24, 1), (0.24, 64, 1), (0.9, 256, 4), (1.1, 256, 4)],
+)
+def test_a_width_that_is_rounded_is_said(generator_size: float, hidden_size: int, heads: int) -> None:
+    generator, notes = generator_config(discriminator_of("small"), generator_size, 1.0)
+    assert (generator.hidden_size, generator.num_attention_heads) == (hidden_size, heads)
+    assert generator.hidden_size % generator.num_attention_heads == 0
+    assert len(notes) == 1
+    assert f"{generator_size * 256:g}" in notes[0] and f"rounded to {hidden_size}" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("layer_size", "layers", "is_said"),
+    [(1.0, 12, False), (0.5, 6, False), (0.3, 4, True), (1 / 8, 2, True), (0.01, 1, True), (2.0, 24, False)],
+)
+def test_layers_are_rounded_to_whole_ones_and_at_least_one(layer_size: float, layers: int, is_said: bool) -> None:
+    generator, notes = generator_config(discriminator_of("small"), 0.25, layer_size)
+    assert generator.num_hidden_layers == layers
+    assert [f"rounded to {layers}" in note and "layers" in note for note in notes] == [True] * is_said
+
+
+def test_both_roundings_are_said() -> None:
+    assert len(generator_config(discriminator_of("small"), 0.3, 0.3)[1]) == 2
+
+
+def test_a_generator_too_narrow_for_a_head_is_refused_with_the_least_that_works() -> None:
+    with pytest.raises(UserError, match=r"generator_size=0\.01 .* 2\.6 wide.*--generator_size of at least 0\.03125"):
+        generator_config(discriminator_of("small"), 0.01, 1.0)
+    assert generator_config(discriminator_of("small"), 0.03125, 1.0)[0].hidden_size == 8
+
+
+def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(UserError, match="hidden_size=256 is not a multiple of num_attention_heads=3"):
+        discriminator_of("small", num_attention_heads=3)
+
+
+def test_the_generator_does_not_change_the_discriminators_configuration() -> None:
+    discriminator = discriminator_of("small")
+    before = discriminator.to_dict()
+    generator, _ = generator_config(discriminator, 0.5, 0.5)
+    generator.id2label[0] = "changed"
+    assert discriminator.to_dict() == before
+
+
+def test_the_joint_configuration_survives_a_file(tmp_path: Path) -> None:
+    discriminator = discriminator_of("small")
+    generator, _ = generator_config(discriminator, 0.5, 0.5)
+    config = ElectraPretrainingConfig(
+        generator,
+        discriminator,
+        mask_token_id=103,
+        special_token_ids=[0, 100, 101, 102, 103],
+        mlm_probability=0.25,
+        mlm_replacement_probability=0.8,
+        discriminator_weight=10.0,
+        sampling_temperature=2.0,
+        disallow_correct=True,
+    )
+    config.save_pretrained(tmp_path)
+    read = ElectraPretrainingConfig.from_pretrained(tmp_path)
+    assert isinstance(read.generator, ElectraConfig) and isinstance(read.discriminator, ElectraConfig)
+    assert read.generator.to_dict() == generator.to_dict()
+    assert read.discriminator.to_dict() == discriminator.to_dict()
+    assert read.tie_word_embeddings is True
+    names = ("mask_token_id", "special_token_ids", "mlm_probability", "mlm_replacement_probability")
+    names += ("discriminator_weight", "sampling_temperature", "disallow_correct")
+    assert {name: getattr(read, name) for name in names} == {name: getattr(config, name) for name in names}

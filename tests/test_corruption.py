@@ -1,0 +1,280 @@
+"""Corruption token by token: which positions are chosen, what is put there, and with which probabilities.
+
+The statistical tests are seeded; their thresholds are probabilities of 1e-4 or less for a right implementation.
+"""
+
+import itertools
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+
+from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+SPECIAL_IDS = [PAD, UNK, CLS, SEP, MASK]
+VOCAB_SIZE = 50
+UNLIKELY = 1e-4
+TEMPERATURES = (0.5, 1.0, 2.0)
+
+
+def rows(*lengths: int, width: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """[CLS] text [SEP] padding; `lengths` counts all three but the padding."""
+    width = width or max(lengths)
+    generator = torch.Generator().manual_seed(seed)
+    input_ids = torch.randint(len(SPECIAL_IDS), VOCAB_SIZE, (len(lengths), width), generator=generator)
+    attention_mask = (torch.arange(width) < torch.tensor(lengths).unsqueeze(1)).long()
+    input_ids[:, 0] = CLS
+    input_ids[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = SEP
+    return input_ids.where(attention_mask.bool(), PAD), attention_mask
+
+
+def uniform(*shape: int, seed: int = 1) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def choose(input_ids: Tensor, attention_mask: Tensor, p: float = 0.15, seed: int = 1) -> tuple[Tensor, Tensor]:
+    maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
+    return choose_positions(maskable, attention_mask, uniform(*input_ids.shape, seed=seed), p)
+
+
+def as_mask(positions: Tensor, is_chosen: Tensor, width: int) -> Tensor:
+    """The chosen positions as bool (B, L)."""
+    return torch.zeros(len(positions), width, dtype=torch.bool).scatter(1, positions, is_chosen)
+
+
+# ---- which positions
+
+
+def test_maskable_tokens_are_real_and_not_special() -> None:
+    input_ids = torch.tensor([[CLS, 7, UNK, MASK, 8, SEP, 9, SEP, PAD, PAD], [CLS, 7, SEP, 7, 7, 7, 7, 7, 7, 7]])
+    attention_mask = torch.tensor([[1] * 8 + [0] * 2, [1] * 3 + [0] * 7])
+    expected = torch.tensor([[0, 1, 0, 0, 1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool()
+    assert torch.equal(maskable_tokens(input_ids, attention_mask, SPECIAL_IDS), expected)
+    assert torch.equal(maskable_tokens(input_ids, attention_mask.bool(), SPECIAL_IDS), expected)
+
+
+@pytest.mark.parametrize("percent", range(5, 51))
+def test_the_number_of_chosen_positions_is_the_rounded_share_of_the_real_tokens(percent: int) -> None:
+    p, width = percent / 100, 400
+    attention_mask = torch.ones(width, width, dtype=torch.long).tril()  # row n - 1 has n real tokens
+    positions, is_chosen = choose_positions(attention_mask.bool(), attention_mask, uniform(width, width), p)
+    assert positions.shape == is_chosen.shape == (width, round(p * width))
+    assert is_chosen.sum(dim=1).tolist() == [max(1, round(p * n)) for n in range(1, width + 1)]
+
+
+def test_special_tokens_count_as_real_tokens_of_the_share() -> None:
+    input_ids, attention_mask = rows(10)  # 8 maskable: 25 % of them would be 2, of all real tokens round(2.5) = 2
+    input_ids[0, 1:5] = UNK  # 4 maskable
+    assert choose(input_ids, attention_mask, p=0.35)[1].sum() == round(0.35 * 10) == 4
+    assert choose(input_ids, attention_mask, p=0.15)[1].sum() == round(0.15 * 10) == 2
+
+
+def test_never_more_positions_are_chosen_than_are_maskable() -> None:
+    input_ids, attention_mask = rows(20, 20, 20, 4, 3)
+    input_ids[0, 1:-1] = UNK  # nothing maskable
+    input_ids[1, 2:-1] = UNK  # one token
+    positions, is_chosen = choose(input_ids, attention_mask, p=0.5)
+    assert is_chosen.sum(dim=1).tolist() == [0, 1, 10, 2, 1]
+    assert positions[1][is_chosen[1]].tolist() == [1]
+
+
+def test_a_short_row_has_at_least_one_chosen_position() -> None:
+    input_ids, attention_mask = rows(3, 40)
+    assert choose(input_ids, attention_mask, p=0.05)[1].sum(dim=1).tolist() == [1, 2]
+
+
+def test_a_batch_of_one_token_rows_has_one_slot() -> None:
+    positions, is_chosen = choose(torch.tensor([[7], [CLS]]), torch.ones(2, 1, dtype=torch.long))
+    assert positions.tolist() == [[0], [0]] and is_chosen.tolist() == [[True], [False]]
+
+
+@pytest.mark.parametrize("p", [0.05, 0.15, 0.25, 0.5, 0.95])
+def test_chosen_positions_are_distinct_and_never_special_or_padding(p: float) -> None:
+    input_ids, attention_mask = rows(*range(3, 67), width=70)
+    input_ids[::3, 2:9:2] = UNK
+    maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
+    for seed in range(20):
+        positions, is_chosen = choose(input_ids, attention_mask, p, seed)
+        assert all(len(set(row)) == len(row) for row in positions.tolist())  # also the slots that do not count
+        assert maskable.gather(1, positions)[is_chosen].all()
+
+
+def test_every_set_of_maskable_positions_is_equally_likely() -> None:
+    count = 20_000
+    input_ids = torch.tensor([[CLS, 7, 8, SEP, 7, 9, 9, PAD]]).expand(count, -1)  # 1, 2, 4, 5 and 6 are maskable
+    positions, is_chosen = choose(input_ids, (input_ids != PAD).long(), p=0.3)
+    assert is_chosen.all() and positions.shape == (count, 2)
+    pairs = [tuple(sorted(pair)) for pair in positions.tolist()]
+    frequencies = [pairs.count(pair) for pair in itertools.combinations([1, 2, 4, 5, 6], 2)]
+    assert sum(frequencies) == count
+    assert chisquare(frequencies).pvalue > UNLIKELY
+
+
+def test_chosen_positions_do_not_depend_on_the_rest_of_the_batch() -> None:
+    input_ids, attention_mask = rows(12, 30, 5, 64)
+    noise = uniform(*input_ids.shape)
+    maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
+    together = as_mask(*choose_positions(maskable, attention_mask, noise, 0.15), 64)
+    for row, length in enumerate([12, 30, 5, 64]):
+        alone = slice(row, row + 1), slice(0, length)
+        chosen = as_mask(*choose_positions(maskable[alone], attention_mask[alone], noise[alone], 0.15), length)
+        assert torch.equal(chosen[0], together[row, :length]) and not together[row, length:].any()
+
+
+# ---- [MASK]
+
+
+def mask(input_ids: Tensor, positions: Tensor, is_chosen: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    noise = uniform(*positions.shape, seed=2)
+    return mask_tokens(input_ids, positions, is_chosen, noise, mask_token_id=MASK, mlm_replacement_probability=share)
+
+
+def test_mask_tokens_stand_exactly_where_said() -> None:
+    input_ids = torch.tensor([[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]])
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        torch.tensor([[3, 1, 2], [2, 4, 0]]),
+        torch.tensor([[True, True, True], [True, False, False]]),
+        torch.tensor([[0.85, 0.8499, 0.0], [0.3, 0.0, 0.0]]),
+        mask_token_id=MASK,
+        mlm_replacement_probability=0.85,
+    )
+    assert is_mask_token.tolist() == [[False, True, True], [True, False, False]]
+    assert masked_input_ids.tolist() == [[CLS, MASK, MASK, 9, SEP], [CLS, 6, MASK, SEP, PAD]]
+    assert input_ids[0, 1] == 7  # the original text is untouched
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.85, 1.0])
+def test_the_share_of_mask_tokens_among_the_chosen_is_as_asked(share: float) -> None:
+    input_ids, attention_mask = rows(*[100] * 4000)
+    positions, is_chosen = choose(input_ids, attention_mask, 0.25)
+    masked_input_ids, is_mask_token = mask(input_ids, positions, is_chosen, share)
+    slots = int(is_chosen.sum())
+    assert slots == 100_000
+    tolerance = 4 * (share * (1 - share) / slots) ** 0.5
+    assert abs(is_mask_token.sum().item() / slots - share) <= tolerance
+    expected = as_mask(positions, is_mask_token, 100)
+    assert torch.equal(masked_input_ids == MASK, expected)
+    assert torch.equal(masked_input_ids[~expected], input_ids[~expected])
+
+
+def test_slots_that_do_not_count_never_become_mask_tokens() -> None:
+    input_ids, attention_mask = rows(3, 4, 100)
+    positions, is_chosen = choose(input_ids, attention_mask, 0.5)
+    masked_input_ids, is_mask_token = mask(input_ids, positions, is_chosen, 1.0)
+    assert (masked_input_ids == MASK).sum(dim=1).tolist() == is_chosen.sum(dim=1).tolist() == [1, 2, 50]
+    assert torch.equal(is_mask_token, is_chosen)
+
+
+# ---- samples
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_samples_follow_the_softmax_at_the_temperature(temperature: float, dtype: torch.dtype) -> None:
+    logits = torch.tensor([2.0, -1.0, 0.5, 0.0, 1.5, -2.0, 1.0, 0.25]).to(dtype)
+    torch.manual_seed(0)
+    samples = sample_tokens(logits.expand(100_000, -1), temperature=temperature)
+    assert samples.dtype == torch.int64 and samples.shape == (100_000,)
+    frequencies = torch.bincount(samples, minlength=8)
+    for other in TEMPERATURES:
+        expected = 100_000 * torch.softmax(logits.double() / other, dim=0)
+        p_value = chisquare(frequencies, expected).pvalue
+        assert p_value > UNLIKELY if other == temperature else p_value < 1e-100
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> None:
+    count, gap = 2_000_000, 10.0  # noise with the resolution of half precision would get this wrong
+    torch.manual_seed(0)
+    samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1))
+    expected = count * torch.sigmoid(torch.tensor(-gap)).item()
+    assert abs(samples.sum().item() - expected) < 4 * expected**0.5
+
+
+def test_each_row_is_sampled_from_its_own_logits() -> None:
+    logits = torch.full((6, 9), -50.0)
+    logits[torch.arange(6), torch.tensor([3, 0, 8, 3, 1, 5])] = 50.0
+    assert sample_tokens(logits).tolist() == [3, 0, 8, 3, 1, 5]
+
+
+def test_samples_follow_the_random_state_and_leave_the_logits_alone() -> None:
+    logits = torch.randn(500, 20, generator=torch.Generator().manual_seed(3))
+    before = logits.clone()
+    draws = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        draws.append(sample_tokens(logits, disallowed_ids=torch.zeros(500, dtype=torch.long)))
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert torch.equal(logits, before)
+
+
+def test_no_gradient_flows_through_samples() -> None:
+    logits = torch.randn(4, 10, requires_grad=True)
+    samples = sample_tokens(logits, temperature=0.5, disallowed_ids=torch.zeros(4, dtype=torch.long))
+    assert not samples.requires_grad and samples.grad_fn is None
+
+
+@pytest.mark.parametrize("temperature", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("lead", [0.0, 30.0, 2000.0])
+def test_a_disallowed_token_is_never_drawn(lead: float, temperature: float) -> None:
+    originals = torch.arange(2000) % 8
+    logits = torch.zeros(2000, 8).scatter(1, originals.unsqueeze(1), lead)
+    torch.manual_seed(0)
+    samples = sample_tokens(logits, temperature=temperature, disallowed_ids=originals)
+    assert not (samples == originals).any()
+
+
+def test_the_other_tokens_keep_their_odds_where_one_is_disallowed() -> None:
+    logits = torch.tensor([3.0, 1.0, 0.0, -1.0])
+    torch.manual_seed(0)
+    samples = sample_tokens(logits.expand(100_000, -1), disallowed_ids=torch.zeros(100_000, dtype=torch.long))
+    expected = 100_000 * torch.softmax(logits[1:].double(), dim=0)
+    assert chisquare(torch.bincount(samples, minlength=4)[1:], expected).pvalue > UNLIKELY
+
+
+# ---- replacement
+
+
+def test_samples_are_put_at_all_chosen_positions_and_nowhere_else() -> None:
+    input_ids = torch.tensor([[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]])
+    corrupted_input_ids, is_replaced = replace_tokens(
+        input_ids,
+        torch.tensor([[3, 1], [2, 4]]),
+        torch.tensor([[True, True], [True, False]]),
+        torch.tensor([[20, 7], [21, 22]]),  # 7 is what stood there; 22 belongs to no chosen position
+    )
+    assert corrupted_input_ids.tolist() == [[CLS, 7, 8, 20, SEP], [CLS, 6, 21, SEP, PAD]]
+    assert is_replaced.tolist() == [[False, False, False, True, False], [False, False, True, False, False]]
+    assert input_ids.tolist() == [[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]]
+
+
+@pytest.mark.parametrize("p", [0.15, 0.5])
+def test_only_chosen_positions_change_and_only_changed_ids_count_as_replaced(p: float) -> None:
+    input_ids, attention_mask = rows(*range(3, 67))
+    positions, is_chosen = choose(input_ids, attention_mask, p)
+    torch.manual_seed(0)
+    samples = sample_tokens(torch.zeros(positions.numel(), VOCAB_SIZE)).view_as(positions)
+    samples[:, ::2] = input_ids.gather(1, positions)[:, ::2]  # every other one is right
+    corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, samples)
+    for row in range(len(input_ids)):
+        wanted = input_ids[row].clone()
+        for slot in range(positions.size(1)):
+            if is_chosen[row, slot]:
+                wanted[positions[row, slot]] = samples[row, slot]
+        assert torch.equal(corrupted_input_ids[row], wanted)
+    assert torch.equal(is_replaced, corrupted_input_ids != input_ids)
+    assert 0 < is_replaced.sum() < is_chosen.sum() / 2 + 64
+    assert not is_replaced[attention_mask == 0].any()
+
+
+def test_a_row_of_special_tokens_passes_unchanged() -> None:
+    input_ids, attention_mask = rows(2, 30)  # [CLS] [SEP]
+    positions, is_chosen = choose(input_ids, attention_mask)
+    masked_input_ids, is_mask_token = mask(input_ids, positions, is_chosen, 1.0)
+    corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, torch.full_like(positions, 40))
+    assert not is_chosen[0].any() and not is_mask_token[0].any() and not is_replaced[0].any()
+    assert torch.equal(masked_input_ids[0], input_ids[0]) and torch.equal(corrupted_input_ids[0], input_ids[0])
+    assert is_chosen[1].sum() == round(0.15 * 30)
