@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.data.corpus import Corpus, CorpusOptions
 from electra.data.documents import TokenCache, load_or_build_cache
-from electra.tokenization import SPECIAL_TOKENS, TokenizerOptions, train_tokenizer
+from electra.tokenization import SPECIAL_TOKENS
+from electra.tokenizer_training import TokenizerOptions, train_tokenizer
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",

@@ -22,19 +22,16 @@ from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, 
 from electra.errors import UserError
 from electra.tokenization import (
     SPECIAL_TOKENS,
-    TOKENIZER_ALGORITHMS,
     TokenizerMeasurement,
-    TokenizerOptions,
     _choose_alphabet,
     _sample_documents,
     check_tokenizer,
-    is_held_out,
     load_tokenizer,
     measure_tokenizer,
     plain_backend,
     tokenizer_fingerprint,
-    train_tokenizer,
 )
+from electra.tokenizer_training import TOKENIZER_ALGORITHMS, TokenizerOptions, is_held_out, train_tokenizer
 
 ENGLISH = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",

@@ -16,14 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.errors import UserError
-from electra.tokenization import (
-    TokenizerOptions,
-    TokenizerReport,
-    is_held_out,
-    load_tokenizer,
-    measure_tokenizer,
-    train_tokenizer,
-)
+from electra.tokenization import load_tokenizer, measure_tokenizer
+from electra.tokenizer_training import TokenizerOptions, TokenizerReport, is_held_out, train_tokenizer
 
 logger = logging.getLogger(__name__)
 

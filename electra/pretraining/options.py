@@ -17,7 +17,7 @@ from electra.arguments import (
 )
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
-from electra.tokenization import TokenizerOptions
+from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
 

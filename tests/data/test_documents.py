@@ -18,7 +18,8 @@ from electra.data import documents as documents_module
 from electra.data.corpus import Corpus, CorpusOptions
 from electra.data.documents import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache, split_documents
 from electra.errors import UserError
-from electra.tokenization import SPECIAL_TOKENS, TOKENIZER_ALGORITHMS, TokenizerOptions, load_tokenizer, train_tokenizer
+from electra.tokenization import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizer_training import TOKENIZER_ALGORITHMS, TokenizerOptions, train_tokenizer
 from tests.conftest import TEXTS, make_number_tokenizer
 
 WriteCorpus = Callable[..., Corpus]
@@ -87,7 +88,9 @@ def test_the_cache_holds_exactly_the_ids_of_the_tokenizer_document_by_document(
     assert cache.num_tokens == sum(map(len, expected))
 
 
-def test_any_stretch_of_a_document_can_be_read_and_nothing_can_be_written(make_cache: Callable[..., TokenCache]) -> None:
+def test_any_stretch_of_a_document_can_be_read_and_nothing_can_be_written(
+    make_cache: Callable[..., TokenCache],
+) -> None:
     cache = make_cache([[[10, 11, 12]], [[20], [21, 22]], [[30]]])
     assert cache.tokens(1, 0, 3).tolist() == [20, 21, 22]
     assert cache.tokens(1, 1, 2).tolist() == [21, 22]
@@ -98,7 +101,9 @@ def test_any_stretch_of_a_document_can_be_read_and_nothing_can_be_written(make_c
 def test_datasets_opens_the_folder(make_cache: Callable[..., TokenCache]) -> None:
     cache = make_cache([[[10, 11, 12]], [[20], [21, 22]]])
     dataset = datasets.load_from_disk(str(cache.path))
-    assert {name: str(feature.feature.dtype) for name, feature in dataset.features.items() if name != "content_hash"} == {
+    assert {
+        name: str(feature.feature.dtype) for name, feature in dataset.features.items() if name != "content_hash"
+    } == {
         "input_ids": "uint16",
         "line_lengths": "uint32",
     }
@@ -109,7 +114,10 @@ def test_datasets_opens_the_folder(make_cache: Callable[..., TokenCache]) -> Non
 
 
 def test_line_lengths_count_the_tokens_of_each_line_that_has_text(
-    wordpiece_tokenizer: PreTrainedTokenizerBase, write_corpus: WriteCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    write_corpus: WriteCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(documents_module, "BATCH_CHARACTERS", 500)
     corpus = write_corpus(spaced_texts(100))
@@ -191,7 +199,10 @@ def test_equal_texts_have_equal_hashes_whatever_the_tokenizer(
 
 
 def test_documents_without_a_token_leave_no_row_not_even_where_they_fill_whole_batches(
-    wordpiece_tokenizer: PreTrainedTokenizerBase, write_corpus: WriteCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    write_corpus: WriteCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(documents_module, "BATCH_CHARACTERS", 4)
     silent = "\u200b\u200b\u200b\u200b"  # not white space to Python, but nothing to BERT
@@ -419,7 +430,8 @@ def hashes_with_duplicates(distinct: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("distinct", "fraction", "expected"), [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)]
+    ("distinct", "fraction", "expected"),
+    [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)],
 )
 def test_an_exact_share_of_the_distinct_documents_is_held_out_and_both_sides_get_some(
     distinct: int, fraction: float, expected: int
@@ -447,7 +459,9 @@ def test_the_split_follows_from_seed_and_content_not_from_order() -> None:
 
 def test_a_document_is_held_out_as_often_as_any_other() -> None:
     hashes = np.arange(20, dtype=np.uint64)
-    counts = np.bincount(np.concatenate([split_documents(hashes, 0.25, seed)[1] for seed in range(2000)]), minlength=20)
+    counts = np.bincount(
+        np.concatenate([split_documents(hashes, 0.25, seed)[1] for seed in range(2000)]), minlength=20
+    )
     assert counts.sum() == 2000 * 5
     assert np.abs(counts - 500).max() < 5 * (2000 * 0.25 * 0.75) ** 0.5
 

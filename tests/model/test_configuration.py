@@ -155,6 +155,6 @@ def test_the_joint_configuration_survives_a_file(tmp_path: Path) -> None:
     assert read.generator.to_dict() == generator.to_dict()
     assert read.discriminator.to_dict() == discriminator.to_dict()
     assert read.tie_word_embeddings is True
-    names = ("mask_token_id", "special_token_ids", "mlm_probability", "mlm_replacement_probability")
-    names += ("discriminator_weight", "sampling_temperature", "disallow_correct")
+    names = ["mask_token_id", "special_token_ids", "mlm_probability", "mlm_replacement_probability"]
+    names += ["discriminator_weight", "sampling_temperature", "disallow_correct"]
     assert {name: getattr(read, name) for name in names} == {name: getattr(config, name) for name in names}

@@ -1,0 +1,58 @@
+"""A pair small enough to be made anew for every test, and the plan of a run with it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.documents import TokenCache
+from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.plan import Plan, make_plan
+
+Pair = ElectraForJointPretraining
+
+
+@pytest.fixture
+def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pair]:
+    """A pair for the WordPiece tokenizer, its weights far enough from 0 that its predictions differ."""
+
+    def make(hidden_size: int = 32, **options: float) -> Pair:
+        discriminator = discriminator_config(
+            vocab_size=len(wordpiece_tokenizer),
+            pad_token_id=0,
+            embedding_size=8,
+            hidden_size=hidden_size,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=48,
+            max_position_embeddings=40,
+            hidden_dropout_prob=0.1,
+            attention_probs_dropout_prob=0.1,
+        )
+        generator, _ = generator_config(discriminator, generator_size=0.5, generator_layer_size=0.5)
+        torch.manual_seed(0)
+        config = ElectraPretrainingConfig(
+            generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4], **options
+        )
+        pair = ElectraForJointPretraining(config).eval()
+        with torch.no_grad():
+            for parameter in pair.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        return pair
+
+    return make
+
+
+@pytest.fixture
+def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
+    """Four documents of 100 tokens altogether."""
+    return make_numbered_cache([50, 20, 20, 10])
+
+
+@pytest.fixture
+def plan(make_pair: Callable[..., Pair], cache: TokenCache) -> Plan:
+    return make_plan(
+        make_pair(), cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16
+    )

@@ -1,0 +1,259 @@
+"""Held-out metrics against plain loops over tokens, over batches put together as Trainer does it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers.trainer_pt_utils import nested_concat
+
+from electra.model.modeling import ElectraForJointPretraining, ElectraPretrainingOutput
+from electra.pretraining.metrics import (
+    PADDING,
+    Field,
+    area_under_curve,
+    evaluation_metrics,
+    token_records,
+    unigram_metrics,
+)
+
+Batch = tuple[Tensor, Tensor, Any]
+"""input_ids (B, L), attention_mask (B, L), the model's output."""
+
+
+def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -> list[Batch]:
+    """Outputs of a pair on random batches of (rows, length); rows end in padding of random length."""
+    random = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    batches = []
+    for rows, length in shapes:
+        ends = torch.randint(length // 2, length + 1, (rows, 1), generator=random)
+        ends[0] = length
+        columns = torch.arange(length)
+        attention_mask = (columns < ends).long()
+        input_ids = torch.randint(5, pair.config.discriminator.vocab_size, (rows, length), generator=random)
+        input_ids = input_ids.masked_fill(columns == 0, 2).masked_fill(columns == ends - 1, 3)
+        input_ids = input_ids.masked_fill(attention_mask == 0, 0)
+        with torch.no_grad():
+            output = pair(input_ids, attention_mask)
+        output.discriminator_logits = output.discriminator_logits.round(decimals=1)  # so that ties occur
+        batches.append((input_ids, attention_mask, output))
+    return batches
+
+
+def records_of(batches: list[Batch]) -> np.ndarray:
+    """Records of all batches, put together as Trainer's evaluation loop does: padded to one length with -100."""
+    records = None
+    for input_ids, attention_mask, output in batches:
+        new = token_records(input_ids, attention_mask, output)
+        assert new.dtype == torch.float32 and new.shape == (*input_ids.shape, len(Field))
+        records = new if records is None else nested_concat(records, new, padding_index=-100)
+    assert records is not None
+    return records.numpy()
+
+
+def mean(values: list[Any]) -> float:
+    return sum(float(v) for v in values) / len(values) if values else math.nan
+
+
+def looped_metrics(batches: list[Batch], discriminator_weight: float) -> dict[str, float]:
+    """Every metric from its definition, token by token, without records."""
+    nll, is_right, is_mask, is_sample_right = [], [], [], []
+    bce, labels, logits = [], [], []
+    for input_ids, attention_mask, output in batches:
+        for row, slot in output.is_chosen.nonzero().tolist():
+            original = input_ids[row, output.positions[row, slot]]
+            nll.append(output.generator_nll[row, slot])
+            is_right.append(output.predicted_ids[row, slot] == original)
+            is_sample_right.append(output.sampled_ids[row, slot] == original)
+            is_mask.append(bool(output.is_mask_token[row, slot]))
+        for row, column in attention_mask.nonzero().tolist():
+            bce.append(output.discriminator_nll[row, column])
+            labels.append(bool(output.corrupted_input_ids[row, column] != input_ids[row, column]))
+            logits.append(float(output.discriminator_logits[row, column]))
+    pairs = list(zip(labels, [logit >= 0 for logit in logits], strict=True))
+    tp, fp, fn, tn = (pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False)))
+    assert min(tp, fp, fn, tn) > 0
+    positives = [logit for logit, label in zip(logits, labels, strict=True) if label]
+    negatives = [logit for logit, label in zip(logits, labels, strict=True) if not label]
+    wins = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+    assert any(p == n for p in positives for n in negatives)
+    return {
+        "loss": mean(nll) + discriminator_weight * mean(bce),
+        "generator_loss": mean(nll),
+        "masked_accuracy": mean(is_right),
+        "masked_accuracy_mask_token": mean([r for r, m in zip(is_right, is_mask, strict=True) if m]),
+        "masked_accuracy_kept_token": mean([r for r, m in zip(is_right, is_mask, strict=True) if not m]),
+        "sampled_accuracy": mean(is_sample_right),
+        "replaced_rate": mean(labels),
+        "discriminator_loss": mean(bce),
+        "discriminator_accuracy": (tp + tn) / len(pairs),
+        "discriminator_precision": tp / (tp + fp),
+        "discriminator_recall": tp / (tp + fn),
+        "discriminator_f1": 2 * tp / (2 * tp + fp + fn),
+        "discriminator_mcc": (tp * tn - fp * fn) / math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)),
+        "discriminator_auc": wins / (len(positives) * len(negatives)),
+        "tokens": len(pairs),
+    }
+
+
+@pytest.mark.parametrize("shapes", [[(3, 20)], [(4, 12), (2, 33), (5, 7)], [(1, 30), (6, 30), (1, 5)]], ids=str)
+def test_metrics_are_those_of_a_loop_over_all_tokens(
+    make_pair: Callable[..., ElectraForJointPretraining], shapes: list[tuple[int, int]]
+) -> None:
+    pair = make_pair(mlm_probability=0.4, mlm_replacement_probability=0.6)
+    with torch.no_grad():
+        pair.generator.generator_lm_head.bias[5:40] += 4.0  # so that some predictions are right
+    batches = judged_batches(pair, *shapes)
+    metrics = evaluation_metrics(records_of(batches), discriminator_weight=50.0)
+    assert metrics == pytest.approx(looped_metrics(batches, 50.0), rel=1e-5)
+    assert metrics["masked_accuracy"] > 0 or len(shapes) > 1
+
+
+def test_metrics_weigh_tokens_and_not_batches(make_pair: Callable[..., ElectraForJointPretraining]) -> None:
+    batches = judged_batches(make_pair(mlm_probability=0.4), (1, 6), (8, 36))
+    together = evaluation_metrics(records_of(batches), 50.0)
+    apart = [evaluation_metrics(records_of([batch]), 50.0) for batch in batches]
+    assert together["tokens"] == sum(m["tokens"] for m in apart)
+    weighted = sum(m["tokens"] * m["discriminator_loss"] for m in apart) / together["tokens"]
+    assert together["discriminator_loss"] == pytest.approx(weighted, rel=1e-6)
+    assert abs(together["discriminator_loss"] - sum(m["discriminator_loss"] for m in apart) / 2) > 1e-3
+
+
+def test_the_loss_is_the_one_the_model_computes(make_pair: Callable[..., ElectraForJointPretraining]) -> None:
+    batches = judged_batches(make_pair(discriminator_weight=7.0), (6, 30))
+    metrics = evaluation_metrics(records_of(batches), 7.0)
+    output = batches[0][2]
+    for name in ("loss", "generator_loss", "discriminator_loss"):
+        assert metrics[name] == pytest.approx(output[name].item(), rel=1e-5)
+
+
+def one_row(
+    input_ids: list[int],
+    positions: list[int],
+    is_chosen: list[bool],
+    sampled_ids: list[int],
+    *,
+    predicted_ids: list[int] | None = None,
+    logits: list[float] | None = None,
+) -> np.ndarray:
+    """Records of one row without padding; every chosen token was masked."""
+    originals, slots = torch.tensor([input_ids]), torch.tensor([positions])
+    chosen, sampled = torch.tensor([is_chosen]), torch.tensor([sampled_ids])
+    corrupted = originals.scatter(1, slots, torch.where(chosen, sampled, originals.gather(1, slots)))
+    output = ElectraPretrainingOutput(
+        positions=slots,
+        is_chosen=chosen,
+        is_mask_token=chosen,
+        generator_nll=torch.full(slots.shape, 2.0),
+        predicted_ids=torch.tensor([predicted_ids or sampled_ids]),
+        sampled_ids=sampled,
+        corrupted_input_ids=corrupted,
+        is_replaced=corrupted != originals,
+        discriminator_nll=torch.full(originals.shape, 0.5),
+        discriminator_logits=torch.tensor([logits or [0.0] * len(input_ids)]),
+    )
+    return token_records(originals, torch.ones_like(originals), output).numpy()
+
+
+def test_ids_up_to_200_000_are_told_apart() -> None:
+    records = one_row(
+        [199_999, 199_998, 65_537, 7],
+        [0, 1, 2],
+        [True, True, True],
+        [199_998, 199_998, 65_536],
+        predicted_ids=[199_999, 199_997, 65_537],
+    )
+    metrics = evaluation_metrics(records, 50.0)
+    assert metrics["masked_accuracy"] == pytest.approx(2 / 3)
+    assert metrics["sampled_accuracy"] == pytest.approx(1 / 3)
+    assert metrics["replaced_rate"] == 2 / 4
+    counts = np.zeros(200_000, dtype=np.int64)
+    counts[199_998] = 10**6
+    assert unigram_metrics(records, counts)["masked_accuracy"] == pytest.approx(1 / 3)
+
+
+def test_slots_that_hold_no_chosen_position_leave_no_trace() -> None:
+    records = one_row([2, 10, 11, 3], [1, 3, 0], [True, False, False], [12, 40, 41])
+    assert records[0, :, Field.IS_CHOSEN].tolist() == [0, 1, 0, 0]
+    assert records[0, :, Field.GENERATOR_NLL].tolist() == [0, 2, 0, 0]
+    assert records[0, :, Field.SAMPLED_ID].tolist() == [0, 12, 0, 0]
+    assert records[0, :, Field.CORRUPTED_ID].tolist() == [2, 12, 11, 3]
+    assert records[0, :, Field.ORIGINAL_ID].tolist() == [2, 10, 11, 3]
+
+
+def test_padding_is_marked_and_counts_nowhere(make_pair: Callable[..., ElectraForJointPretraining]) -> None:
+    batches = judged_batches(make_pair(), (3, 20))
+    records = records_of(batches)
+    attention_mask = batches[0][1].bool().numpy()
+    assert np.array_equal(records[..., Field.ORIGINAL_ID] == PADDING, ~attention_mask)
+    spoiled = records.copy()
+    spoiled[~attention_mask, 1:] = np.nan
+    assert evaluation_metrics(spoiled, 50.0) == evaluation_metrics(records, 50.0)
+
+
+def test_metrics_that_are_not_defined_are_nan_and_the_others_are_there() -> None:
+    nothing_kept = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 1.0, -1.0, -1.0]), 50.0)
+    assert math.isnan(nothing_kept.pop("masked_accuracy_kept_token"))
+    assert not any(math.isnan(value) for value in nothing_kept.values())
+    assert nothing_kept["discriminator_f1"] == nothing_kept["discriminator_mcc"] == 1.0
+
+    nothing_replaced = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [10], logits=[-1.0] * 4), 50.0)
+    assert math.isnan(nothing_replaced["discriminator_auc"])
+    assert nothing_replaced["discriminator_accuracy"] == 1.0 and nothing_replaced["replaced_rate"] == 0.0
+
+    nothing_chosen = evaluation_metrics(one_row([2, 3], [1], [False], [12]), 50.0)
+    undefined = {name for name, value in nothing_chosen.items() if math.isnan(value)}
+    generator_metrics = {"generator_loss", "masked_accuracy", "masked_accuracy_mask_token"}
+    generator_metrics |= {"masked_accuracy_kept_token", "sampled_accuracy"}
+    assert undefined == {"loss", "discriminator_auc", *generator_metrics}
+
+
+def test_a_discriminator_that_suspects_nothing_has_no_precision_by_the_usual_convention() -> None:
+    metrics = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0] * 4), 50.0)
+    for name in ("precision", "recall", "f1", "mcc"):
+        assert metrics[f"discriminator_{name}"] == 0.0
+    assert metrics["discriminator_accuracy"] == 0.75 and metrics["discriminator_auc"] == 0.5
+
+
+def test_a_logit_of_zero_counts_as_replaced() -> None:
+    metrics = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 0.0, -1.0, -1.0]), 50.0)
+    assert metrics["discriminator_accuracy"] == metrics["discriminator_recall"] == 1.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_logits_that_are_no_numbers_give_no_auc_and_no_error(value: float) -> None:
+    records = one_row([2, 10, 11, 3], [1], [True], [12], logits=[value, 1.0, -1.0, -1.0])
+    assert math.isnan(evaluation_metrics(records, 50.0)["discriminator_auc"])
+
+
+def test_the_area_under_the_curve_counts_ties_half() -> None:
+    is_replaced = np.array([True, True, False, False])
+    assert area_under_curve(is_replaced, np.array([2.0, 1.0, 1.0, 0.0])) == 3.5 / 4
+    assert math.isnan(area_under_curve(is_replaced[:2], np.array([2.0, 1.0])))
+
+
+def test_unigram_metrics_worked_out_by_hand() -> None:
+    # Frequencies with one added: 4/20, 1/20, 5/20, 10/20 for ids 0 to 3.
+    counts = np.array([3, 0, 4, 9])
+    first = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])  # 3 -> 1, 2 -> 2
+    second = one_row([2, 0], [1], [True], [1])  # 0 -> 1
+    padded = np.full((1, 4, len(Field)), PADDING, dtype=np.float32)
+    padded[:, :2] = second
+    metrics = unigram_metrics(np.concatenate([first, padded]), counts)
+    # asked for 3, 2 and 0; always answers 3
+    assert metrics == pytest.approx(
+        {
+            "generator_loss": (math.log(20 / 10) + math.log(20 / 5) + math.log(20 / 4)) / 3,
+            "masked_accuracy": 1 / 3,
+            "sampled_accuracy": (10 + 5 + 4) / 20 / 3,
+            # replaced: 1 and 1, the rarest of all; not replaced: 2, 0, 3 and 2
+            "discriminator_auc": 1.0,
+        }
+    )
+    # one replaced by the second rarest (0), against originals 2, 3, 1: suspected more than two of the three
+    records = one_row([3, 2, 3, 1], [0], [True], [0])
+    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)

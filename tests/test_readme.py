@@ -1,0 +1,69 @@
+"""The README does not rot: its commands parse, its links resolve, its tree is the tree."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import train_tokenizer
+from electra.command_line import CommandLine
+from electra.pretraining.options import Arguments
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPTIONS = {"run_pretraining.py": Arguments, "train_tokenizer.py": train_tokenizer.Arguments}
+
+
+def shell_commands(text: str) -> list[list[str]]:
+    """Words of every line in fenced shell blocks, continuation lines joined, comments dropped."""
+    blocks = re.findall(r"```(?:bash|sh|shell)\n(.*?)```", text, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def script_commands() -> list[list[str]]:
+    sources = [*PAGES, ROOT / "run_pretraining.py", ROOT / "train_tokenizer.py"]
+    commands = []
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":  # the example commands of a script's docstring
+            text = "```sh\n" + "\n".join(re.findall(r"^ +(python .*?)(?:  .*)?$", text, flags=re.MULTILINE)) + "\n```"
+        commands += [[*words, f"@{path.name}"] for words in shell_commands(text)]
+    return commands
+
+
+@pytest.mark.parametrize("words", script_commands(), ids=" ".join)
+def test_every_command_in_the_documentation_parses(words: list[str]) -> None:
+    scripts = [word for word in words if word in OPTIONS]
+    if not scripts:
+        pytest.skip("not one of our scripts")
+    argv = words[words.index(scripts[0]) + 1 : -1]
+    argv = argv[: argv.index("...")] if "..." in argv else argv
+    for name, path in zip(argv, argv[1:], strict=False):
+        if name == "--config" and not path.startswith("output/"):
+            assert (ROOT / path).is_file(), f"{path} does not exist"
+    argv = [word for word in argv if not word.startswith("output/")] if "--config" in argv else argv
+    argv = [word for word in argv if word != "--config" or "configs" in " ".join(argv)]
+    CommandLine(list(OPTIONS[scripts[0]].__annotations__.values()), "test").parse(argv)
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    mentioned = [words[1] for words in shell_commands(PAGES[0].read_text()) if words[0] == "make"]
+    assert mentioned == ["quickstart", "test"]
+    assert all(f"\n{target}:" in makefile for target in mentioned)
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_tree_in_the_readme_names_what_is_there() -> None:
+    tree = PAGES[0].read_text().split("## Where things are")[1].split("```")[1]
+    for name in re.findall(r"^(?:  )?([\w.]+(?:\.py|/))", tree, flags=re.MULTILINE):
+        assert (ROOT / name).exists() or (ROOT / "electra" / name).exists(), f"{name} is not there"
