@@ -1,5 +1,6 @@
 """The README does not rot: its commands parse, its links resolve, its tree is the tree."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_every_command_in_the_documentation_parses(words: list[str]) -> None:
         pytest.skip("not one of our scripts")
     argv = words[words.index(scripts[0]) + 1 : -1]
     argv = argv[: argv.index("...")] if "..." in argv else argv
-    for name, path in zip(argv, argv[1:], strict=False):
+    for name, path in itertools.pairwise(argv):
         if name == "--config" and not path.startswith("output/"):
             assert (ROOT / path).is_file(), f"{path} does not exist"
     argv = [word for word in argv if not word.startswith("output/")] if "--config" in argv else argv

@@ -23,15 +23,20 @@ from electra.errors import UserError
 from electra.tokenization import (
     SPECIAL_TOKENS,
     TokenizerMeasurement,
-    _choose_alphabet,
-    _sample_documents,
     check_tokenizer,
     load_tokenizer,
     measure_tokenizer,
     plain_backend,
     tokenizer_fingerprint,
 )
-from electra.tokenizer_training import TOKENIZER_ALGORITHMS, TokenizerOptions, is_held_out, train_tokenizer
+from electra.tokenizer_training import (
+    TOKENIZER_ALGORITHMS,
+    TokenizerOptions,
+    _choose_alphabet,
+    _sample_documents,
+    is_held_out,
+    train_tokenizer,
+)
 
 ENGLISH = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",
@@ -255,7 +260,7 @@ def test_fewer_tokens_than_asked_for_is_a_warning_with_both_numbers(
     algorithm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tokenizer = train(algorithm, vocab_size=5000)
-    (record,) = [r for r in caplog.records if r.name == "electra.tokenization"]
+    (record,) = [r for r in caplog.records if r.name == "electra.tokenizer_training"]
     assert record.levelname == "WARNING"
     assert f"gave {len(tokenizer)} tokens, fewer than vocab_size=5000" in record.getMessage()
 

@@ -53,7 +53,7 @@ BATCH_CHARACTERS = 2_000_000
 MAX_PIECE_CHARACTERS = 50_000
 """A longer line is cut at white space before it is tokenized; its tokens are joined again."""
 
-_LINE = re.compile(r"[^\n]*\n+|[^\n]+")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class TokenCache:
@@ -129,8 +129,7 @@ def load_or_build_cache(
     target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{target}.lock")
-        lock.acquire()
+        lock = FileLock(f"{target}.lock").acquire()
     except OSError as error:
         raise UserError(f"cannot write the token cache to {cache_dir}: {error}; name another --cache_dir") from error
     with lock:
@@ -149,7 +148,7 @@ def load_or_build_cache(
         if target.exists():
             shutil.rmtree(target)
         os.rename(unfinished, target)
-    return TokenCache(target)
+        return TokenCache(target)
 
 
 def is_whole(path: Path) -> bool:
@@ -207,8 +206,7 @@ class _Batch:
 def _batches(documents: Iterable[str], keep_newlines: bool) -> Iterator[_Batch]:
     batch, characters = _Batch([], [], [], [], 0), 0
     for text in documents:
-        lines = [line if keep_newlines else line.rstrip("\n") for line in _LINE.findall(text)]
-        lines = [line for line in lines if line.strip()]
+        lines = _lines_with_gaps(text) if keep_newlines else [line for line in text.split("\n") if line.strip()]
         encoded = text.encode("utf-8", "surrogatepass")
         for line in lines:
             pieces = _cut_long_line(line)
@@ -225,11 +223,30 @@ def _batches(documents: Iterable[str], keep_newlines: bool) -> Iterator[_Batch]:
         yield batch
 
 
+def _lines_with_gaps(text: str) -> list[str]:
+    """The lines that hold text, each with the white space before it; joined again they are `text`.
+
+    Byte-level pre-tokenizers end a token where white space begins, so tokens do not change if text is cut there. They
+    do change if it is cut behind a newline, because what they make of white space depends on what follows it.
+    """
+    lines, gap = [], ""
+    for line in _LINE.findall(text):
+        content = line.rstrip()
+        if content:
+            lines.append(gap + content)
+            gap = line[len(content) :]
+        else:
+            gap += line
+    if lines:
+        lines[-1] += gap
+    return lines
+
+
 def _cut_long_line(line: str) -> list[str]:
     pieces = []
     while len(line) > MAX_PIECE_CHARACTERS:
-        cut = line.rfind(" ", 1, MAX_PIECE_CHARACTERS)  # the space opens the next piece, as byte-level BPE wants it
-        cut = cut if cut > 0 else MAX_PIECE_CHARACTERS
+        space = max(0, line.rfind(" ", 0, MAX_PIECE_CHARACTERS))
+        cut = len(line[:space].rstrip()) or MAX_PIECE_CHARACTERS  # white space opens the next piece, as above
         pieces.append(line[:cut])
         line = line[cut:]
     return [*pieces, line]

@@ -39,7 +39,9 @@ def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -
         input_ids = input_ids.masked_fill(attention_mask == 0, 0)
         with torch.no_grad():
             output = pair(input_ids, attention_mask)
-        output.discriminator_logits = output.discriminator_logits.round(decimals=1)  # so that ties occur
+        # An untrained discriminator says much the same of all tokens; here it decides both ways, and ties occur.
+        noise = torch.randn(rows, length, generator=random)
+        output.discriminator_logits = (noise + output.is_replaced).round(decimals=1)
         batches.append((input_ids, attention_mask, output))
     return batches
 
@@ -110,7 +112,7 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(
     batches = judged_batches(pair, *shapes)
     metrics = evaluation_metrics(records_of(batches), discriminator_weight=50.0)
     assert metrics == pytest.approx(looped_metrics(batches, 50.0), rel=1e-5)
-    assert metrics["masked_accuracy"] > 0 or len(shapes) > 1
+    assert 0 < metrics["masked_accuracy"] < 1
 
 
 def test_metrics_weigh_tokens_and_not_batches(make_pair: Callable[..., ElectraForJointPretraining]) -> None:
@@ -192,7 +194,7 @@ def test_padding_is_marked_and_counts_nowhere(make_pair: Callable[..., ElectraFo
     assert np.array_equal(records[..., Field.ORIGINAL_ID] == PADDING, ~attention_mask)
     spoiled = records.copy()
     spoiled[~attention_mask, 1:] = np.nan
-    assert evaluation_metrics(spoiled, 50.0) == evaluation_metrics(records, 50.0)
+    assert evaluation_metrics(spoiled, 50.0) == pytest.approx(evaluation_metrics(records, 50.0), rel=0, nan_ok=True)
 
 
 def test_metrics_that_are_not_defined_are_nan_and_the_others_are_there() -> None:
