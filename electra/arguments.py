@@ -215,6 +215,7 @@ class PretrainingArguments(TrainingArguments):
     save_steps: float = _option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
     save_total_limit: int | None = _option(3, "Checkpoints kept, the newest.")
     logging_nan_inf_filter: bool = _option(False, "Hide losses that are not numbers from the log.")
+    ddp_find_unused_parameters: bool | None = _option(False, "Search for weights without gradient; there are none.")
     remove_unused_columns: bool = _option(False, "Not used: batches hold what the model takes.")
     report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
 

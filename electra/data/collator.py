@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.data.counter_rng import uniform
+from electra.data.counter_rng import random_bits
 from electra.data.segments import Segment
 
 
@@ -21,8 +21,8 @@ class SegmentCollator:
         token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
         attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
 
-    Segments with a `mask_seed` (held-out ones) also get `mask_noise`, float32 (B, L, 2): the uniform numbers that
-    choose and mask their positions, a function of the seed and the position alone.
+    Segments with a `mask_seed` (held-out ones) also get `mask_noise`, float32 (B, L, 2): the uniform numbers in
+    [0, 1) that choose and mask their positions, a function of the seed and the position alone.
     """
 
     cls_token_id: int
@@ -53,5 +53,5 @@ class SegmentCollator:
 
     def _mask_noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:
         seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
-        noise = uniform(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(2))
-        return noise.astype(np.float32)
+        bits = random_bits(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(2))
+        return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)  # rounding more bits could give 1.0

@@ -243,13 +243,16 @@ def _lines_with_gaps(text: str) -> list[str]:
 
 
 def _cut_long_line(line: str) -> list[str]:
-    pieces = []
-    while len(line) > MAX_PIECE_CHARACTERS:
-        space = max(0, line.rfind(" ", 0, MAX_PIECE_CHARACTERS))
-        cut = len(line[:space].rstrip()) or MAX_PIECE_CHARACTERS  # white space opens the next piece, as above
-        pieces.append(line[:cut])
-        line = line[cut:]
-    return [*pieces, line]
+    pieces, start = [], 0
+    while len(line) - start > MAX_PIECE_CHARACTERS:
+        limit = start + MAX_PIECE_CHARACTERS
+        space = max(start, line.rfind(" ", start, limit))
+        cut = start + len(line[start:space].rstrip())  # before the white space, for the same reason
+        if cut == start:
+            cut = limit
+        pieces.append(line[start:cut])
+        start = cut
+    return [*pieces, line[start:]]
 
 
 def _encode(backend: Tokenizer, batch: _Batch, dtype: Any) -> tuple[pa.RecordBatch, int]:

@@ -53,15 +53,18 @@ class TrainingSegments(Dataset):
         return self.num_samples
 
     def __getitem__(self, position: int) -> Segment:
+        if position >= self.num_samples:
+            raise IndexError(f"position {position} of a run of {self.num_samples} samples")
         return self.__getitems__([position])[0]
 
     def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
         epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), len(self.policy))
-        segments: list[Segment] = []
-        for epoch in dict.fromkeys(epochs.tolist()):  # one or two of them: positions of a batch are consecutive
-            within = indices[epochs == epoch]
-            segments += self.policy.cut(epoch, permute(within, len(self.policy), self.seed, _SHUFFLE, epoch))
-        return segments
+        segments: dict[int, Segment] = {}
+        for epoch in np.unique(epochs).tolist():  # one or two of them: positions of a batch are consecutive
+            places = np.flatnonzero(epochs == epoch)
+            shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
+            segments.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
+        return [segments[place] for place in range(len(positions))]
 
 
 class EvaluationSegments(Dataset):

@@ -57,7 +57,7 @@ def export_networks(
     sources: list[str],
     metrics: dict[str, float],
 ) -> dict[str, Path]:
-    """Write run_folder/generator and run_folder/discriminator, each whole or not at all.
+    """Write run_folder/generator and run_folder/discriminator, both whole or, if anything fails, neither.
 
     Args:
         model: the trained pair.
@@ -65,36 +65,44 @@ def export_networks(
         run_folder: named in the cards.
         plan, sources, metrics: for the cards; metrics without the `eval_` prefix.
     Returns:
-        the folder of each network.
+        the folder of each network. One that was there is replaced.
     """
-    folders = {}
-    for network in NETWORKS:
-        folder = run_folder / network
-        unfinished = run_folder / f"{network}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        exported: PreTrainedModel = getattr(model, network)
-        exported.save_pretrained(unfinished)
-        tokenizer.save_pretrained(unfinished)
-        is_discriminator = network == "discriminator"
-        card = _CARD.format(
-            network=network,
-            name=run_folder.name,
-            what=_WHAT[network],
-            auto_class=_AUTO_CLASS[network],
-            shape=plan.discriminator_shape if is_discriminator else plan.generator_shape,
-            parameters=plan.discriminator_parameters if is_discriminator else plan.generator_parameters,
-            sources=", ".join(sources),
-            documents=plan.documents,
-            tokens=plan.corpus_tokens,
-            steps=plan.steps,
-            batch_size=plan.batch_size,
-            max_length=plan.max_length,
-            epochs=plan.epochs,
-            flops=plan.flops,
-            metrics="\n".join(f"| {name} | {value:.4g} |" for name, value in metrics.items()) or "| none | |",
-        )
-        (unfinished / "README.md").write_text(card, encoding="utf-8")
+    folders = {network: run_folder / network for network in NETWORKS}
+    unfinished = {network: run_folder / f"{network}.unfinished" for network in NETWORKS}
+    try:
+        for network, folder in unfinished.items():
+            shutil.rmtree(folder, ignore_errors=True)  # of an export that was killed
+            exported: PreTrainedModel = getattr(model, network)
+            exported.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            card = _card(network, run_folder.name, plan, sources, metrics)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+    except BaseException:
+        for folder in unfinished.values():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    for network, folder in folders.items():
         shutil.rmtree(folder, ignore_errors=True)
-        os.rename(unfinished, folder)
-        folders[network] = folder
+        os.rename(unfinished[network], folder)
     return folders
+
+
+def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict[str, float]) -> str:
+    is_discriminator = network == "discriminator"
+    return _CARD.format(
+        network=network,
+        name=name,
+        what=_WHAT[network],
+        auto_class=_AUTO_CLASS[network],
+        shape=plan.discriminator_shape if is_discriminator else plan.generator_shape,
+        parameters=plan.discriminator_parameters if is_discriminator else plan.generator_parameters,
+        sources=", ".join(sources),
+        documents=plan.documents,
+        tokens=plan.corpus_tokens,
+        steps=plan.steps,
+        batch_size=plan.batch_size,
+        max_length=plan.max_length,
+        epochs=plan.epochs,
+        flops=plan.flops,
+        metrics="\n".join(f"| {name} | {value:.4g} |" for name, value in metrics.items()) or "| none | |",
+    )

@@ -74,7 +74,8 @@ def evaluation_metrics(records: NDArray[np.float32], discriminator_weight: float
         discriminator_weight: lambda, for the total loss.
     Returns:
         the metrics of docs/glossary.md, without a prefix; a metric that is not defined on these records (AUC where
-        nothing was replaced, an accuracy over no position) is nan.
+        nothing was replaced, an accuracy over no position) is nan. Precision, recall, F1 and MCC of a discriminator
+        that gives all tokens the same label are 0 where they would be 0/0, the usual convention.
     """
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 QUICKSTART = Path(__file__).parents[2] / "configs" / "pretraining" / "quickstart.yaml"
 CONFIG_NAME = "config.yaml"
+NEWEST = ("true", "yes", "1", "last")
+"""Values of --resume_from_checkpoint that mean the newest checkpoint of the run."""
 
 
 class Arguments(NamedTuple):
@@ -41,7 +43,11 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """The options; the quickstart's where no corpus and no configuration is named."""
     command_line = CommandLine(list(Arguments.__annotations__.values()), "Pre-train an ELECTRA.")
     resumed = command_line.value_of("resume_from_checkpoint", argv)
-    default_config = config_of_resumed_run(resumed) if resumed else None
+    default_config = None
+    if resumed is not None:
+        output_dir = command_line.value_of("output_dir", argv) or PretrainingArguments.output_dir
+        experiment_name = command_line.value_of("experiment_name", argv) or PretrainingArguments.experiment_name
+        default_config = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
     names_corpus = any(command_line.value_of(name, argv) for name in ("dataset_name", "train_file", "config"))
     if not names_corpus and default_config is None:
         default_config = str(QUICKSTART)
@@ -55,13 +61,24 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     return args
 
 
-def config_of_resumed_run(resume_from_checkpoint: str) -> str | None:
-    """The saved options of the run that a given checkpoint or run folder belongs to, if they are there."""
-    folder = Path(resume_from_checkpoint)
+def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> str | None:
+    """The saved options of the run that is resumed, if they are there; arguments as of `resumed_folder`."""
+    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name)
     for candidate in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
         if folder.is_dir() and candidate.is_file():
             return str(candidate)
     return None
+
+
+def resumed_folder(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
+    """The folder that --resume_from_checkpoint means, a checkpoint's or a run's, whether or not it is there.
+
+    Args:
+        resume_from_checkpoint: a checkpoint, a run folder, or a value of `NEWEST`.
+        output_dir, experiment_name: the run whose newest checkpoint is meant.
+    """
+    is_newest = resume_from_checkpoint.lower() in NEWEST
+    return Path(output_dir) / experiment_name if is_newest else Path(resume_from_checkpoint)
 
 
 def corpus_options(corpus: CorpusArguments, seed: int) -> CorpusOptions:

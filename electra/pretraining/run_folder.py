@@ -8,10 +8,11 @@ config.yaml              every effective option, ready for --config
 metrics.json             held-out metrics, baselines, plan, versions
 """
 
+import atexit
 import json
 import logging
+import math
 import os
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +26,15 @@ from transformers.trainer_utils import get_last_checkpoint
 from electra.command_line import effective_values, write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
-from electra.pretraining.options import CONFIG_NAME, Arguments
+from electra.pretraining.options import CONFIG_NAME, Arguments, resumed_folder
 from electra.recipes import RECIPES
 from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
-NEWEST = ("true", "yes", "1", "last")
-"""Values of --resume_from_checkpoint that mean the newest checkpoint of the run."""
+CLAIM_NAME = ".claimed"
+"""Stands in a new run's folder until its options do, so that a run started meanwhile does not take it for free."""
 
 
 @dataclass
@@ -87,35 +88,46 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
+    _release(run.folder)
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
-    """Make output_dir/experiment_name, or -2, -3 ... if that is taken.
+    """Make output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free.
+
+    The folder is claimed until `save_options`, or until this process ends if it fails before.
 
     Raises:
         UserError: the folder cannot be written.
     """
-    if not experiment_name or Path(experiment_name).name != experiment_name:
+    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
         raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
     try:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
-        for name in _names(experiment_name):
-            folder = Path(output_dir) / name
-            if folder.is_dir() and not any(folder.iterdir()):
-                break
-            try:
-                folder.mkdir()
-                break
-            except FileExistsError:
-                continue
-        probe = folder / f".{uuid.uuid4().hex}"
-        probe.touch()
-        probe.unlink()
+        folder = next(filter(_claim, (Path(output_dir) / name for name in _names(experiment_name))))
     except OSError as error:
         raise UserError(
             f"cannot write to --output_dir {output_dir}: {error.strerror or error}; name another folder"
         ) from error
+    atexit.register(_release, folder)
     return folder
+
+
+def _claim(folder: Path) -> bool:
+    """Take a folder that is not there or empty; of several processes that try, one succeeds."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if not folder.is_dir() or any(folder.iterdir()):
+            return False
+    try:
+        (folder / CLAIM_NAME).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _release(folder: Path) -> None:
+    (folder / CLAIM_NAME).unlink(missing_ok=True)
 
 
 def _names(experiment_name: str) -> Iterator[str]:
@@ -130,25 +142,32 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
     """The checkpoint to resume: a checkpoint folder, or the newest one of a run folder.
 
     Args:
-        resume_from_checkpoint: a checkpoint, a run folder, or a value of `NEWEST`.
-        output_dir, experiment_name: where the newest one is looked for.
+        resume_from_checkpoint, output_dir, experiment_name: as of `resumed_folder`.
     Raises:
         UserError: there is none.
     """
-    newest = resume_from_checkpoint.lower() in NEWEST
-    folder = Path(output_dir) / experiment_name if newest else Path(resume_from_checkpoint)
+    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name)
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
-    if (folder / "trainer_state.json").is_file():
-        return folder
+    if folder.name.startswith("checkpoint-"):
+        return _whole(folder)
     checkpoint = get_last_checkpoint(str(folder))
     if checkpoint is None:
         raise UserError(f"nothing to resume: {folder} holds no checkpoint-N; leave --resume_from_checkpoint out")
-    if not (Path(checkpoint) / "trainer_state.json").is_file():
+    return _whole(Path(checkpoint))
+
+
+def _whole(checkpoint: Path) -> Path:
+    """Refuse what was not written to its end: Trainer would go on with a fresh optimizer and say nothing."""
+    expected = ["trainer_state.json", "scheduler.pt"]
+    if (checkpoint / "model.safetensors").is_file():  # as one process or DDP writes it; sharded ones differ
+        expected.append("optimizer.pt")
+    missing = [name for name in expected if not (checkpoint / name).is_file()]
+    if missing:
         raise UserError(
-            f"{checkpoint} has no trainer_state.json: it was not written to its end; remove it or name an older one"
+            f"{checkpoint} has no {' and no '.join(missing)}: it was not written to its end; name an older checkpoint"
         )
-    return Path(checkpoint)
+    return checkpoint
 
 
 def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> None:
@@ -185,7 +204,13 @@ def _differences(saved: dict[str, Any], current: dict[str, Any]) -> Iterator[tup
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of it."""
+    """Write beside, then rename: a reader sees the old file or the new one, never half of it. A nan becomes null."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(values, indent=2) + "\n")
+    beside.write_text(json.dumps(_finite(values), indent=2, allow_nan=False) + "\n")
     os.replace(beside, path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,6 +7,7 @@ import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -356,34 +357,26 @@ def test_a_build_that_fails_in_the_middle_leaves_nothing_and_frees_the_lock(
         assert caught.value is not None
 
 
-def build_with_others(arguments: tuple[str, str, str]) -> tuple[tuple[int, int], list[list[int]]]:
-    """Run in a process of its own."""
-    file, tokenizer_path, cache_dir = arguments
-    _barrier.wait()
-    corpus = Corpus(CorpusOptions(train_file=(file,)))
-    cache = load_or_build_cache(corpus, load_tokenizer(tokenizer_path), cache_dir)
+def build_with_another(barrier: Any, file: str, tokenizer_path: str, cache_dir: str) -> tuple[Any, list[list[int]]]:
+    """Build when both processes are there; what was built, and its ids."""
+    corpus, tokenizer = Corpus(CorpusOptions(train_file=(file,))), load_tokenizer(tokenizer_path)
+    barrier.wait(timeout=60)
+    cache = load_or_build_cache(corpus, tokenizer, cache_dir)
     return file_stamp(cache), all_ids(cache)
-
-
-def set_barrier(barrier: object) -> None:
-    global _barrier
-    _barrier = barrier
-
-
-_barrier: object = None
 
 
 def test_two_processes_that_build_the_same_cache_at_once_both_get_the_whole_one(
     wordpiece_tokenizer: PreTrainedTokenizerBase, write_corpus: WriteCorpus, tmp_path: Path
 ) -> None:
-    corpus = write_corpus(TEXTS * 2000)
+    (file,) = write_corpus(TEXTS * 2000).options.train_file
     wordpiece_tokenizer.save_pretrained(tmp_path / "tokenizer")
-    arguments = (corpus.options.train_file[0], str(tmp_path / "tokenizer"), str(tmp_path / "cache"))
     context = multiprocessing.get_context("spawn")
-    with context.Pool(2, set_barrier, (context.Barrier(2),)) as pool:
-        (one_stamp, one), (other_stamp, other) = pool.map(build_with_others, [arguments] * 2, chunksize=1)
-    assert one_stamp == other_stamp  # of one build
-    assert one == other == expected_ids(wordpiece_tokenizer, TEXTS) * 2000
+    with context.Manager() as manager, context.Pool(1) as pool:
+        arguments = (manager.Barrier(2), file, str(tmp_path / "tokenizer"), str(tmp_path / "cache"))
+        elsewhere = pool.apply_async(build_with_another, arguments)
+        stamp, ids = build_with_another(*arguments)
+        assert elsewhere.get(timeout=60) == (stamp, ids)  # of one and the same build
+    assert ids == expected_ids(wordpiece_tokenizer, TEXTS) * 2000
     assert len(list((tmp_path / "cache").glob("documents-*"))) == 2  # the cache and its lock
 
 

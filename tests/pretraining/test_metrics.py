@@ -23,6 +23,9 @@ from electra.pretraining.metrics import (
 Batch = tuple[Tensor, Tensor, Any]
 """input_ids (B, L), attention_mask (B, L), the model's output."""
 
+WORDS = 6
+"""Ids that occur, from 5 on: few, so that untrained predictions and samples are right now and then."""
+
 
 def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -> list[Batch]:
     """Outputs of a pair on random batches of (rows, length); rows end in padding of random length."""
@@ -34,7 +37,7 @@ def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -
         ends[0] = length
         columns = torch.arange(length)
         attention_mask = (columns < ends).long()
-        input_ids = torch.randint(5, pair.config.discriminator.vocab_size, (rows, length), generator=random)
+        input_ids = torch.randint(5, 5 + WORDS, (rows, length), generator=random)
         input_ids = input_ids.masked_fill(columns == 0, 2).masked_fill(columns == ends - 1, 3)
         input_ids = input_ids.masked_fill(attention_mask == 0, 0)
         with torch.no_grad():
@@ -108,7 +111,7 @@ def test_metrics_are_those_of_a_loop_over_all_tokens(
 ) -> None:
     pair = make_pair(mlm_probability=0.4, mlm_replacement_probability=0.6)
     with torch.no_grad():
-        pair.generator.generator_lm_head.bias[5:40] += 4.0  # so that some predictions are right
+        pair.generator.generator_lm_head.bias[5 : 5 + WORDS] += 10.0
     batches = judged_batches(pair, *shapes)
     metrics = evaluation_metrics(records_of(batches), discriminator_weight=50.0)
     assert metrics == pytest.approx(looped_metrics(batches, 50.0), rel=1e-5)
