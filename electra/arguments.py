@@ -173,6 +173,17 @@ class SegmentArguments:
         _check(self.max_eval_segments > 0, "max_eval_segments", self.max_eval_segments, "positive")
 
 
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "label_smoothing_factor": 0.0,
+    "train_sampling_strategy": "random",
+    "prediction_loss_only": False,
+    "batch_eval_metrics": False,
+    "eval_do_concat_batches": True,
+    "ignore_data_skip": False,
+}
+"""Options of Trainer that this one does not follow, and the only value they may have: better refused than ignored."""
+
+
 @dataclass
 class PretrainingArguments(TrainingArguments):
     """`transformers.TrainingArguments` with the defaults of pre-training and a few options of its own.
@@ -222,6 +233,13 @@ class PretrainingArguments(TrainingArguments):
     def __post_init__(self) -> None:
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
             _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        for name in ("seed", "data_seed"):
+            _check(0 <= (getattr(self, name) or 0) < 2**32, name, getattr(self, name), "in [0, 2^32)")
+        _check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
+        for name, default in _WITHOUT_EFFECT.items():
+            _check(
+                getattr(self, name) == default, name, getattr(self, name), f"{default}, pre-training has no use for it"
+            )
         _check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
         _check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
         _check(self.learning_rate >= 0, "learning_rate", self.learning_rate, "0 or more")

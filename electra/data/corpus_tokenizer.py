@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.errors import UserError
-from electra.tokenization import load_tokenizer, measure_tokenizer
+from electra.tokenization import TOKENIZER_FILES, load_tokenizer, measure_tokenizer
 from electra.tokenizer_training import TokenizerOptions, TokenizerReport, is_held_out, train_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 HELD_OUT_BYTES = 5_000_000
 """Held-out text kept in memory to measure the tokenizer on."""
 REPORT_NAME = "tokenizer_report.json"
+_OWN_FILES = {*TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json", "merges.txt", REPORT_NAME}
+"""What a folder may hold that is to be replaced by a tokenizer. A model's folder has a tokenizer, too."""
 
 
 class _Documents:
@@ -42,12 +44,15 @@ class _Documents:
                 if is_held_out(document, self.seed):
                     if self.held_out_bytes < HELD_OUT_BYTES:
                         self.held_out.append(document)
-                        self.held_out_bytes += len(document)
+                        self.held_out_bytes += len(document.encode())
                 else:
                     self.used += 1
                     yield document
                 bar.update(self.corpus.bytes_read - bar.n)
             bar.update((self.corpus.size_bytes or bar.n) - bar.n)
+        if not self.used:  # one or two documents: better a tokenizer without a report than none
+            self.used, kept, self.held_out = len(self.held_out), self.held_out, []
+            yield from kept
 
 
 def train_on_corpus(
@@ -100,7 +105,8 @@ def write_tokenizer(
     folder = Path(folder)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     try:
-        if folder.exists() and any(folder.iterdir()) and not (folder / "tokenizer_config.json").exists():
+        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+        if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
             raise UserError(f"{folder} holds something else than a tokenizer; name a new folder with --output_dir")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
         tokenizer.save_pretrained(unfinished)
@@ -124,8 +130,7 @@ def load_or_train_tokenizer(
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{target}.lock")
-        lock.acquire()
+        lock = FileLock(f"{target}.lock").acquire()
     except OSError as error:
         raise UserError(f"cannot write the tokenizer to {cache_dir}: {error}; name another --cache_dir") from error
     with lock:
@@ -133,4 +138,4 @@ def load_or_train_tokenizer(
             tokenizer, report = train_on_corpus(corpus, options)
             logger.info("tokenizer: %s", describe_report(tokenizer, report))
             write_tokenizer(tokenizer, report, target)
-    return load_tokenizer(str(target))
+        return load_tokenizer(str(target))

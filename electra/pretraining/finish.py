@@ -28,7 +28,8 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
         return {}
     evaluations = [logs for logs in trainer.state.log_history if "eval_loss" in logs]
     last = evaluations[-1] if evaluations else {}
-    if last.get("step") != trainer.state.global_step or trainer.last_records is None:
+    is_current = last.get("step") == trainer.state.global_step and not trainer.args.load_best_model_at_end
+    if not is_current or trainer.last_records is None:
         last = trainer.evaluate()
     columns = {}
     if evaluations and evaluations[0]["step"] == 0:

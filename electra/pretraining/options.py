@@ -46,7 +46,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     default_config = None
     if resumed is not None:
         output_dir = command_line.value_of("output_dir", argv) or PretrainingArguments.output_dir
-        experiment_name = command_line.value_of("experiment_name", argv) or PretrainingArguments.experiment_name
+        experiment_name = command_line.value_of("experiment_name", argv)
         default_config = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
     names_corpus = any(command_line.value_of(name, argv) for name in ("dataset_name", "train_file", "config"))
     if not names_corpus and default_config is None:
@@ -61,9 +61,14 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     return args
 
 
-def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> str | None:
-    """The saved options of the run that is resumed, if they are there; arguments as of `resumed_folder`."""
-    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name)
+def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str | None) -> str | None:
+    """The saved options of the run that is resumed, if it is named and they are there.
+
+    Arguments are those of `resumed_folder`; without an experiment's name the newest checkpoint is not looked for.
+    """
+    if experiment_name is None and resume_from_checkpoint.lower() in NEWEST:
+        return None  # the options, the quickstart's perhaps, say which run is meant
+    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name or "")
     for candidate in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
         if folder.is_dir() and candidate.is_file():
             return str(candidate)

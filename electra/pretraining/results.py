@@ -27,8 +27,8 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 
 def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in (up to 20 million tokens of, evenly spread) the given documents, int64 (V,)."""
-    stride = max(1, int(cache.lengths[documents].sum()) // MAX_COUNTED_TOKENS)
+    """How often each id occurs in (about 20 million tokens, evenly spread, of) the given documents, int64 (V,)."""
+    stride = max(1, math.ceil(cache.lengths[documents].sum() / MAX_COUNTED_TOKENS))
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[::stride]
     for first in range(0, len(chosen), 1000):

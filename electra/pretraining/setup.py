@@ -105,18 +105,22 @@ def make_trainer(
     training = args.training
     if data.evaluation is None:
         training.eval_strategy = IntervalStrategy.NO
-    training.eval_on_start = data.evaluation is not None and run.checkpoint is None
+    training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
     _check_reporting(training)
-    trainer = ElectraTrainer(
-        model=model,
-        args=training,
-        data_collator=SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id),
-        train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
-        eval_dataset=data.evaluation,
-        processing_class=tokenizer,
-        flops_per_token=plan.flops / plan.total_tokens,
-        segments_per_epoch=len(data.policy),
-    )
+    collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    try:
+        trainer = ElectraTrainer(
+            model=model,
+            args=training,
+            data_collator=collator,
+            train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
+            eval_dataset=data.evaluation,
+            processing_class=tokenizer,
+            flops_per_token=plan.flops / plan.total_tokens,
+            segments_per_epoch=len(data.policy),
+        )
+    except (ValueError, ImportError, OSError) as error:  # an option that does not fit this machine or the others
+        raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
     return trainer

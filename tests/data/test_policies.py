@@ -42,7 +42,7 @@ class Corpus:
         document = int(np.searchsorted(self.first, tokens[0], side="right")) - 1
         start = int(tokens[0] - self.first[document])
         assert np.diff(tokens.astype(int)).tolist() == [1] * (len(tokens) - 1)
-        assert 0 <= start and start + len(tokens) <= self.lengths[document]
+        assert start >= 0 and start + len(tokens) <= self.lengths[document]
         return document, start
 
 

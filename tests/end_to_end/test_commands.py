@@ -136,6 +136,11 @@ def test_every_kind_of_corpus_mixed_with_fractions_and_tracked(tmp_path: Path) -
         ({"validation_file": "missing.txt"}, "missing.txt"),
         ({"optim": "adafactor", "adam_bias_correction": "false"}, "adam_bias_correction"),
         ({"vocab_size": "8"}, "vocab_size=8"),
+        ({"report_to": "nonsense"}, "nonsense"),
+        ({"label_smoothing_factor": "0.1"}, "label_smoothing_factor"),
+        ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy"),
+        ({"seed": "-1"}, "seed -1"),
+        ({"deepspeed": "no.json"}, "deepspeed"),
     ],
     ids=str,
 )

@@ -1,6 +1,7 @@
 """A pair small enough to be made anew for every test, and the plan of a run with it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ Pair = ElectraForJointPretraining
 def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pair]:
     """A pair for the WordPiece tokenizer, its weights far enough from 0 that its predictions differ."""
 
-    def make(hidden_size: int = 32, **options: float) -> Pair:
+    def make(hidden_size: int = 32, **options: Any) -> Pair:
         discriminator = discriminator_config(
             vocab_size=len(wordpiece_tokenizer),
             pad_token_id=0,

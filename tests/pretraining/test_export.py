@@ -94,7 +94,12 @@ def test_plain_transformers_opens_the_folders_and_computes_the_same(
     assert answers["knows_this_package"] is False
     assert answers["generator_class"] == "ElectraForMaskedLM"
     assert answers["discriminator_class"] == "ElectraForPreTraining"
-    complaints = {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}
+    complaints: dict[str, list[str]] = {
+        "missing_keys": [],
+        "unexpected_keys": [],
+        "mismatched_keys": [],
+        "error_msgs": [],
+    }
     with torch.no_grad():
         for network in ("generator", "discriminator"):
             model = getattr(pair, network)

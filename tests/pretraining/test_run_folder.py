@@ -28,11 +28,13 @@ from tests.pretraining.runs import flags
 MakePair = Callable[..., ElectraForJointPretraining]
 
 
-def make_checkpoint(run: Path, step: int, *, is_whole: bool = True) -> Path:
+def make_checkpoint(run: Path, step: int, *, without: str = "") -> Path:
+    """The files by which a checkpoint is known to be whole."""
     checkpoint = run / f"checkpoint-{step}"
     checkpoint.mkdir(parents=True)
-    if is_whole:
-        (checkpoint / "trainer_state.json").write_text("{}")
+    for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"):
+        if name != without:
+            (checkpoint / name).touch()
     return checkpoint
 
 
@@ -123,13 +125,18 @@ def test_what_cannot_be_resumed_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="run holds no checkpoint-N"):
         find_checkpoint("true", str(tmp_path), "run")
-    make_checkpoint(tmp_path / "run", 4)
-    broken = make_checkpoint(tmp_path / "run", 8, is_whole=False)
-    for name in ("true", str(tmp_path / "run")):
-        with pytest.raises(UserError, match=r"checkpoint-8 has no trainer_state\.json: it was not written to its end"):
+    with pytest.raises(UserError, match="run holds no checkpoint-N"):
+        find_checkpoint(str(tmp_path / "run"), "output", "other")
+
+
+@pytest.mark.parametrize("missing", ["trainer_state.json", "scheduler.pt", "optimizer.pt"])
+def test_a_checkpoint_that_was_not_written_to_its_end_is_refused(tmp_path: Path, missing: str) -> None:
+    older = make_checkpoint(tmp_path / "run", 4)
+    broken = make_checkpoint(tmp_path / "run", 8, without=missing)
+    for name in ("true", str(tmp_path / "run"), str(broken)):
+        with pytest.raises(UserError, match=f"checkpoint-8 has no {missing}: it was not written to its end"):
             find_checkpoint(name, str(tmp_path), "run")
-    with pytest.raises(UserError, match="checkpoint-8 holds no checkpoint-N"):
-        find_checkpoint(str(broken), str(tmp_path), "run")
+    assert find_checkpoint(str(older), str(tmp_path), "run") == older
 
 
 def test_another_tokenizer_than_the_checkpoints_is_refused(
@@ -183,6 +190,8 @@ def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp
     for name in ("false", str(tmp_path / "nowhere"), str(run / "config.yaml")):
         assert config_of_resumed_run(name, *where) is None
     assert config_of_resumed_run("true", str(tmp_path / "output"), "other") is None
+    assert config_of_resumed_run("true", str(tmp_path / "output"), None) is None
+    assert config_of_resumed_run(str(run), str(tmp_path / "output"), None) == str(run / "config.yaml")
 
 
 @pytest.mark.parametrize(

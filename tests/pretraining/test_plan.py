@@ -1,0 +1,81 @@
+"""The plan's numbers against sums over the weights of the model itself."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from torch import nn
+
+from electra.data.documents import TokenCache
+from electra.flops import TransformerShape, google_training_flops
+from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.plan import Plan, make_plan
+
+
+@pytest.fixture
+def pair(make_pair: Callable[..., ElectraForJointPretraining]) -> ElectraForJointPretraining:
+    return make_pair()
+
+
+def weights(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_sizes_of_corpus_and_run_are_those_given(plan: Plan, cache: TokenCache) -> None:
+    assert (plan.documents, plan.corpus_tokens, plan.held_out_documents) == (4, 100, 1)
+    assert plan.unknown_rate == 0.0
+    assert plan.cache == str(cache.path)
+    assert plan.cache_bytes == (cache.path / "data-00000-of-00001.arrow").stat().st_size
+    assert (plan.steps, plan.batch_size, plan.max_length, plan.segments_per_epoch) == (12, 10, 16, 30)
+    assert plan.tokens_per_step == 160 and plan.total_tokens == 1920
+    assert plan.epochs == 4.0
+
+
+def test_parameters_are_those_of_the_model(plan: Plan, pair: ElectraForJointPretraining) -> None:
+    vocab_size = pair.config.discriminator.vocab_size
+    shared = (vocab_size + 40 + 2 + 2) * 8  # word, position and type table, LayerNorm
+    assert plan.discriminator_parameters == weights(pair.discriminator)
+    assert plan.generator_parameters == weights(pair.generator)
+    assert plan.total_parameters == weights(pair)
+    assert plan.total_parameters == plan.discriminator_parameters + plan.generator_parameters - shared
+    assert plan.discriminator_shape == "2 layers of 32, 2 heads, feed-forward 48"
+    assert plan.generator_shape == "1 layers of 16, 1 heads, feed-forward 64"
+
+
+@pytest.mark.parametrize("mlm_probability", [0.15, 0.25])
+def test_flops_follow_from_the_weights_each_token_is_multiplied_with(
+    make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache, mlm_probability: float
+) -> None:
+    pair = make_pair(mlm_probability=mlm_probability)
+    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    generator, discriminator = pair.generator, pair.discriminator
+    encoders = sum(weights(n.electra) - weights(n.electra.embeddings) for n in (generator, discriminator))
+    lm_head = weights(generator.generator_predictions) + weights(generator.generator_lm_head)
+    attention = 12 * 16 * (2 * 32 + 1 * 16)  # layers times width
+    head = weights(discriminator.discriminator_predictions)
+    per_token = 6 * (encoders + head + mlm_probability * lm_head) + attention
+    assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
+    vocab_size = pair.config.discriminator.vocab_size
+    shapes = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
+    assert plan.google_flops == google_training_flops(*shapes, max_length=16, train_batch_size=10, steps=12)
+
+
+def test_the_plan_is_said_in_aligned_lines_with_all_its_numbers(plan: Plan) -> None:
+    lines = plan.lines()
+    assert [line[:15].strip() for line in lines] == [
+        "corpus",
+        "token cache",
+        "discriminator",
+        "generator",
+        "training",
+        "compute",
+    ]
+    assert lines[0].endswith("4 documents, 100 tokens, unknown 0.000%; 1 documents held out")
+    assert f"{plan.discriminator_parameters:,} parameters" in lines[2]
+    assert f"both together {plan.total_parameters:,}, embeddings shared" in lines[3]
+    assert lines[4].endswith("12 steps of 10 x 16 = 160 tokens: 1,920 tokens, 4.00 epochs of 30 segments")
+    assert f"{plan.flops:.2e} FLOPs" in lines[5] and f"{plan.google_flops:.2e} by the original's count" in lines[5]
+
+
+def test_the_plan_goes_into_json_as_it_is(plan: Plan) -> None:
+    assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan

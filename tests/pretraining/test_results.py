@@ -1,0 +1,84 @@
+"""The table at the end of a run, character by character, and the token counts behind its baseline."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from electra.data.documents import TokenCache
+from electra.pretraining import results
+from electra.pretraining.results import ROWS, results_table, token_counts, without_prefix
+
+UNTRAINED = {name: 0.5 for name, _ in ROWS} | {"generator_loss": 10.25, "masked_accuracy_kept_token": math.nan}
+FREQUENCIES = {"generator_loss": 7.0, "masked_accuracy": 0.0625, "sampled_accuracy": 0.03, "discriminator_auc": 0.75}
+TRAINED = {name: 0.25 for name, _ in ROWS} | {"discriminator_mcc": -0.125, "tokens": 1000.0}
+
+
+def test_the_table_is_aligned_and_empty_where_there_is_no_value() -> None:
+    table = results_table({"untrained": UNTRAINED, "frequencies": FREQUENCIES, "trained": TRAINED})
+    assert table.splitlines() == [
+        "                           untrained  frequencies   trained",
+        "generator loss (nats)        10.2500       7.0000    0.2500",
+        "generator accuracy            0.5000       0.0625    0.2500",
+        "  where it saw [MASK]         0.5000                 0.2500",
+        "  where it saw the token                             0.2500",
+        "  of its samples              0.5000       0.0300    0.2500",
+        "replaced tokens               0.5000                 0.2500",
+        "discriminator loss (nats)     0.5000                 0.2500",
+        "discriminator accuracy        0.5000                 0.2500",
+        "  precision                   0.5000                 0.2500",
+        "  recall                      0.5000                 0.2500",
+        "  F1                          0.5000                 0.2500",
+        "  MCC                         0.5000                -0.1250",
+        "discriminator AUC             0.5000       0.7500    0.2500",
+    ]
+
+
+def test_a_short_title_leaves_room_for_its_numbers() -> None:
+    lines = results_table({"a": {"generator_loss": 10.123}, "b": {"generator_loss": 9.0}}).splitlines()
+    assert len(lines) == len(ROWS) + 1
+    assert lines[0] == " " * 27 + "       a" + "         b"
+    assert lines[1] == "generator loss (nats)".ljust(27) + " 10.1230" + "    9.0000"
+    assert lines[2:] == [label for _, label in ROWS[1:]]
+
+
+def test_every_row_is_a_metric_of_the_evaluation() -> None:
+    from electra.pretraining.metrics import Field, evaluation_metrics
+
+    records = np.zeros((1, 2, len(Field)), dtype=np.float32)
+    assert {name for name, _ in ROWS} <= set(evaluation_metrics(records, 50.0))
+
+
+def test_metrics_lose_their_prefix_and_what_is_not_of_the_table_is_left_out() -> None:
+    metrics = {"eval_generator_loss": 7, "eval_runtime": 3.0, "generator_loss": 1.0, "step": 4, "eval_tokens": 2.0}
+    assert without_prefix(metrics) == {"generator_loss": 7.0}
+    assert without_prefix({"test_masked_accuracy": 0.5}, prefix="test_") == {"masked_accuracy": 0.5}
+
+
+def test_token_counts_are_those_of_the_documents_given(make_cache: Callable[..., TokenCache]) -> None:
+    random = np.random.default_rng(0)
+    documents = [
+        [random.integers(5, 25, size=length).tolist() for length in random.integers(1, 9, size=2)]
+        for _ in range(2500)  # more than are read at a time
+    ]
+    cache = make_cache(documents)
+    chosen = np.sort(random.choice(2500, size=1800, replace=False))
+    counts = token_counts(cache, chosen, 6000)
+    tokens = [token for d in chosen for line in documents[d] for token in line]
+    assert counts.dtype == np.int64 and counts.shape == (6000,)
+    assert counts.tolist() == np.bincount(tokens, minlength=6000).tolist()
+
+
+def test_token_counts_of_no_documents_are_zero(make_numbered_cache: Callable[..., TokenCache]) -> None:
+    assert not token_counts(make_numbered_cache([5, 5]), np.array([], dtype=np.int64), 20).any()
+
+
+def test_token_counts_of_a_large_corpus_are_of_evenly_spread_documents(
+    make_numbered_cache: Callable[..., TokenCache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = make_numbered_cache([10] * 20)
+    monkeypatch.setattr(results, "MAX_COUNTED_TOKENS", 60)
+    counts = token_counts(cache, np.arange(20), 205)
+    assert counts.sum() <= 60
+    assert (np.flatnonzero(counts[5:]) // 10).tolist() == [d for d in range(0, 20, 4) for _ in range(10)]
