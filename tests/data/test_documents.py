@@ -67,7 +67,7 @@ def file_stamp(cache: TokenCache) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-# -------------------------------------------------------------------------------------------------------- what is in it
+# ------------------------------------------------------------------------------------------------------- what is in it
 
 
 @algorithms
@@ -241,7 +241,7 @@ def test_the_description_counts_what_is_inside(number_tokenizer: PreTrainedToken
     assert cache.path.name == f"documents-{description['fingerprint'][:16]}"
 
 
-# ------------------------------------------------------------------------------------------------- once, and only whole
+# ------------------------------------------------------------------------------------------------ once, and only whole
 
 
 def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its_own(
@@ -391,7 +391,7 @@ def test_a_pickled_cache_is_a_path_and_reads_the_same(
     assert copy.content_hashes.tolist() == cache.content_hashes.tolist()
 
 
-# --------------------------------------------------------------------------------------------------------------- errors
+# -------------------------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("text", ["\n \n", "\u200b"])
@@ -411,7 +411,7 @@ def test_a_cache_folder_that_cannot_be_made_is_an_error_that_names_the_option(
         load_or_build_cache(write_corpus(TEXTS), wordpiece_tokenizer, tmp_path / "file")
 
 
-# -------------------------------------------------------------------------------------------------------- held-out split
+# ------------------------------------------------------------------------------------------------------ held-out split
 
 
 def hashes_with_duplicates(distinct: int, seed: int = 0) -> np.ndarray:

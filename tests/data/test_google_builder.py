@@ -1,5 +1,6 @@
 """The original's example builder, against its rule written down a second time with plain lists of token ids."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,15 @@ from electra.data.segments import Segment
 MakeCache = Callable[[Sequence[Sequence[Sequence[int]]]], TokenCache]
 Lines = list[list[int]]
 Example = tuple[list[int], list[int] | None]
+
+
+def goes_first(first: int, second: int, sentence: int, target: int, rng: random.Random) -> bool:
+    """Whether a sentence is added to the first of two segments; all are lengths in tokens."""
+    if first == 0 or first + sentence < target:
+        return True
+    if second > 0 or first >= target:
+        return False
+    return rng.random() < 0.5
 
 
 def reference_examples(documents: Sequence[Lines], max_length: int, seed: int) -> Iterator[Example]:
@@ -32,14 +42,8 @@ def reference_examples(documents: Sequence[Lines], max_length: int, seed: int) -
             first: list[int] = []
             second: list[int] = []
             for sentence in sentences:
-                if (
-                    len(first) == 0
-                    or len(first) + len(sentence) < first_segment_target
-                    or (len(second) == 0 and len(first) < first_segment_target and rng.random() < 0.5)
-                ):
-                    first += sentence
-                else:
-                    second += sentence
+                is_first = goes_first(len(first), len(second), len(sentence), first_segment_target, rng)
+                (first if is_first else second).extend(sentence)
             first = first[: max_length - 2]
             second = second[: max(0, max_length - len(first) - 3)]
             yield first, second or None
@@ -92,7 +96,7 @@ def test_examples_are_static_and_any_of_them_can_be_asked_for(make_cache: MakeCa
 def outcomes(make_cache: MakeCache, lengths: Sequence[int], max_length: int) -> Counter[tuple]:
     """How often 500 seeds deal a document of lines of these lengths in which way; ids count up from 5."""
     ends = np.cumsum([5, *lengths]).tolist()
-    cache = make_cache([[list(range(a, b)) for a, b in zip(ends, ends[1:], strict=False)]])
+    cache = make_cache([[list(range(a, b)) for a, b in itertools.pairwise(ends)]])
     counts: Counter[tuple] = Counter()
     for seed in range(500):
         for first, second in examples_of(GooglePolicy(cache, np.array([0]), max_length=max_length, seed=seed)):

@@ -37,8 +37,9 @@ class Corpus:
     def policy(self, name: str = "windows", max_length: int = MAX_LENGTH, seed: int = 42) -> SegmentPolicy:
         return make_policy(name, self.cache, self.documents, max_length=max_length, seed=seed)
 
-    def place(self, tokens: NDArray) -> tuple[int, int]:
+    def place(self, tokens: NDArray | None) -> tuple[int, int]:
         """(which document, start in it) of tokens that must be a contiguous piece of one document."""
+        assert tokens is not None
         document = int(np.searchsorted(self.first, tokens[0], side="right")) - 1
         start = int(tokens[0] - self.first[document])
         assert np.diff(tokens.astype(int)).tolist() == [1] * (len(tokens) - 1)
@@ -58,7 +59,7 @@ def as_lists(segments: Sequence[Segment]) -> list[tuple[list[int], list[int] | N
     return [(s.first.tolist(), None if s.second is None else s.second.tolist()) for s in segments]
 
 
-# -------------------------------------------------------------------------------------------------------------- windows
+# ------------------------------------------------------------------------------------------------------------- windows
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_an_epoch_shows_three_quarters_of_the_different_tokens_and_more_of_long_
 
 
 def test_windows_are_full_and_only_those_of_shorter_documents_are_not(mixed: Corpus) -> None:
-    kinds = Counter()
+    kinds: Counter[bool] = Counter()
     for epoch in range(20):
         for segment in epoch_of(mixed.policy(), epoch):
             document, _ = mixed.place(text_of(segment))
@@ -207,7 +208,7 @@ def test_a_corpus_of_one_document_of_one_window_has_one_segment(make_numbered_ca
     assert [text_of(segment).tolist() for segment in epoch_of(corpus.policy(), 3)] == [list(range(12, 12 + BODY))]
 
 
-# ------------------------------------------------------------------------------------------------------------- document
+# ------------------------------------------------------------------------------------------------------------ document
 
 
 def test_document_policy_gives_one_window_per_document_of_one_segment(mixed: Corpus) -> None:
@@ -227,7 +228,7 @@ def test_document_policy_starts_anywhere_the_last_start_included(make_numbered_c
     assert stats.chisquare(list(starts.values())).pvalue > SMALLEST_P
 
 
-# ---------------------------------------------------------------------------------------------------------------- pairs
+# --------------------------------------------------------------------------------------------------------------- pairs
 
 
 def test_pairs_join_pieces_of_two_documents_and_show_each_document_once(mixed: Corpus) -> None:
@@ -236,11 +237,13 @@ def test_pairs_join_pieces_of_two_documents_and_show_each_document_once(mixed: C
     for epoch in range(5):
         documents = []
         for segment in epoch_of(policy, epoch):
-            first, second = mixed.place(segment.first)[0], mixed.place(segment.second)[0]
-            assert len(segment.first) == min(8, mixed.lengths[first])
-            assert len(segment.second) == min(8, mixed.lengths[second])
-            documents += [first, second]
-            partners.add((first, second))
+            pair = []
+            for part in (segment.first, segment.second):
+                assert part is not None
+                pair.append(mixed.place(part)[0])
+                assert len(part) == min(8, mixed.lengths[pair[-1]])
+            documents += pair
+            partners.add(tuple(pair))
         assert sorted(documents) == list(range(120))
     assert len(partners) > 290  # of 300: other pairs in every epoch
 
