@@ -8,9 +8,8 @@ named on the command line above all of them. Unknown names fail with the nearest
 import difflib
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields
-from enum import Enum
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +19,28 @@ from transformers import HfArgumentParser
 from electra.errors import UserError
 from electra.recipes import RECIPES
 
+ALWAYS_WRITTEN = {*RECIPES["small"], "experiment_name", "seed", "data_seed"}
+"""Options recorded with a run even if they hold the default, so that a later default does not change the record."""
+RENAMED = {
+    # of rc2020_electra
+    "lr": "learning_rate",
+    "discriminant_loss_factor": "discriminator_weight",
+    "num_proc": "dataloader_num_workers",
+    "pretrain_path": "resume_from_checkpoint",
+    "training_set_size": "dataset_sampling",
+    "training_set_random_seed": "data_seed",
+    "valid_test_split_random_seed": "data_seed",
+    "tensorboard_tracking_folder": "report_to",
+    # of transformers 4 and its examples
+    "evaluation_strategy": "eval_strategy",
+    "warmup_ratio": "warmup_steps",
+    "logging_dir": "report_to",
+    "max_seq_length": "max_length",
+    "tokenizer_name": "tokenizer_path",
+    "dataset": "dataset_name",
+    "no_cuda": "use_cpu",
+}
+"""Names that people bring along from elsewhere, and what to use here; docs/reference_flags.md has them all."""
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
 
 
@@ -27,7 +48,9 @@ class CommandLine(HfArgumentParser):
     """`HfArgumentParser` that raises `UserError` in one line, takes `--config FILE` and `--cased`."""
 
     def __init__(self, dataclass_types: Sequence[type], description: str) -> None:
-        super().__init__(dataclass_types, description=description, allow_abbrev=False)
+        super().__init__(list(dataclass_types), description=description, allow_abbrev=False)
+        self.effective: dict[str, Any] = {}
+        """After `parse`: every option that differs from its default, and those of `ALWAYS_WRITTEN`."""
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
         names = {action.dest for action in self._actions}
         if "lowercase" in names:
@@ -60,6 +83,11 @@ class CommandLine(HfArgumentParser):
         if unknown:
             self._refuse(unknown[0])
         values = vars(namespace)
+        self.effective = {
+            name: value
+            for name, value in values.items()
+            if name != "config" and (name in ALWAYS_WRITTEN or (value != self.get_default(name) and value is not None))
+        }
         try:
             return tuple(
                 cls(**{f.name: values[f.name] for f in fields(cls) if f.init and f.name in values})
@@ -87,7 +115,7 @@ class CommandLine(HfArgumentParser):
         name = token.removeprefix("--").partition("=")[0]
         if not token.startswith("-"):
             raise UserError(f"'{token}' belongs to no option{where}; options start with --")
-        near = difflib.get_close_matches(name, self.option_names(), n=1)
+        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, self.option_names(), n=1)
         hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
         raise UserError(f"unknown option --{name}{where}{hint}")
 
@@ -136,31 +164,6 @@ def _recipe_tokens(model_size: str | None) -> list[str]:
     """The recipe's fields as flags; an unknown name is left to the parser, which knows the choices."""
     recipe = RECIPES.get(model_size or "", {})
     return [token for name, value in recipe.items() for token in _tokens(name, value)]
-
-
-def effective_values(groups: Iterable[Any], always: Iterable[str]) -> dict[str, Any]:
-    """What was effective, ready for `--config`: every field named in `always` or different from its default.
-
-    Args:
-        groups: filled dataclasses.
-        always: names written even if they hold the default.
-    """
-    always = set(always)
-    values: dict[str, Any] = {}
-    for group in groups:
-        for f in fields(group):
-            value = getattr(group, f.name)
-            value = value.value if isinstance(value, Enum) else value
-            if f.default is not MISSING:
-                default = f.default
-            else:
-                default = f.default_factory() if f.default_factory is not MISSING else None
-            default = default.value if isinstance(default, Enum) else default
-            if not f.init or not isinstance(value, (str, int, float, bool, list, dict, type(None))):
-                continue
-            if f.name in always or (value != default and value is not None):
-                values[f.name] = value
-    return values
 
 
 def write_yaml(values: dict[str, Any], path: Path, comment: str) -> None:

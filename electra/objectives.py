@@ -4,6 +4,7 @@ Both are means over the tokens they speak of, taken in fp32. They are computed h
 `labels=`: the discriminator's would know no padding, and the generator's would want logits for all positions.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -39,8 +40,8 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
         values: float32, any shape.
         weights: bool or 0/1, the same shape.
     """
-    weights = weights.to(values.dtype)
-    return (values * weights).sum() / weights.sum().clamp(min=1.0)
+    chosen = weights.bool()
+    return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp(min=1)
 
 
 def electra_loss(generator_loss: Tensor, discriminator_loss: Tensor, discriminator_weight: float) -> Tensor:

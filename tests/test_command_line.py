@@ -13,7 +13,7 @@ from electra.arguments import (
     SegmentArguments,
     TokenizerArguments,
 )
-from electra.command_line import CommandLine, effective_values, write_yaml
+from electra.command_line import CommandLine, write_yaml
 from electra.errors import UserError, run_script
 from electra.recipes import RECIPES
 
@@ -103,6 +103,7 @@ def test_several_trackers_can_be_named() -> None:
     [
         (["--generater_size", "0.5"], "unknown option --generater_size; did you mean --generator_size?"),
         (["--mask"], "unknown option --mask"),
+        (["--lr", "1"], "unknown option --lr; did you mean --learning_rate?"),
         (["--gener", "1"], "unknown option --gener"),  # no abbreviations
         (["corpus.txt"], "'corpus.txt' belongs to no option"),
         (["--max_steps"], "--max_steps"),
@@ -157,8 +158,9 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None
     argv = ["--model_size", "base", "--cased", "--train_file", "a b.txt", "c.txt", "--bf16", "--max_steps", "11"]
     argv += ["--lr_scheduler_kwargs", '{"num_cycles": 2}', "--strip_accents", "false", "--adam_epsilon", "1e-7"]
     argv += ["--report_to", "tensorboard", "--warmup_steps", "0.1"]
-    groups = CommandLine(GROUPS, "test").parse(argv)
-    write_yaml(effective_values(groups, always=RECIPES["small"]), tmp_path / "config.yaml", "test")
+    command_line = CommandLine(GROUPS, "test")
+    groups = command_line.parse(argv)
+    write_yaml(command_line.effective, tmp_path / "config.yaml", "test")
     again = CommandLine(GROUPS, "test").parse(["--config", str(tmp_path / "config.yaml")])
     for before, after in zip(groups, again, strict=True):
         ignored = ("logging_dir", "_n_gpu", "accelerator_config", "distributed_state", "deepspeed_plugin")
@@ -166,6 +168,7 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None
         assert {name: vars(after)[name] for name in kept} == kept
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert set(RECIPES["small"]) <= set(written)
+    assert not {"use_cpu", "config", "eval_on_start"} & set(written)  # nothing of this machine or this file
 
 
 def test_a_user_error_ends_the_command_with_one_line_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:

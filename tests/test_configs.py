@@ -10,7 +10,7 @@ from electra.arguments import check_lengths
 from electra.command_line import CommandLine
 from electra.model.configuration import discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining, ElectraPretrainingConfig
-from electra.pretraining.options import QUICKSTART, Arguments
+from electra.pretraining.options import GROUPS, QUICKSTART, Arguments
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs" / "pretraining").glob("*.yaml"))
 
@@ -21,7 +21,7 @@ def test_the_quickstart_is_there() -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_config_parses_and_builds_its_networks(path: Path) -> None:
-    args = Arguments(*CommandLine(list(Arguments.__annotations__.values()), "test").parse(["--config", str(path)]))
+    args = Arguments(*CommandLine(GROUPS, "test").parse(["--config", str(path)]), effective={})
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     sizes = {name: value for name, value in vars(args.model).items() if not name.startswith(("generator", "model"))}
     discriminator = discriminator_config(vocab_size=args.tokenizer.vocab_size, pad_token_id=0, **sizes)

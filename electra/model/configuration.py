@@ -26,7 +26,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     """
 
     model_type = "electra-pretraining"
-    has_no_defaults_at_init = True
     # So that a dtype or an attention implementation asked of the joint model reaches both networks.
     sub_configs = {"generator": ElectraConfig, "discriminator": ElectraConfig}
 

@@ -3,7 +3,7 @@
 import logging
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from electra.arguments import (
     CorpusArguments,
@@ -27,8 +27,19 @@ NEWEST = ("true", "yes", "1", "last")
 """Values of --resume_from_checkpoint that mean the newest checkpoint of the run."""
 
 
+GROUPS = (
+    CorpusArguments,
+    TokenizerPathArguments,
+    TokenizerArguments,
+    ModelArguments,
+    ObjectiveArguments,
+    SegmentArguments,
+    PretrainingArguments,
+)
+
+
 class Arguments(NamedTuple):
-    """All options of a pre-training run, by subject."""
+    """All options of a pre-training run, by subject in the order of `GROUPS`."""
 
     corpus: CorpusArguments
     tokenizer_path: TokenizerPathArguments
@@ -37,11 +48,13 @@ class Arguments(NamedTuple):
     objective: ObjectiveArguments
     segments: SegmentArguments
     training: PretrainingArguments
+    effective: dict[str, Any]
+    """What was chosen, by name, ready to be written for --config."""
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """The options; the quickstart's where no corpus and no configuration is named."""
-    command_line = CommandLine(list(Arguments.__annotations__.values()), "Pre-train an ELECTRA.")
+    command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
     resumed = command_line.value_of("resume_from_checkpoint", argv)
     default_config = None
     if resumed is not None:
@@ -56,7 +69,8 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
             "Name your own with --train_file FILES or --dataset_name NAMES.",
             os.path.relpath(QUICKSTART),
         )
-    args = Arguments(*command_line.parse(argv, default_config))
+    groups = command_line.parse(argv, default_config)
+    args = Arguments(*groups, effective=command_line.effective)
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     return args
 

@@ -104,6 +104,11 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
 
 def _describe(config: PreTrainedConfig) -> str:
     return (
-        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "
+        f"{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
+        f"{_count(config.num_attention_heads, 'head')}, "
         f"feed-forward {config.intermediate_size}"
     )
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"

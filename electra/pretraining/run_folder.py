@@ -23,11 +23,10 @@ from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import get_last_checkpoint
 
-from electra.command_line import effective_values, write_yaml
+from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.options import CONFIG_NAME, Arguments, resumed_folder
-from electra.recipes import RECIPES
 from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -80,11 +79,7 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     """Write the effective options and the tokenizer into the run's folder; to be called once all is checked."""
     if not PartialState().is_main_process:
         return
-    always = [*RECIPES["small"], "experiment_name", "seed", "data_seed"]
-    values = effective_values(args, always)
-    values["output_dir"] = str(run.folder.parent)
-    values.pop("resume_from_checkpoint", None)
-    values.pop("run_name", None)
+    values = {name: value for name, value in args.effective.items() if name != "resume_from_checkpoint"}
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")

@@ -5,6 +5,7 @@ import math
 import os
 from pathlib import Path
 
+from accelerate.utils import set_seed as set_process_seed
 from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, set_seed
 from transformers.trainer_utils import IntervalStrategy
 
@@ -121,6 +122,8 @@ def make_trainer(
         )
     except (ValueError, ImportError, OSError) as error:  # an option that does not fit this machine or the others
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
+    # The weights are the same on every process; from here on each draws masks and samples of its own.
+    set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
     return trainer

@@ -39,7 +39,7 @@ def test_parameters_are_those_of_the_model(plan: Plan, pair: ElectraForJointPret
     assert plan.total_parameters == weights(pair)
     assert plan.total_parameters == plan.discriminator_parameters + plan.generator_parameters - shared
     assert plan.discriminator_shape == "2 layers of 32, 2 heads, feed-forward 48"
-    assert plan.generator_shape == "1 layers of 16, 1 heads, feed-forward 64"
+    assert plan.generator_shape == "1 layer of 16, 1 head, feed-forward 64"
 
 
 @pytest.mark.parametrize("mlm_probability", [0.15, 0.25])
