@@ -70,7 +70,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
             os.path.relpath(QUICKSTART),
         )
     groups = command_line.parse(argv, default_config)
-    args = Arguments(*groups, effective=command_line.effective)
+    args = Arguments._make((*groups, command_line.effective))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     return args
 
