@@ -87,8 +87,14 @@ def mask_tokens(
     return input_ids.scatter(1, positions, originals.masked_fill(is_mask_token, mask_token_id)), is_mask_token
 
 
-def sample_tokens(logits: Tensor, *, temperature: float = 1.0, disallowed_ids: Tensor | None = None) -> Tensor:
-    """x_hat ~ softmax(logits / temperature), by the Gumbel-max trick in fp32; no gradient.
+def sample_tokens(
+    logits: Tensor, *, temperature: float = 1.0, disallowed_ids: Tensor | None = None, uniform: Tensor | None = None
+) -> Tensor:
+    """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
+
+    In training by the Gumbel-max trick, with one random number per logit from the device's random state. With
+    `uniform` by inverting the cumulative distribution at one given number per row: the same draw for the same logits,
+    whatever else is in the batch, which is what a repeatable evaluation needs.
 
     The temperature divides the logits before the noise is added, so it is effective (divided after, it would not be).
 
@@ -96,6 +102,7 @@ def sample_tokens(logits: Tensor, *, temperature: float = 1.0, disallowed_ids: T
         logits: the generator's, any float (N, V).
         temperature: > 0; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
+        uniform: a number in [0, 1) per row, float (N,).
     Returns:
         sampled ids, int64 (N,).
     """
@@ -105,6 +112,11 @@ def sample_tokens(logits: Tensor, *, temperature: float = 1.0, disallowed_ids: T
     if disallowed_ids is not None:
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
         scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
+    if uniform is not None:
+        cumulative = scores.softmax(dim=1).cumsum(dim=1)
+        # Up to the row's own total, which rounding leaves near 1; a token of probability 0 is never reached.
+        threshold = uniform.unsqueeze(1) * cumulative[:, -1:]
+        return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=scores.size(1) - 1)
     # Gumbel = -log(-log U). Drawing U and taking logarithms is several times faster on a CPU than `exponential_`.
     return (scores - torch.rand_like(scores).log_().neg_().log_()).argmax(dim=1)
 

@@ -278,3 +278,22 @@ def test_a_row_of_special_tokens_passes_unchanged() -> None:
     assert not is_chosen[0].any() and not is_mask_token[0].any() and not is_replaced[0].any()
     assert torch.equal(masked_input_ids[0], input_ids[0]) and torch.equal(corrupted_input_ids[0], input_ids[0])
     assert is_chosen[1].sum() == round(0.15 * 30)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_samples_by_given_numbers_follow_the_softmax_and_are_the_same_in_any_batch(temperature: float) -> None:
+    logits = torch.tensor([3.0, 1.0, 0.0, -1.0, 2.0])
+    numbers = uniform(100_000)
+    samples = sample_tokens(logits.expand(100_000, -1), temperature=temperature, uniform=numbers)
+    expected = (logits / temperature).double().softmax(0) * 100_000
+    assert chisquare(samples.bincount(minlength=5).numpy(), expected.numpy()).pvalue > UNLIKELY
+    alone = [sample_tokens(logits[None], temperature=temperature, uniform=number[None]) for number in numbers[:50]]
+    assert torch.equal(torch.cat(alone), samples[:50])
+
+
+def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution() -> None:
+    logits = torch.log(torch.tensor([[0.0, 0.25, 0.5, 0.0, 0.25, 0.0]])).expand(6, -1)
+    numbers = torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2.0**-24])
+    assert sample_tokens(logits, uniform=numbers).tolist() == [1, 1, 2, 2, 4, 4]
+    disallowed = torch.full((6,), 2)
+    assert sample_tokens(logits, disallowed_ids=disallowed, uniform=numbers).tolist() == [1, 1, 1, 4, 4, 4]

@@ -21,8 +21,9 @@ class SegmentCollator:
         token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
         attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
 
-    Segments with a `mask_seed` (held-out ones) also get `mask_noise`, float32 (B, L, 2): the uniform numbers in
-    [0, 1) that choose and mask their positions, a function of the seed and the position alone.
+    Segments with a `mask_seed` (held-out ones) also get the uniform numbers in [0, 1) that corrupt them, a function of
+    the seed and the position alone: `mask_noise`, float32 (B, L, 2), chooses and masks positions, `sample_noise`,
+    float32 (B, L), draws the generator's samples.
     """
 
     cls_token_id: int
@@ -46,12 +47,17 @@ class SegmentCollator:
                 input_ids[row, size - 1] = self.sep_token_id
                 token_type_ids[row, end + 1 : size] = 1
             attention_mask[row, :size] = 1
-        batch = {"input_ids": input_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+        batch: dict[str, np.ndarray] = {
+            "input_ids": input_ids,
+            "token_type_ids": token_type_ids,
+            "attention_mask": attention_mask,
+        }
         if segments[0].mask_seed is not None:
-            batch["mask_noise"] = self._mask_noise(segments, shape[1])
+            noise = self._noise(segments, shape[1])
+            batch["mask_noise"], batch["sample_noise"] = noise[..., :2], noise[..., 2]
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
-    def _mask_noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:
+    def _noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:
         seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
-        bits = random_bits(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(2))
+        bits = random_bits(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(3))
         return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)  # rounding more bits could give 1.0

@@ -104,6 +104,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         mask_noise: Tensor | None = None,
+        sample_noise: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
         """Corrupt, generate, discriminate.
 
@@ -111,8 +112,10 @@ class ElectraForJointPretraining(PreTrainedModel):
             input_ids: original token ids, int64 (B, L).
             attention_mask: 1 for real tokens, 0 for padding, (B, L); all ones if not given.
             token_type_ids: 0 or 1, int64 (B, L).
-            mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2); drawn from
-                the device's random state if not given.
+            mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
+            sample_noise: a uniform number per position for the generator's sample, float (B, L).
+
+        Noise that is not given is drawn from the device's random state.
         """
         config = self.config
         if attention_mask is None:
@@ -138,6 +141,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             generator_logits,
             temperature=config.sampling_temperature,
             disallowed_ids=originals.flatten() if config.disallow_correct else None,
+            uniform=None if sample_noise is None else sample_noise.gather(1, positions).flatten(),
         ).view_as(positions)
         corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
 

@@ -3,7 +3,7 @@
     compute_loss        adds up both losses and the tokens on the device
     log                 averages them over the logging window: one device sync per logging step
     prediction_step     one record per token, for exact metrics
-    evaluation_loop     the same random numbers each time, without disturbing those of training
+    evaluation_loop     leaves the random state of training alone
     create_optimizer    Adam without bias correction, if asked
     create_scheduler    the original's product schedule, if asked
     _get_train_sampler  positions of the run in order: the data set itself shuffles (data/segments.py)
@@ -125,11 +125,9 @@ class ElectraTrainer(Trainer):
     # ---- evaluation
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        # Masks come with the batches; what is left to chance is the generator's sampling.
+        # The noise of the corruption comes with the batches; what draws random numbers is the data loader.
         started = time.monotonic()
-        devices = [self.args.device] if self.args.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(self.args.data_seed or 0)
+        with torch.random.fork_rng(devices=[]):
             result = super().evaluation_loop(*args, **kwargs)
         self._pause_since(started)
         return result
