@@ -13,7 +13,7 @@ from typing import NamedTuple
 from electra.arguments import CorpusArguments, TokenizerArguments, TokenizerTrainingArguments
 from electra.command_line import CommandLine
 from electra.data.corpus import Corpus
-from electra.data.corpus_tokenizer import describe_report, train_on_corpus, write_tokenizer
+from electra.data.corpus_tokenizer import check_tokenizer_folder, describe_report, train_on_corpus, write_tokenizer
 from electra.errors import run_script
 from electra.pretraining.options import corpus_options, tokenizer_options
 from electra.pretraining.progress import setup_logging
@@ -32,6 +32,7 @@ class Arguments(NamedTuple):
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = Arguments(*CommandLine(list(Arguments.__annotations__.values()), "Train a tokenizer.").parse(argv))
+    check_tokenizer_folder(args.output.output_dir)
     corpus = Corpus(corpus_options(args.corpus, args.output.seed))
     tokenizer, report = train_on_corpus(corpus, tokenizer_options(args.tokenizer, args.output.seed))
     write_tokenizer(tokenizer, report, args.output.output_dir)

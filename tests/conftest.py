@@ -1,8 +1,11 @@
 """What several test files share: two tiny tokenizers, corpora of a few lines, token caches with known ids."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers reads it: no test waits for a network
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers

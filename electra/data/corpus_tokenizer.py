@@ -94,6 +94,24 @@ def describe_report(tokenizer: PreTrainedTokenizerBase, report: TokenizerReport 
     )
 
 
+def check_tokenizer_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that a tokenizer could not be written to: better before the training than after it.
+
+    Raises:
+        UserError: the folder cannot be written, or holds something else than a tokenizer.
+    """
+    folder = Path(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    except OSError as error:
+        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
+    if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
+        raise UserError(f"{folder} holds something else than a tokenizer; name a new folder with --output_dir")
+    if not os.access(folder.parent, os.W_OK):
+        raise UserError(f"cannot write the tokenizer to {folder}: {folder.parent} is read-only; name another folder")
+
+
 def write_tokenizer(
     tokenizer: PreTrainedTokenizerBase, report: TokenizerReport | None, folder: str | os.PathLike[str]
 ) -> None:
@@ -102,12 +120,10 @@ def write_tokenizer(
     Raises:
         UserError: the folder cannot be written, or holds something else than a tokenizer.
     """
+    check_tokenizer_folder(folder)
     folder = Path(folder)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     try:
-        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-        if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
-            raise UserError(f"{folder} holds something else than a tokenizer; name a new folder with --output_dir")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
         tokenizer.save_pretrained(unfinished)
         if report is not None:
@@ -134,8 +150,13 @@ def load_or_train_tokenizer(
     except OSError as error:
         raise UserError(f"cannot write the tokenizer to {cache_dir}: {error}; name another --cache_dir") from error
     with lock:
-        if not target.exists():
-            tokenizer, report = train_on_corpus(corpus, options)
-            logger.info("tokenizer: %s", describe_report(tokenizer, report))
-            write_tokenizer(tokenizer, report, target)
+        try:
+            if target.exists():
+                return load_tokenizer(str(target))
+        except UserError as error:
+            logger.warning("%s: training it again", error)
+            shutil.rmtree(target)
+        tokenizer, report = train_on_corpus(corpus, options)
+        logger.info("tokenizer: %s", describe_report(tokenizer, report))
+        write_tokenizer(tokenizer, report, target)
         return load_tokenizer(str(target))

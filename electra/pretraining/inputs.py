@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from accelerate import PartialState
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
@@ -64,7 +65,8 @@ def make_segments(
     """Tokenize what is not in the cache yet, hold documents out, and cut segments."""
     options, training = args.segments, args.training
     data_seed = training.data_seed or 0
-    cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=args.corpus.overwrite_cache)
+    overwrite = args.corpus.overwrite_cache and PartialState().is_main_process  # once, not on every process
+    cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=overwrite)
     if validation is None:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
         held_out_cache = cache
