@@ -29,12 +29,16 @@ _ROUNDING, _OFFSET, _SINGLE, _SPLIT, _START, _PARTNER = range(6)
 
 
 class WindowPolicy:
-    """Evenly spaced windows from a random offset: every token about once an epoch, every window equally likely.
+    """Evenly spaced windows from a random offset: every window equally likely, tokens about once an epoch.
 
     A document of n tokens gets K windows, K being n / body rounded up or down at random, jointly over the corpus,
     so that an epoch always has the same number of them. With one random u in [0, 1) per document and epoch, window
     j starts at floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch.
     No window is padded but that of a document shorter than one.
+
+    The price: a token near either end of a document lies in fewer windows than one in the middle, so it is seen less
+    often (the very first 1 / body times as often), the others a little more than once. Equally likely windows, equally
+    often seen tokens and no padding cannot all be had.
 
     9 windows in 10 are split at a random point into A and B, so that token types are trained; the tenth is one
     segment and one token longer, as it needs one special token less.
