@@ -4,7 +4,8 @@ Names are the reference's where it has one, those of `TrainingArguments` elsewhe
 Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in command_line.py.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,8 @@ from electra.errors import UserError
 from electra.recipes import RECIPES
 
 _SMALL: dict[str, Any] = RECIPES["small"]
+MAX_VOCAB_SIZE = 2**24
+"""Ids up to here are exact in float32, in which held-out records are gathered."""
 
 
 def _option(default: Any, help: str) -> Any:
@@ -24,6 +27,14 @@ def _option(default: Any, help: str) -> Any:
 
 def _from_recipe(name: str, help: str) -> Any:
     return _option(_SMALL[name], help)
+
+
+def _check_finite(options: Any) -> None:
+    """Refuse inf and nan, which pass comparisons and break a run much later."""
+    for f in fields(options):
+        value = getattr(options, f.name, None)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"--{f.name} {value} is not possible: it must be a finite number")
 
 
 def _check(condition: bool, name: str, value: Any, expected: str) -> None:
@@ -76,8 +87,8 @@ class TokenizerArguments:
     )
 
     def __post_init__(self) -> None:
-        _check(self.vocab_size >= 6, "vocab_size", self.vocab_size, "at least 6: five special tokens and one more")
-        _check(self.min_frequency >= 0, "min_frequency", self.min_frequency, "0 or more")
+        _check(6 <= self.vocab_size <= MAX_VOCAB_SIZE, "vocab_size", self.vocab_size, f"in [6, {MAX_VOCAB_SIZE}]")
+        _check(1 <= self.min_frequency < 2**31, "min_frequency", self.min_frequency, "at least 1")
         _check(self.max_documents is None or self.max_documents > 0, "max_documents", self.max_documents, "positive")
 
 
@@ -117,12 +128,13 @@ class ModelArguments:
     )
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         for name in ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
             _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             _check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
         for name in ("generator_size", "generator_layer_size"):
-            _check(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+            _check(0 < getattr(self, name) <= 100, name, getattr(self, name), "in (0, 100]")
 
 
 @dataclass
@@ -141,6 +153,7 @@ class ObjectiveArguments:
     disallow_correct: bool = _option(False, "The generator may not sample the original token.")
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         _check(0 < self.mlm_probability < 1, "mlm_probability", self.mlm_probability, "in (0, 1)")
         share = self.mlm_replacement_probability
         _check(0 <= share <= 1, "mlm_replacement_probability", share, "in [0, 1]")
@@ -155,9 +168,9 @@ class SegmentArguments:
     max_length: int = _from_recipe("max_length", "Longest segment, tokens, special ones included.")
     segment_policy: Literal["windows", "document", "google", "pairs"] = _option(
         "windows",
-        "windows: evenly spaced from a random offset, all tokens about once an epoch; document: one random window per "
-        "document and epoch (rc2020_electra); google: the original's static builder; pairs: two random pieces "
-        "(lmtuners).",
+        "windows: evenly spaced from a random offset, tokens about once an epoch on average; document: one random "
+        "window per document and epoch (rc2020_electra); google: the original's static builder; pairs: a random piece "
+        "each of two documents (lmtuners).",
     )
     validation_file: list[str] = _option(
         [], "Files, folders or globs of held-out text, of the same format. Not set: a share of the corpus is held out."
@@ -168,6 +181,7 @@ class SegmentArguments:
     max_eval_segments: int = _option(2000, "Segments of an evaluation at most: a fixed random subset of the held-out.")
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         _check(self.max_length >= 8, "max_length", self.max_length, "at least 8")
         _check(0 <= self.validation_fraction < 1, "validation_fraction", self.validation_fraction, "in [0, 1)")
         _check(self.max_eval_segments > 0, "max_eval_segments", self.max_eval_segments, "positive")
@@ -195,7 +209,7 @@ class PretrainingArguments(TrainingArguments):
     experiment_name: str = _option(
         "electra", "Name of the run and its folder. A folder that is taken is never overwritten: -2, -3 ... is added."
     )
-    data_seed: int | None = _option(
+    data_seed: int = _option(
         42,
         "Seed of what the data are: sampled subset, held-out documents, masks of the evaluation. Runs that "
         "are to be compared share it.",
@@ -231,10 +245,11 @@ class PretrainingArguments(TrainingArguments):
     report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
             _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
         for name in ("seed", "data_seed"):
-            _check(0 <= (getattr(self, name) or 0) < 2**32, name, getattr(self, name), "in [0, 2^32)")
+            _check(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "in [0, 2^32)")
         _check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
         for name, default in _WITHOUT_EFFECT.items():
             _check(
@@ -242,14 +257,23 @@ class PretrainingArguments(TrainingArguments):
             )
         _check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
         _check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
-        _check(self.learning_rate >= 0, "learning_rate", self.learning_rate, "0 or more")
-        _check(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "0 or more")
+        for name in ("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm", "adam_epsilon", "save_steps"):
+            _check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        for name in ("adam_beta1", "adam_beta2"):
+            _check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        _check(self.eval_steps is None or self.eval_steps > 0, "eval_steps", self.eval_steps, "above 0")
+        accumulation = self.eval_accumulation_steps
+        _check(accumulation is None or accumulation > 0, "eval_accumulation_steps", accumulation, "positive")
+        if self.include_num_input_tokens_seen not in ("no", False):
+            raise UserError(
+                "--include_num_input_tokens_seen is not needed: tokens_seen is always logged; leave it out"
+            )
         if not torch.accelerator.is_available():
             self.use_cpu = True  # or transformers refuses bf16, which a CPU does well
         try:
             super().__post_init__()
-        except (ValueError, ImportError) as error:
-            raise UserError(str(error)) from error
+        except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
+            raise UserError(f"these options do not work: {error}") from error
 
 
 @dataclass
@@ -258,6 +282,9 @@ class TokenizerTrainingArguments:
 
     output_dir: str = _option("tokenizer", "Folder to write the tokenizer to.")
     seed: int = _option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.")
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2^32)")
 
 
 def check_lengths(max_length: int, max_position_embeddings: int) -> None:

@@ -15,7 +15,9 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     """Run `main` as a command: a `UserError` becomes one line on stderr and exit code 2."""
     try:
         main()
-    except UserError as error:
+    except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
+        if isinstance(error, OSError) and error.filename is None and error.errno is None:
+            raise
         message = " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the command's own output
         sys.exit(USER_ERROR_EXIT_CODE)

@@ -129,6 +129,8 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
             f"tokenizer {folder}: the folder holds no tokenizer (expected tokenizer.json or vocab.txt there or in "
             f"{' or '.join(name + '/' for name in TOKENIZER_SUBFOLDERS)})"
         )
+    if not any((found / name).is_file() for name in TOKENIZER_FILES if name != "tokenizer_config.json"):
+        raise UserError(f"tokenizer {found}: the folder holds no vocabulary, only tokenizer_config.json")
     if not (found / "tokenizer_config.json").is_file():
         # Without it `AutoTokenizer` cannot know which tokens are special, nor whether a vocab.txt is cased.
         if (found / "tokenizer.json").is_file():
@@ -256,6 +258,10 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         raise UserError(
             f"tokenizer {name} has no {' and no '.join(role.replace('_', ' ') for role in missing)}; train one with "
             f"train_tokenizer.py or choose one with BERT's special tokens, such as google/electra-small-discriminator"
+        )
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise UserError(
+            f"tokenizer {name} has no tokens but its {len(tokenizer)} special ones; it is damaged or empty"
         )
     if len(set(ids.values())) < len(ids):
         raise UserError(f"tokenizer {name} has one id for several special tokens ({_listed(ids)}), each needs its own")

@@ -22,6 +22,7 @@ import hashlib
 import json
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 
 REPEATS_PER_CHUNK = 1000  # words
+_LONG_WORD = re.compile(r"(\S{500})(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerOptions) -> PreT
             `min_frequency` leaves nothing to merge.
     """
     _check_options(options)
+    documents = map(_break_long_words, documents)
     if options.max_documents is not None:
         documents = _sample_documents(documents, options.max_documents, options.seed)
     trainers_by_name = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
@@ -127,6 +130,11 @@ def is_held_out(document: str, seed: int, fraction: float = 0.05) -> bool:
         document.encode("utf-8", errors="surrogatepass"), digest_size=8, salt=seed.to_bytes(16, "little", signed=True)
     ).digest()
     return int.from_bytes(digest, "little") < fraction * 2**64
+
+
+def _break_long_words(document: str) -> str:
+    """Spaces into what has none for hundreds of characters: the trainers take quadratic time on a word's length."""
+    return _LONG_WORD.sub(r"\1 ", document)
 
 
 def _check_options(options: TokenizerOptions) -> None:

@@ -26,6 +26,7 @@ LAYERS = (
         "arguments",
         "command_line",
         "errors",
+        "files",
     ),
 )
 """From the top: names directly below electra/, and the scripts. Only members of the last layer may know each other."""

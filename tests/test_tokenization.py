@@ -3,6 +3,7 @@
 import json
 import pickle
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -589,6 +590,7 @@ def test_a_hub_id_without_the_hub_is_a_one_line_error(monkeypatch: pytest.Monkey
 
 def test_a_tokenizer_without_a_rust_backend_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "CanineTokenizer"}')
+    (tmp_path / "vocab.json").write_text("{}")
     with pytest.raises(UserError, match="CanineTokenizer has no Rust backend") as error:
         load_tokenizer(str(tmp_path))
     one_line(error)
@@ -631,3 +633,20 @@ def test_checking_refuses_a_tokenizer_that_frames_no_text() -> None:
     with pytest.raises(UserError, match=r"does not put \[CLS\] and \[SEP\] around a text") as error:
         check_tokenizer(tokenizer, "mine")
     one_line(error)
+
+
+def test_a_tokenizer_that_lost_its_vocabulary_is_an_error(tmp_path: Path) -> None:
+    train_tokenizer(ENGLISH, TokenizerOptions(vocab_size=80)).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="holds no vocabulary"):
+        load_tokenizer(str(tmp_path))
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    with pytest.raises(UserError, match="no tokens but its 5 special ones"):
+        check_tokenizer(load_tokenizer(str(tmp_path / "vocab.txt")), "empty")
+
+
+def test_a_word_of_a_hundred_thousand_characters_does_not_stop_the_training() -> None:
+    started = time.monotonic()
+    for algorithm in ("wordpiece", "byte_bpe"):
+        train_tokenizer([*ENGLISH, "x" * 100_000], TokenizerOptions(tokenizer_algorithm=algorithm, vocab_size=300))
+    assert time.monotonic() - started < 5  # 12 s and quadratic if the word is left whole

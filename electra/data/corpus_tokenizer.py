@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.errors import UserError
-from electra.tokenization import TOKENIZER_FILES, load_tokenizer, measure_tokenizer
+from electra.files import replace_folder
+from electra.tokenization import TOKENIZER_FILES, check_tokenizer, load_tokenizer, measure_tokenizer
 from electra.tokenizer_training import TokenizerOptions, TokenizerReport, is_held_out, train_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -128,8 +129,7 @@ def write_tokenizer(
         tokenizer.save_pretrained(unfinished)
         if report is not None:
             (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(unfinished, folder)
+        replace_folder(unfinished, folder)
     except OSError as error:
         raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
 
@@ -152,10 +152,15 @@ def load_or_train_tokenizer(
     with lock:
         try:
             if target.exists():
-                return load_tokenizer(str(target))
+                tokenizer = load_tokenizer(str(target))
+                check_tokenizer(tokenizer, str(target))
+                return tokenizer
         except UserError as error:
             logger.warning("%s: training it again", error)
-            shutil.rmtree(target)
+            if target.is_dir():
+                shutil.rmtree(target)
+            else:
+                target.unlink()
         tokenizer, report = train_on_corpus(corpus, options)
         logger.info("tokenizer: %s", describe_report(tokenizer, report))
         write_tokenizer(tokenizer, report, target)

@@ -41,6 +41,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.counter_rng import random_bits
 from electra.errors import UserError
+from electra.files import replace_folder
 from electra.tokenization import plain_backend, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ DESCRIPTION_NAME = "cache.json"
 ARROW_NAME = "data-00000-of-00001.arrow"
 BATCH_CHARACTERS = 2_000_000
 """Text per call of the tokenizer: enough to keep all cores busy, little enough to bound memory."""
+WARN_UNKNOWN_RATE = 0.05
 MAX_PIECE_CHARACTERS = 50_000
 """A longer line is cut at white space before it is tokenized; its tokens are joined again."""
 
@@ -141,17 +143,15 @@ def load_or_build_cache(
             logger.warning("Rebuilding the token cache %s%s", target, "" if overwrite else ": it is damaged")
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
-        unfinished.mkdir()
         try:
+            unfinished.mkdir()
             _build(corpus, tokenizer, unfinished, fingerprint)
         except BaseException as error:
             shutil.rmtree(unfinished, ignore_errors=True)
             if isinstance(error, OSError):  # a full disk, above all
                 raise UserError(f"cannot write the token cache to {cache_dir}: {error}") from error
             raise
-        if target.exists():
-            shutil.rmtree(target)
-        os.rename(unfinished, target)
+        replace_folder(unfinished, target)
         return TokenCache(target)
 
 
@@ -159,11 +159,13 @@ def is_whole(path: Path) -> bool:
     """Whether `path` holds a finished cache: its description is there and its data has the size described."""
     try:
         description = json.loads((path / DESCRIPTION_NAME).read_text())
-        return bool(
-            description["format_version"] == FORMAT_VERSION
-            and (path / ARROW_NAME).stat().st_size == description["bytes"]
-        )
-    except (OSError, ValueError, KeyError):
+        if (
+            description["format_version"] != FORMAT_VERSION
+            or (path / ARROW_NAME).stat().st_size != description["bytes"]
+        ):
+            return False
+        return len(TokenCache(path)) == description["documents"]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return False
 
 
@@ -331,6 +333,16 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         os.fsync(file.fileno())
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {_names(corpus)}; name a file that holds some")
+    if unknown == tokens:
+        raise UserError(
+            f"every token of {_names(corpus)} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
+            "other text, or is damaged: name another --tokenizer_path, or leave it out to train one"
+        )
+    if unknown > WARN_UNKNOWN_RATE * tokens:
+        logger.warning(
+            "%.1f %% of the tokens are unknown to the tokenizer: was it made for this language and case?",
+            100 * unknown / tokens,
+        )
     description = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,

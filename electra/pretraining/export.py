@@ -1,11 +1,11 @@
 """From a trained pair to two plain Hugging Face folders, each with its tokenizer and a model card."""
 
-import os
 import shutil
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.files import replace_folder
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.plan import Plan
 
@@ -76,14 +76,13 @@ def export_networks(
             exported.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             card = _card(network, run_folder.name, plan, sources, metrics)
-            (folder / "README.md").write_text(card, encoding="utf-8")
+            (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
     except BaseException:
         for folder in unfinished.values():
             shutil.rmtree(folder, ignore_errors=True)
         raise
     for network, folder in folders.items():
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(unfinished[network], folder)
+        replace_folder(unfinished[network], folder)
     return folders
 
 

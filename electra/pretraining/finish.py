@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[str, float]]:
     """Held-out metrics of the untrained pair, of token frequencies alone, and of the trained pair.
 
-    All three are asked the same: the same segments with the same masks. Empty if nothing is held out.
+    All three are asked the same: the same segments with the same masks; a run resumed with other held-out text has no
+    first column. Empty if nothing is held out.
     """
     if data.evaluation is None:
         return {}
@@ -32,11 +33,12 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     if not is_current or trainer.last_records is None:
         last = trainer.evaluate()
     columns = {}
-    if evaluations and evaluations[0]["step"] == 0:
+    if evaluations and evaluations[0]["step"] == 0 and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
         columns["untrained"] = without_prefix(evaluations[0])
     assert trainer.last_records is not None
-    counts = token_counts(data.cache, data.training_documents, trainer.model.config.discriminator.vocab_size)
-    columns["frequencies"] = unigram_metrics(trainer.last_records, counts)
+    config = trainer.model.config
+    counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
+    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids)
     columns["trained"] = without_prefix(last)
     return columns
 

@@ -35,7 +35,7 @@ class Segments:
 
 def open_corpora(args: Arguments) -> tuple[Corpus, Corpus | None]:
     """The training corpus, and the one to evaluate on if files of it are named."""
-    seed = args.training.data_seed or 0
+    seed = args.training.data_seed
     training = corpus_options(args.corpus, seed)
     if not args.segments.validation_file:
         return Corpus(training), None
@@ -50,7 +50,7 @@ def get_tokenizer(args: Arguments, run: Run, corpus: Corpus) -> PreTrainedTokeni
     if path is not None:
         tokenizer = load_tokenizer(path)
     else:
-        options = tokenizer_options(args.tokenizer, args.training.data_seed or 0)
+        options = tokenizer_options(args.tokenizer, args.training.data_seed)
         tokenizer = load_or_train_tokenizer(corpus, options, args.corpus.cache_dir)
     check_tokenizer(tokenizer, path or "trained on the corpus")
     tokenizer.model_max_length = args.model.max_position_embeddings
@@ -64,9 +64,11 @@ def make_segments(
 ) -> Segments:
     """Tokenize what is not in the cache yet, hold documents out, and cut segments."""
     options, training = args.segments, args.training
-    data_seed = training.data_seed or 0
-    overwrite = args.corpus.overwrite_cache and PartialState().is_main_process  # once, not on every process
-    cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=overwrite)
+    data_seed = training.data_seed
+    state = PartialState()
+    with state.main_process_first():  # builds, or builds again, once; the others open what it has built
+        overwrite = args.corpus.overwrite_cache and state.is_main_process
+        cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=overwrite)
     if validation is None:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
         held_out_cache = cache

@@ -4,6 +4,7 @@ Definitions in words, and the names other code bases give them, are in docs/glos
 record per token (`token_records`) from all batches and processes; `evaluation_metrics` turns them into numbers.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -118,21 +119,26 @@ def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating
     return float(roc_auc_score(is_replaced, scores))
 
 
-def unigram_metrics(records: NDArray[np.float32], token_counts: NDArray[np.int64]) -> dict[str, float]:
+def unigram_metrics(
+    records: NDArray[np.float32], token_counts: NDArray[np.int64], special_token_ids: Sequence[int] = ()
+) -> dict[str, float]:
     """What token frequencies alone achieve on the same masks: the baseline that any use of context must beat.
 
     The generator always predicts, and samples from, the training corpus's token frequencies p. The discriminator is
     shown the same corrupted text as the pair's and calls a token the more suspicious the rarer it is: score -log p.
+    Special tokens, which stand in no corpus and are never replaced, are the least suspicious.
 
     Args:
         records: of every row evaluated, (N, L, 10).
         token_counts: of the training text by id, int64 (V,).
+        special_token_ids: ids that are never replaced.
     """
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen_ids = tokens[tokens[:, Field.IS_CHOSEN] == 1][:, Field.ORIGINAL_ID].astype(np.int64)
     smoothed = token_counts + 1.0
     frequencies = smoothed / smoothed.sum()
-    scores = -np.log(frequencies[tokens[:, Field.CORRUPTED_ID].astype(np.int64)])
+    corrupted_ids = tokens[:, Field.CORRUPTED_ID].astype(np.int64)
+    scores = np.where(np.isin(corrupted_ids, special_token_ids), 0.0, -np.log(frequencies[corrupted_ids]))
     return {
         "generator_loss": _mean(-np.log(frequencies[chosen_ids])),
         "masked_accuracy": _mean(chosen_ids == int(np.argmax(frequencies))),

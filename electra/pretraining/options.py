@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from electra.arguments import (
 )
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
+from electra.errors import UserError
 from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
@@ -63,12 +65,18 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
         default_config = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
     names_corpus = any(command_line.value_of(name, argv) for name in ("dataset_name", "train_file", "config"))
     if not names_corpus and default_config is None:
+        if resumed and resumed.lower() not in NEWEST:
+            raise UserError(
+                f"{resumed} lies beside no {CONFIG_NAME} that says what it was trained on; name the options of its "
+                "run with --config, or its corpus with --train_file or --dataset_name"
+            )
         default_config = str(QUICKSTART)
-        logger.info(
-            "No corpus named: using %s on the text that comes with Python. "
-            "Name your own with --train_file FILES or --dataset_name NAMES.",
-            os.path.relpath(QUICKSTART),
-        )
+        if not {"-h", "--help"} & set(sys.argv[1:] if argv is None else argv):
+            logger.info(
+                "No corpus named: using %s on the text that comes with Python. "
+                "Name your own with --train_file FILES or --dataset_name NAMES.",
+                os.path.relpath(QUICKSTART),
+            )
     groups = command_line.parse(argv, default_config)
     args = Arguments._make((*groups, command_line.effective))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
@@ -82,7 +90,7 @@ def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experime
     """
     if experiment_name is None and resume_from_checkpoint.lower() in NEWEST:
         return None  # the options, the quickstart's perhaps, say which run is meant
-    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name or "")
+    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name or "").resolve()
     for candidate in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
         if folder.is_dir() and candidate.is_file():
             return str(candidate)

@@ -8,11 +8,11 @@ config.yaml              every effective option, ready for --config
 metrics.json             held-out metrics, baselines, plan, versions
 """
 
-import atexit
 import json
 import logging
 import math
 import os
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +20,22 @@ from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from filelock import BaseFileLock, FileLock, Timeout
+from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import get_last_checkpoint
 
 from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
-from electra.pretraining.options import CONFIG_NAME, Arguments, resumed_folder
+from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
 from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
-CLAIM_NAME = ".claimed"
-"""Stands in a new run's folder until its options do, so that a run started meanwhile does not take it for free."""
+_LOCKS: dict[Path, BaseFileLock] = {}
+"""Of the runs of this process, by path. They lie beside the run folders: two processes never write the same run."""
 
 
 @dataclass
@@ -52,8 +54,10 @@ def open_run(args: Arguments) -> Run:
     shared: list[Any] = [None]
     if state.is_main_process:
         try:
-            if resume and resume.lower() not in ("false", "no", "0"):
-                checkpoint = find_checkpoint(resume, training.output_dir, training.experiment_name)
+            if resume is not None and resume.lower() not in ("false", "no", "0"):
+                checkpoint = find_checkpoint(resume or NEWEST[0], training.output_dir, training.experiment_name)
+                if _lock_path(checkpoint.parent) not in _LOCKS and not _lock(checkpoint.parent):
+                    raise UserError(f"another process is at work on {checkpoint.parent}; let it end, or end it, first")
                 shared = [Run(checkpoint.parent, str(checkpoint))]
             else:
                 shared = [Run(new_run_folder(training.output_dir, training.experiment_name), None)]
@@ -80,16 +84,16 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     if not PartialState().is_main_process:
         return
     values = {name: value for name, value in args.effective.items() if name != "resume_from_checkpoint"}
+    for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
+        if name in values:
+            values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
-    _release(run.folder)
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
     """Make output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free.
-
-    The folder is claimed until `save_options`, or until this process ends if it fails before.
 
     Raises:
         UserError: the folder cannot be written.
@@ -98,31 +102,36 @@ def new_run_folder(output_dir: str, experiment_name: str) -> Path:
         raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
     try:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
-        folder = next(filter(_claim, (Path(output_dir) / name for name in _names(experiment_name))))
-    except OSError as error:
-        raise UserError(
-            f"cannot write to --output_dir {output_dir}: {error.strerror or error}; name another folder"
-        ) from error
-    atexit.register(_release, folder)
-    return folder
+        return next(filter(_take, (Path(output_dir) / name for name in _names(experiment_name))))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
 
 
-def _claim(folder: Path) -> bool:
+def _take(folder: Path) -> bool:
     """Take a folder that is not there or empty; of several processes that try, one succeeds."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        if not folder.is_dir() or any(folder.iterdir()):
-            return False
-    try:
-        (folder / CLAIM_NAME).touch(exist_ok=False)
-    except FileExistsError:
+    if not _lock(folder):
         return False
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:  # a file of this name
+        return False
+    return not any(folder.iterdir())
+
+
+def _lock(folder: Path) -> bool:
+    """Lock a run for as long as this process lives; the system frees it, however the process ends."""
+    path = _lock_path(folder)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    _LOCKS[path] = lock
     return True
 
 
-def _release(folder: Path) -> None:
-    (folder / CLAIM_NAME).unlink(missing_ok=True)
+def _lock_path(folder: Path) -> Path:
+    return folder.resolve().parent / f".{folder.name}.lock"
 
 
 def _names(experiment_name: str) -> Iterator[str]:
@@ -141,7 +150,7 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
     Raises:
         UserError: there is none.
     """
-    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name)
+    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if folder.name.startswith("checkpoint-"):
@@ -155,13 +164,25 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
 def _whole(checkpoint: Path) -> Path:
     """Refuse what was not written to its end: Trainer would go on with a fresh optimizer and say nothing."""
     expected = ["trainer_state.json", "scheduler.pt"]
-    if (checkpoint / "model.safetensors").is_file():  # as one process or DDP writes it; sharded ones differ
-        expected.append("optimizer.pt")
+    if not (checkpoint / "pytorch_model_fsdp_0").exists() and not list(checkpoint.glob("global_step*")):
+        expected += ["model.safetensors", "optimizer.pt"]  # as one process or DDP writes it; sharded ones differ
     missing = [name for name in expected if not (checkpoint / name).is_file()]
+    missing += [] if list(checkpoint.glob("rng_state*.pth")) else ["rng_state.pth"]
     if missing:
         raise UserError(
             f"{checkpoint} has no {' and no '.join(missing)}: it was not written to its end; name an older checkpoint"
         )
+    for path in checkpoint.iterdir():
+        try:
+            if path.suffix in (".pt", ".pth"):
+                zipfile.ZipFile(path).close()  # its directory is at the end of the file
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+            elif path.name == "trainer_state.json":
+                int(json.loads(path.read_text())["global_step"])
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, SafetensorError) as error:
+            raise UserError(f"{path} is damaged ({error}); name an older checkpoint") from error
     return checkpoint
 
 
@@ -173,6 +194,13 @@ def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -
             f"the tokenizer ({len(tokenizer)} tokens) is not the one of {checkpoint} ({len(saved)} tokens); "
             f"leave --tokenizer_path out to use the checkpoint's"
         )
+
+
+def check_steps(checkpoint: Path, max_steps: int) -> None:
+    """Refuse to resume for fewer steps than were taken."""
+    step = json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
+    if step > max_steps:
+        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; ask for more steps")
 
 
 def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:

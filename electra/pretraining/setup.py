@@ -19,7 +19,7 @@ from electra.pretraining.inputs import Segments
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
-from electra.pretraining.run_folder import Run, check_same_architecture
+from electra.pretraining.run_folder import Run, check_same_architecture, check_steps
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
             setattr(training, f"{event}_strategy", type(getattr(training, f"{event}_strategy"))("steps"))
             setattr(training, f"{event}_steps", steps_per_epoch)
     if run.checkpoint is not None:
+        check_steps(Path(run.checkpoint), training.max_steps)
         check_same_architecture(model, Path(run.checkpoint))
     plan = make_plan(
         model,
@@ -90,6 +91,15 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
             "optimizer steps here, not samples.",
             training.save_steps,
             training.max_steps,
+        )
+    warmup_steps = training.get_warmup_steps(training.max_steps)
+    if warmup_steps >= training.max_steps:
+        logger.warning(
+            "warmup_steps=%d is not less than max_steps=%d: the learning rate never reaches %g. Set --warmup_steps, "
+            "0.1 for a tenth of the steps.",
+            warmup_steps,
+            training.max_steps,
+            training.learning_rate,
         )
     return plan
 
@@ -120,7 +130,12 @@ def make_trainer(
             flops_per_token=plan.flops / plan.total_tokens,
             segments_per_epoch=len(data.policy),
         )
-    except (ValueError, ImportError, OSError) as error:  # an option that does not fit this machine or the others
+    except (
+        ValueError,
+        ImportError,
+        OSError,
+        RuntimeError,
+    ) as error:  # an option that does not fit this machine or the others
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     # The weights are the same on every process; from here on each draws masks and samples of its own.
     set_process_seed(training.seed, device_specific=True)

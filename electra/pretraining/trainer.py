@@ -14,6 +14,7 @@ Checkpoints, resuming, mixed precision, accumulation and distribution are Traine
 import functools
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,14 @@ from electra.arguments import PretrainingArguments
 from electra.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, product_schedule
 from electra.pretraining.metrics import evaluation_metrics, token_records
+
+
+@contextmanager
+def _naming_options(options: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, ZeroDivisionError, RuntimeError) as error:
+        raise UserError(f"{options} do not work: {error}") from error
 
 
 class PositionSampler(Sampler[int]):
@@ -103,7 +112,8 @@ class ElectraTrainer(Trainer):
                     "adamw_torch_fused or adamw_torch"
                 )
             self.optimizer_cls_and_kwargs = AdamWNoBiasCorrection, kwargs
-        return super().create_optimizer(model)
+        with _naming_options("--optim and its options"):
+            return super().create_optimizer(model)
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
@@ -116,7 +126,8 @@ class ElectraTrainer(Trainer):
             )
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
             self._created_lr_scheduler = True
-        return super().create_scheduler(num_training_steps, optimizer)
+        with _naming_options("--lr_scheduler_type and its options"):
+            return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset

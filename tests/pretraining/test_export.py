@@ -139,7 +139,7 @@ def test_the_cards_say_what_was_trained_on_what_and_how_good_it_is(export: Calla
         assert "| generator_loss | 4.568 |" in card and "| discriminator_auc | 0.8765 |" in card
         assert not re.search(r"[{}]", card)  # every field was filled
     assert "AutoModelForMaskedLM" in cards["generator"] and "AutoModelForPreTraining" in cards["discriminator"]
-    assert "1 layers of 16, 1 heads, feed-forward 64" in cards["generator"]
+    assert "1 layer of 16, 1 head, feed-forward 64" in cards["generator"]
     assert "2 layers of 32, 2 heads, feed-forward 48" in cards["discriminator"]
 
 

@@ -262,3 +262,10 @@ def test_unigram_metrics_worked_out_by_hand() -> None:
     # one replaced by the second rarest (0), against originals 2, 3, 1: suspected more than two of the three
     records = one_row([3, 2, 3, 1], [0], [True], [0])
     assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
+
+
+def test_special_tokens_are_the_least_suspicious_to_token_frequencies() -> None:
+    counts = np.array([0, 5, 9])  # id 0 is special: it stands in no corpus
+    records = one_row([0, 2, 2, 0], [1], [True], [1])  # 2 -> 1, framed by special tokens
+    assert unigram_metrics(records, counts, special_token_ids=[0])["discriminator_auc"] == 1.0
+    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(1 / 3)

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from electra.errors import UserError
@@ -17,6 +19,7 @@ from electra.pretraining.options import config_of_resumed_run, parse_arguments
 from electra.pretraining.run_folder import (
     check_same_architecture,
     check_same_tokenizer,
+    check_steps,
     find_checkpoint,
     new_run_folder,
     open_run,
@@ -32,9 +35,12 @@ def make_checkpoint(run: Path, step: int, *, without: str = "") -> Path:
     """The files by which a checkpoint is known to be whole."""
     checkpoint = run / f"checkpoint-{step}"
     checkpoint.mkdir(parents=True)
-    for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"):
-        if name != without:
-            (checkpoint / name).touch()
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({"a": torch.zeros(3)}, checkpoint / name)
+    save_file({"a": torch.zeros(3)}, checkpoint / "model.safetensors")
+    (checkpoint / "trainer_state.json").write_text(f'{{"global_step": {step}}}')
+    if without:
+        (checkpoint / without).unlink()
     return checkpoint
 
 
@@ -120,7 +126,7 @@ def test_a_checkpoint_and_a_run_can_be_named(tmp_path: Path) -> None:
 def test_what_cannot_be_resumed_is_the_users_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"there is no folder {tmp_path}/run"):
         find_checkpoint("true", str(tmp_path), "run")
-    with pytest.raises(UserError, match="there is no folder nowhere"):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
         find_checkpoint("nowhere", str(tmp_path), "run")
     (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="run holds no checkpoint-N"):
@@ -129,7 +135,9 @@ def test_what_cannot_be_resumed_is_the_users_error(tmp_path: Path) -> None:
         find_checkpoint(str(tmp_path / "run"), "output", "other")
 
 
-@pytest.mark.parametrize("missing", ["trainer_state.json", "scheduler.pt", "optimizer.pt"])
+@pytest.mark.parametrize(
+    "missing", ["trainer_state.json", "scheduler.pt", "optimizer.pt", "model.safetensors", "rng_state.pth"]
+)
 def test_a_checkpoint_that_was_not_written_to_its_end_is_refused(tmp_path: Path, missing: str) -> None:
     older = make_checkpoint(tmp_path / "run", 4)
     broken = make_checkpoint(tmp_path / "run", 8, without=missing)
@@ -137,6 +145,24 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_refused(tmp_path: Path,
         with pytest.raises(UserError, match=f"checkpoint-8 has no {missing}: it was not written to its end"):
             find_checkpoint(name, str(tmp_path), "run")
     assert find_checkpoint(str(older), str(tmp_path), "run") == older
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
+)
+def test_a_damaged_file_of_a_checkpoint_is_the_users_error(tmp_path: Path, name: str, kept: float) -> None:
+    path = make_checkpoint(tmp_path / "run", 4) / name
+    path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+    with pytest.raises(UserError, match=f"{name} is damaged"):
+        find_checkpoint("true", str(tmp_path), "run")
+
+
+def test_a_run_is_not_resumed_for_fewer_steps_than_it_has(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "run", 12)
+    check_steps(checkpoint, 12)
+    with pytest.raises(UserError, match="is at step 12, beyond --max_steps 6"):
+        check_steps(checkpoint, 6)
 
 
 def test_another_tokenizer_than_the_checkpoints_is_refused(
