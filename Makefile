@@ -8,7 +8,8 @@ quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
 
 test: .venv/ready-dev lint
-	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest
+	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
