@@ -23,11 +23,11 @@ lint: .venv/ready-dev
 
 # The stamps are made last, so that an installation that broke off is taken up again.
 .venv/ready: requirements.txt | .venv/python
-	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	touch $@
 
 .venv/ready-dev: requirements-dev.txt .venv/ready
-	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
 clean:

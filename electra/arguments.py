@@ -67,6 +67,12 @@ class CorpusArguments:
     document_separator: Literal["blank_line", "line", "file"] = _option(
         "blank_line", "What ends a document in plain text."
     )
+
+
+@dataclass
+class CacheArguments:
+    """Where what is made of the text once is kept."""
+
     cache_dir: str = _option("cache", "Folder for tokenized corpora and the tokenizers trained on the way.")
     overwrite_cache: bool = _option(False, "Tokenize the corpus again although it is in the cache.")
 

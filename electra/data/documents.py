@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 1
 DESCRIPTION_NAME = "cache.json"
 ARROW_NAME = "data-00000-of-00001.arrow"
-BATCH_CHARACTERS = 2_000_000
+BATCH_CHARACTERS = 1_000_000
 """Text per call of the tokenizer: enough to keep all cores busy, little enough to bound memory."""
 WARN_UNKNOWN_RATE = 0.05
 MAX_PIECE_CHARACTERS = 50_000
@@ -263,9 +263,11 @@ def _cut_long_line(line: str) -> list[str]:
 
 def _encode(backend: Tokenizer, batch: _Batch, dtype: Any) -> tuple[pa.RecordBatch, int]:
     """Token ids of a batch as Arrow columns, and how many tokens they are."""
-    ids = [encoding.ids for encoding in backend.encode_batch_fast(batch.pieces, add_special_tokens=False)]
-    piece_tokens = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-    values = np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype, count=int(piece_tokens.sum()))
+    encodings = backend.encode_batch_fast(batch.pieces, add_special_tokens=False)
+    piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+    # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
+    ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
+    values = np.fromiter(ids, dtype=dtype, count=int(piece_tokens.sum()))
     line_tokens = _sum_groups(piece_tokens, batch.pieces_per_line)
     document_tokens = _sum_groups(line_tokens, batch.lines_per_document)
     columns = [

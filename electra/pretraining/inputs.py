@@ -51,7 +51,7 @@ def get_tokenizer(args: Arguments, run: Run, corpus: Corpus) -> PreTrainedTokeni
         tokenizer = load_tokenizer(path)
     else:
         options = tokenizer_options(args.tokenizer, args.training.data_seed)
-        tokenizer = load_or_train_tokenizer(corpus, options, args.corpus.cache_dir)
+        tokenizer = load_or_train_tokenizer(corpus, options, args.cache.cache_dir)
     check_tokenizer(tokenizer, path or "trained on the corpus")
     tokenizer.model_max_length = args.model.max_position_embeddings
     if run.checkpoint is not None:
@@ -67,13 +67,13 @@ def make_segments(
     data_seed = training.data_seed
     state = PartialState()
     with state.main_process_first():  # builds, or builds again, once; the others open what it has built
-        overwrite = args.corpus.overwrite_cache and state.is_main_process
-        cache = load_or_build_cache(corpus, tokenizer, args.corpus.cache_dir, overwrite=overwrite)
+        overwrite = args.cache.overwrite_cache and state.is_main_process
+        cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir, overwrite=overwrite)
     if validation is None:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
         held_out_cache = cache
     else:
-        held_out_cache = load_or_build_cache(validation, tokenizer, args.corpus.cache_dir)
+        held_out_cache = load_or_build_cache(validation, tokenizer, args.cache.cache_dir)
         held_out = np.arange(len(held_out_cache))
         is_in_both = np.isin(cache.content_hashes, held_out_cache.content_hashes)
         documents = np.flatnonzero(~is_in_both)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.arguments import (
+    CacheArguments,
     CorpusArguments,
     ModelArguments,
     ObjectiveArguments,
@@ -31,6 +32,7 @@ NEWEST = ("true", "yes", "1", "last")
 
 GROUPS = (
     CorpusArguments,
+    CacheArguments,
     TokenizerPathArguments,
     TokenizerArguments,
     ModelArguments,
@@ -44,6 +46,7 @@ class Arguments(NamedTuple):
     """All options of a pre-training run, by subject in the order of `GROUPS`."""
 
     corpus: CorpusArguments
+    cache: CacheArguments
     tokenizer_path: TokenizerPathArguments
     tokenizer: TokenizerArguments
     model: ModelArguments
