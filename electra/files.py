@@ -1,8 +1,25 @@
-"""Putting what was written under a temporary name in its place, so that a kill at any moment loses neither."""
+"""Folders that several processes share: locked while they are made, and put in place so that a kill loses nothing."""
 
 import os
 import shutil
 from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock
+
+from electra.errors import UserError
+
+
+def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
+    """Wait for and take the lock of a cache folder; use it in a `with`. The system frees it if the process dies.
+
+    Raises:
+        UserError: the folder's parent cannot be written; `what` says what was to be.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(f"{target}.lock").acquire()
+    except OSError as error:
+        raise UserError(f"cannot write {what} to {target.parent}: {error}; name another --cache_dir") from error
 
 
 def replace_folder(new: Path, target: Path) -> None:

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from filelock import FileLock
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.errors import UserError
-from electra.files import replace_folder
+from electra.files import lock_beside, replace_folder
 from electra.tokenization import TOKENIZER_FILES, check_tokenizer, load_tokenizer, measure_tokenizer
 from electra.tokenizer_training import TokenizerOptions, TokenizerReport, is_held_out, train_tokenizer
 
@@ -144,12 +143,7 @@ def load_or_train_tokenizer(
     """
     key = json.dumps([corpus.fingerprint(), asdict(options)], sort_keys=True)
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{target}.lock").acquire()
-    except OSError as error:
-        raise UserError(f"cannot write the tokenizer to {cache_dir}: {error}; name another --cache_dir") from error
-    with lock:
+    with lock_beside(target, "the tokenizer"):
         try:
             if target.exists():
                 tokenizer = load_tokenizer(str(target))

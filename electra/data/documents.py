@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from datasets import DatasetInfo, Features, List, Value
-from filelock import FileLock
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
@@ -41,7 +40,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.counter_rng import random_bits
 from electra.errors import UserError
-from electra.files import replace_folder
+from electra.files import lock_beside, replace_folder
 from electra.tokenization import plain_backend, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -131,12 +130,7 @@ def load_or_build_cache(
     target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
     if not overwrite and is_whole(target):
         return TokenCache(target)  # without the lock, which a read-only folder would refuse
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{target}.lock").acquire()
-    except OSError as error:
-        raise UserError(f"cannot write the token cache to {cache_dir}: {error}; name another --cache_dir") from error
-    with lock:
+    with lock_beside(target, "the token cache"):
         if not overwrite and is_whole(target):  # another process has built it meanwhile
             return TokenCache(target)
         if target.exists():
