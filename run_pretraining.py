@@ -8,12 +8,12 @@
 Every option: --help. Values come from defaults, then the recipe of --model_size, then --config, then flags.
 """
 
+from electra.console import setup_logging
 from electra.errors import run_script
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import evaluate_at_end, report
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.progress import setup_logging
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import announce_plan, build_model, make_trainer
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from electra.arguments import CorpusArguments, TokenizerArguments, TokenizerTrainingArguments
 from electra.command_line import CommandLine
+from electra.console import setup_logging
 from electra.data.corpus import Corpus
 from electra.data.corpus_tokenizer import check_tokenizer_folder, describe_report, train_on_corpus, write_tokenizer
 from electra.errors import run_script
 from electra.pretraining.options import corpus_options, tokenizer_options
-from electra.pretraining.progress import setup_logging
 
 logger = logging.getLogger("electra.train_tokenizer")
 

@@ -1,4 +1,4 @@
-"""Every knob of the command lines, once: its meaning, its unit, its default and where that comes from.
+"""Every knob of pre-training and tokenizers, once: its meaning, its unit, its default and where that comes from.
 
 Names are the reference's where it has one, those of `TrainingArguments` elsewhere; docs/reference_flags.md translates.
 Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in command_line.py.
@@ -19,17 +19,18 @@ MAX_VOCAB_SIZE = 2**24
 """Ids up to here are exact in float32, in which held-out records are gathered."""
 
 
-def _option(default: Any, help: str) -> Any:
+def option(default: Any, help: str) -> Any:
+    """A field of a group of options: its default and what --help says."""
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata={"help": help})
     return field(default=default, metadata={"help": help})
 
 
 def _from_recipe(name: str, help: str) -> Any:
-    return _option(_SMALL[name], help)
+    return option(_SMALL[name], help)
 
 
-def _check_finite(options: Any) -> None:
+def check_finite(options: Any) -> None:
     """Refuse inf and nan, which pass comparisons and break a run much later."""
     for f in fields(options):
         value = getattr(options, f.name, None)
@@ -37,7 +38,8 @@ def _check_finite(options: Any) -> None:
             raise UserError(f"--{f.name} {value} is not possible: it must be a finite number")
 
 
-def _check(condition: bool, name: str, value: Any, expected: str) -> None:
+def check(condition: bool, name: str, value: Any, expected: str) -> None:
+    """Refuse the value of an option that is out of its range."""
     if not condition:
         raise UserError(f"--{name} {value} is not possible: it must be {expected}")
 
@@ -46,25 +48,25 @@ def _check(condition: bool, name: str, value: Any, expected: str) -> None:
 class CorpusArguments:
     """The text to learn from."""
 
-    dataset_name: list[str] = _option(
+    dataset_name: list[str] = option(
         [],
         "Hugging Face Hub data sets by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), folders "
         "saved by the datasets library, or 'builtin': the documentation that comes with Python.",
     )
-    dataset_config_name: list[str] = _option(
+    dataset_config_name: list[str] = option(
         [], "Configuration of each data set, or one for all; 'none' where there is none."
     )
-    dataset_split: str = _option("train", "Split of the data sets to read.")
-    train_file: list[str] = _option(
+    dataset_split: str = option("train", "Split of the data sets to read.")
+    train_file: list[str] = option(
         [],
         "Text files, folders or globs: .txt .jsonl .parquet .csv, also compressed. Named after the data sets where "
         "each corpus has a number.",
     )
-    dataset_sampling: list[float] = _option(
+    dataset_sampling: list[float] = option(
         [], "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one for each."
     )
-    text_column: str = _option("text", "Column of the text in jsonl, parquet, csv and data sets.")
-    document_separator: Literal["blank_line", "line", "file"] = _option(
+    text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
+    document_separator: Literal["blank_line", "line", "file"] = option(
         "blank_line", "What ends a document in plain text."
     )
 
@@ -73,36 +75,36 @@ class CorpusArguments:
 class CacheArguments:
     """Where what is made of the text once is kept."""
 
-    cache_dir: str = _option("cache", "Folder for tokenized corpora and the tokenizers trained on the way.")
-    overwrite_cache: bool = _option(False, "Tokenize the corpus again although it is in the cache.")
+    cache_dir: str = option("cache", "Folder for tokenized corpora and the tokenizers trained on the way.")
+    overwrite_cache: bool = option(False, "Tokenize the corpus again although it is in the cache.")
 
 
 @dataclass
 class TokenizerArguments:
     """How text becomes tokens."""
 
-    tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = _option(
+    tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = option(
         "wordpiece", "Algorithm of a newly trained tokenizer."
     )
-    vocab_size: int = _option(30522, "Tokens in a newly trained vocabulary, special ones included.")
-    min_frequency: int = _option(2, "Least number of occurrences of a pair that is merged into a token.")
-    lowercase: bool = _option(True, "Lower-case the text (--cased keeps it).")
-    strip_accents: bool | None = _option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
-    max_documents: int | None = _option(
+    vocab_size: int = option(30522, "Tokens in a newly trained vocabulary, special ones included.")
+    min_frequency: int = option(2, "Least number of occurrences of a pair that is merged into a token.")
+    lowercase: bool = option(True, "Lower-case the text (--cased keeps it).")
+    strip_accents: bool | None = option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
+    max_documents: int | None = option(
         None, "Train the tokenizer on that many documents, drawn at random without replacement. Not set: on all."
     )
 
     def __post_init__(self) -> None:
-        _check(6 <= self.vocab_size <= MAX_VOCAB_SIZE, "vocab_size", self.vocab_size, f"in [6, {MAX_VOCAB_SIZE}]")
-        _check(1 <= self.min_frequency < 2**31, "min_frequency", self.min_frequency, "at least 1")
-        _check(self.max_documents is None or self.max_documents > 0, "max_documents", self.max_documents, "positive")
+        check(6 <= self.vocab_size <= MAX_VOCAB_SIZE, "vocab_size", self.vocab_size, f"in [6, {MAX_VOCAB_SIZE}]")
+        check(1 <= self.min_frequency < 2**31, "min_frequency", self.min_frequency, "at least 1")
+        check(self.max_documents is None or self.max_documents > 0, "max_documents", self.max_documents, "positive")
 
 
 @dataclass
 class TokenizerPathArguments:
     """A tokenizer that exists."""
 
-    tokenizer_path: str | None = _option(
+    tokenizer_path: str | None = option(
         None,
         "Tokenizer to use: a folder, a Hub id, or a JSON file of the tokenizers library. Not set: one is trained on "
         "the corpus and stored with the run.",
@@ -113,7 +115,7 @@ class TokenizerPathArguments:
 class ModelArguments:
     """Sizes of the two networks. A recipe sets all of them, and those of training; any flag overrides it."""
 
-    model_size: Literal["small", "small++", "base", "large"] = _option(
+    model_size: Literal["small", "small++", "base", "large"] = option(
         "small", "Recipe of the paper's table 6: architecture, masking, length, batch, learning rate, steps."
     )
     embedding_size: int = _from_recipe("embedding_size", "Width of the embeddings, shared by both networks.")
@@ -126,6 +128,10 @@ class ModelArguments:
     attention_probs_dropout_prob: float = _from_recipe(
         "attention_probs_dropout_prob", "Dropout of attention weights, in [0, 1)."
     )
+    initializer_range: float = option(
+        0.02,
+        "Standard deviation of fresh weights, > 0. Networks narrower than 256 learn sooner with more, such as 0.06.",
+    )
     generator_size: float = _from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, > 0; whole attention heads."
     )
@@ -134,13 +140,14 @@ class ModelArguments:
     )
 
     def __post_init__(self) -> None:
-        _check_finite(self)
+        check_finite(self)
         for name in ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
-            _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+            check(getattr(self, name) > 0, name, getattr(self, name), "positive")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            _check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        check(0 < self.initializer_range <= 1, "initializer_range", self.initializer_range, "in (0, 1]")
         for name in ("generator_size", "generator_layer_size"):
-            _check(0 < getattr(self, name) <= 100, name, getattr(self, name), "in (0, 100]")
+            check(0 < getattr(self, name) <= 100, name, getattr(self, name), "in (0, 100]")
 
 
 @dataclass
@@ -155,16 +162,16 @@ class ObjectiveArguments:
     discriminator_weight: float = _from_recipe(
         "discriminator_weight", "Weight of the discriminator's loss, lambda in the paper, 0 or more."
     )
-    temperature: float = _option(1.0, "Temperature of the generator's samples, > 0; divides the logits.")
-    disallow_correct: bool = _option(False, "The generator may not sample the original token.")
+    temperature: float = option(1.0, "Temperature of the generator's samples, > 0; divides the logits.")
+    disallow_correct: bool = option(False, "The generator may not sample the original token.")
 
     def __post_init__(self) -> None:
-        _check_finite(self)
-        _check(0 < self.mlm_probability < 1, "mlm_probability", self.mlm_probability, "in (0, 1)")
+        check_finite(self)
+        check(0 < self.mlm_probability < 1, "mlm_probability", self.mlm_probability, "in (0, 1)")
         share = self.mlm_replacement_probability
-        _check(0 <= share <= 1, "mlm_replacement_probability", share, "in [0, 1]")
-        _check(self.discriminator_weight >= 0, "discriminator_weight", self.discriminator_weight, "0 or more")
-        _check(self.temperature > 0, "temperature", self.temperature, "above 0")
+        check(0 <= share <= 1, "mlm_replacement_probability", share, "in [0, 1]")
+        check(self.discriminator_weight >= 0, "discriminator_weight", self.discriminator_weight, "0 or more")
+        check(self.temperature > 0, "temperature", self.temperature, "above 0")
 
 
 @dataclass
@@ -172,25 +179,25 @@ class SegmentArguments:
     """How documents become training and evaluation segments."""
 
     max_length: int = _from_recipe("max_length", "Longest segment, tokens, special ones included.")
-    segment_policy: Literal["windows", "document", "google", "pairs"] = _option(
+    segment_policy: Literal["windows", "document", "google", "pairs"] = option(
         "windows",
         "windows: evenly spaced from a random offset, tokens about once an epoch on average; document: one random "
         "window per document and epoch (rc2020_electra); google: the original's static builder; pairs: a random piece "
         "each of two documents (lmtuners).",
     )
-    validation_file: list[str] = _option(
+    validation_file: list[str] = option(
         [], "Files, folders or globs of held-out text, of the same format. Not set: a share of the corpus is held out."
     )
-    validation_fraction: float = _option(
+    validation_fraction: float = option(
         0.01, "Share of the documents held out when no validation_file is given, in [0, 1); 0 evaluates nothing."
     )
-    max_eval_segments: int = _option(2000, "Segments of an evaluation at most: a fixed random subset of the held-out.")
+    max_eval_segments: int = option(2000, "Segments of an evaluation at most: a fixed random subset of the held-out.")
 
     def __post_init__(self) -> None:
-        _check_finite(self)
-        _check(self.max_length >= 8, "max_length", self.max_length, "at least 8")
-        _check(0 <= self.validation_fraction < 1, "validation_fraction", self.validation_fraction, "in [0, 1)")
-        _check(self.max_eval_segments > 0, "max_eval_segments", self.max_eval_segments, "positive")
+        check_finite(self)
+        check(self.max_length >= 8, "max_length", self.max_length, "at least 8")
+        check(0 <= self.validation_fraction < 1, "validation_fraction", self.validation_fraction, "in [0, 1)")
+        check(self.max_eval_segments > 0, "max_eval_segments", self.max_eval_segments, "positive")
 
 
 _WITHOUT_EFFECT: dict[str, Any] = {
@@ -211,22 +218,22 @@ class PretrainingArguments(TrainingArguments):
     Its fields are all available. `*_steps` are optimizer steps, not samples as in rc2020_electra.
     """
 
-    output_dir: str = _option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
-    experiment_name: str = _option(
+    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str = option(
         "electra", "Name of the run and its folder. A folder that is taken is never overwritten: -2, -3 ... is added."
     )
-    data_seed: int = _option(
+    data_seed: int = option(
         42,
         "Seed of what the data are: sampled subset, held-out documents, masks of the evaluation. Runs that "
         "are to be compared share it.",
     )
     max_steps: int = _from_recipe("max_steps", "Optimizer steps. -1: as many as --num_train_epochs take.")
-    num_train_epochs: float = _option(3.0, "Passes over the corpus; only with --max_steps -1.")
+    num_train_epochs: float = option(3.0, "Passes over the corpus; only with --max_steps -1.")
     per_device_train_batch_size: int = _from_recipe(
         "per_device_train_batch_size",
         "Segments per device and step. A step's batch is this times devices times gradient_accumulation_steps.",
     )
-    per_device_eval_batch_size: int = _option(128, "Segments per device in evaluation.")
+    per_device_eval_batch_size: int = option(128, "Segments per device in evaluation.")
     learning_rate: float = _from_recipe("learning_rate", "Peak learning rate.")
     warmup_steps: float = _from_recipe("warmup_steps", "Optimizer steps of linear warm-up; below 1: a share of all.")
     weight_decay: float = _from_recipe("weight_decay", "Weight decay; biases and LayerNorms have none.")
@@ -234,42 +241,42 @@ class PretrainingArguments(TrainingArguments):
     adam_beta1: float = _from_recipe("adam_beta1", "Adam's decay of the mean gradient.")
     adam_beta2: float = _from_recipe("adam_beta2", "Adam's decay of the mean squared gradient.")
     adam_epsilon: float = _from_recipe("adam_epsilon", "Adam's epsilon.")
-    adam_bias_correction: bool = _option(
+    adam_bias_correction: bool = option(
         True, "Adam with bias correction. The original has none: --adam_bias_correction false is its optimizer."
     )
-    product_schedule: bool = _option(
+    product_schedule: bool = option(
         False, "The original's schedule, warm-up times decay from step 0 on, in place of warm-up and then decay."
     )
-    eval_strategy: str = _option("steps", "When to evaluate: no, steps, epoch.")
-    eval_steps: float | None = _option(5000, "Optimizer steps between evaluations.")
-    logging_steps: float = _option(100, "Optimizer steps between logged averages.")
-    save_steps: float = _option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
-    save_total_limit: int | None = _option(3, "Checkpoints kept, the newest.")
-    logging_nan_inf_filter: bool = _option(False, "Hide losses that are not numbers from the log.")
-    ddp_find_unused_parameters: bool | None = _option(False, "Search for weights without gradient; there are none.")
-    remove_unused_columns: bool = _option(False, "Not used: batches hold what the model takes.")
-    report_to: list[str] = _option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
+    eval_strategy: str = option("steps", "When to evaluate: no, steps, epoch.")
+    eval_steps: float | None = option(5000, "Optimizer steps between evaluations.")
+    logging_steps: float = option(100, "Optimizer steps between logged averages.")
+    save_steps: float = option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
+    save_total_limit: int | None = option(3, "Checkpoints kept, the newest.")
+    logging_nan_inf_filter: bool = option(False, "Hide losses that are not numbers from the log.")
+    ddp_find_unused_parameters: bool | None = option(False, "Search for weights without gradient; there are none.")
+    remove_unused_columns: bool = option(False, "Not used: batches hold what the model takes.")
+    report_to: list[str] = option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
-        _check_finite(self)
+        check_finite(self)
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
-            _check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+            check(getattr(self, name) > 0, name, getattr(self, name), "positive")
         for name in ("seed", "data_seed"):
-            _check(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "in [0, 2^32)")
-        _check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
+            check(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "in [0, 2^32)")
+        check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
         for name, default in _WITHOUT_EFFECT.items():
-            _check(
+            check(
                 getattr(self, name) == default, name, getattr(self, name), f"{default}, pre-training has no use for it"
             )
-        _check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
-        _check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
+        check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
+        check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
         for name in ("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm", "adam_epsilon", "save_steps"):
-            _check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in ("adam_beta1", "adam_beta2"):
-            _check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
-        _check(self.eval_steps is None or self.eval_steps > 0, "eval_steps", self.eval_steps, "above 0")
+            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        check(self.eval_steps is None or self.eval_steps > 0, "eval_steps", self.eval_steps, "above 0")
         accumulation = self.eval_accumulation_steps
-        _check(accumulation is None or accumulation > 0, "eval_accumulation_steps", accumulation, "positive")
+        check(accumulation is None or accumulation > 0, "eval_accumulation_steps", accumulation, "positive")
         if self.include_num_input_tokens_seen not in ("no", False):
             raise UserError(
                 "--include_num_input_tokens_seen is not needed: tokens_seen is always logged; leave it out"
@@ -286,11 +293,11 @@ class PretrainingArguments(TrainingArguments):
 class TokenizerTrainingArguments:
     """Where a tokenizer goes."""
 
-    output_dir: str = _option("tokenizer", "Folder to write the tokenizer to.")
-    seed: int = _option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.")
+    output_dir: str = option("tokenizer", "Folder to write the tokenizer to.")
+    seed: int = option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.")
 
     def __post_init__(self) -> None:
-        _check(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2^32)")
+        check(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2^32)")
 
 
 def check_lengths(max_length: int, max_position_embeddings: int) -> None:

@@ -104,11 +104,11 @@ class CommandLine(HfArgumentParser):
         argv = sys.argv[1:] if argv is None else argv
         value = None
         for position, token in enumerate(argv):
-            following = argv[position + 1 : position + 2]
-            if token == f"--{name}":
-                value = following[0] if following and not following[0].startswith("--") else ""
-            elif token.startswith(f"--{name}="):
-                value = token.partition("=")[2]
+            following = [word for word in argv[position + 1 : position + 2] if not word.startswith("--")]
+            option, equals, joined = token.partition("=")
+            if not option.startswith("--") or option[2:].replace("-", "_") != name:  # --model-size is --model_size
+                continue
+            value = joined if equals else "".join(following)
         return value
 
     def _refuse(self, token: str, where: str = "") -> NoReturn:

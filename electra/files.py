@@ -1,8 +1,11 @@
-"""Folders that several processes share: locked while they are made, and put in place so that a kill loses nothing."""
+"""Files and folders put in place so that a kill loses nothing; folders that several processes share are locked."""
 
+import json
+import math
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from filelock import AcquireReturnProxy, FileLock
 
@@ -33,3 +36,16 @@ def replace_folder(new: Path, target: Path) -> None:
         os.rename(target, previous)
     os.rename(new, target)
     shutil.rmtree(previous, ignore_errors=True)
+
+
+def write_json(values: dict[str, Any], path: Path) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never half of it. A nan becomes null."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(_finite(values), indent=2, allow_nan=False) + "\n")
+    os.replace(beside, path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -42,9 +42,10 @@ def test_without_options_everything_is_the_small_recipe() -> None:
     assert {name: values[name] for name in RECIPES["small"]} == RECIPES["small"]
 
 
+@pytest.mark.parametrize("option", ["--model_size", "--model-size"])
 @pytest.mark.parametrize("model_size", list(RECIPES))
-def test_a_recipe_sets_every_field_it_states(model_size: str) -> None:
-    values = parse("--model_size", model_size)
+def test_a_recipe_sets_every_field_it_states(model_size: str, option: str) -> None:
+    values = parse(option, model_size)
     assert {name: values[name] for name in RECIPES[model_size]} == RECIPES[model_size]
 
 

@@ -27,6 +27,7 @@ LAYERS = (
         "command_line",
         "errors",
         "files",
+        "console",
     ),
 )
 """From the top: names directly below electra/, and the scripts. Only members of the last layer may know each other."""

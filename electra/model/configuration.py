@@ -76,6 +76,7 @@ def discriminator_config(
     max_position_embeddings: int,
     hidden_dropout_prob: float,
     attention_probs_dropout_prob: float,
+    initializer_range: float = 0.02,
 ) -> ElectraConfig:
     """The discriminator's configuration, checked.
 
@@ -98,6 +99,7 @@ def discriminator_config(
         max_position_embeddings=max_position_embeddings,
         hidden_dropout_prob=hidden_dropout_prob,
         attention_probs_dropout_prob=attention_probs_dropout_prob,
+        initializer_range=initializer_range,
     )
 
 

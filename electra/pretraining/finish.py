@@ -9,11 +9,12 @@ import numpy as np
 import torch
 import transformers
 
+from electra.files import write_json
 from electra.pretraining.inputs import Segments
 from electra.pretraining.metrics import unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, token_counts, without_prefix
-from electra.pretraining.run_folder import METRICS_NAME, write_json
+from electra.pretraining.run_folder import METRICS_NAME
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)

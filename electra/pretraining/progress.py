@@ -1,27 +1,17 @@
 """What a person sees while a run goes on: a progress bar, one readable line per logged window, an ETA early on."""
 
 import logging
-import os
-import sys
 import time
 from typing import Any
 
-import transformers
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from electra.console import format_seconds
 
 logger = logging.getLogger(__name__)
 
 ETA_STEPS = (10, 60)
 """After the first ten steps the remaining time is said, measured without the first; once more after sixty."""
-
-
-def format_seconds(seconds: float) -> str:
-    """83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
-    seconds = round(seconds)
-    for unit, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= unit:
-            return f"{seconds // unit} {name} {seconds % unit // smaller:02d} {smaller_name}"
-    return f"{seconds} s"
 
 
 class ReadableLog(TrainerCallback):
@@ -104,15 +94,3 @@ def describe_logs(logs: dict[str, Any], step: int) -> str:
     return f"step {step}: " + "  ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in logs.items()
     )
-
-
-def setup_logging() -> None:
-    """Our messages as plain lines on standard output, of the main process only; others keep to errors."""
-    is_main = int(os.environ.get("RANK", "0")) == 0
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    package = logging.getLogger("electra")
-    package.handlers = [handler]
-    package.propagate = False
-    package.setLevel(logging.INFO if is_main else logging.ERROR)
-    transformers.utils.logging.disable_progress_bar()  # of writing and loading weights

@@ -10,7 +10,6 @@ metrics.json             held-out metrics, baselines, plan, versions
 
 import json
 import logging
-import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -224,16 +223,3 @@ def _differences(saved: dict[str, Any], current: dict[str, Any]) -> Iterator[tup
         is_size = isinstance(old, int) and not isinstance(old, bool) and not name.endswith("_token_id")
         if is_size and name in current and current[name] != old:
             yield name, old, current[name]
-
-
-def write_json(values: dict[str, Any], path: Path) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of it. A nan becomes null."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(_finite(values), indent=2, allow_nan=False) + "\n")
-    os.replace(beside, path)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(v) for name, v in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

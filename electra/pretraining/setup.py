@@ -2,14 +2,13 @@
 
 import logging
 import math
-import os
 from pathlib import Path
 
 from accelerate.utils import set_seed as set_process_seed
 from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, set_seed
 from transformers.trainer_utils import IntervalStrategy
 
-from electra.arguments import PretrainingArguments
+from electra.console import check_trackers
 from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
 from electra.errors import UserError
@@ -39,6 +38,7 @@ def build_model(args: Arguments, tokenizer: PreTrainedTokenizerBase) -> ElectraF
         max_position_embeddings=sizes.max_position_embeddings,
         hidden_dropout_prob=sizes.hidden_dropout_prob,
         attention_probs_dropout_prob=sizes.attention_probs_dropout_prob,
+        initializer_range=sizes.initializer_range,
     )
     generator, notes = generator_config(discriminator, sizes.generator_size, sizes.generator_layer_size)
     for note in notes:
@@ -117,7 +117,7 @@ def make_trainer(
     if data.evaluation is None:
         training.eval_strategy = IntervalStrategy.NO
     training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
-    _check_reporting(training)
+    check_trackers(training.report_to)
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     try:
         trainer = ElectraTrainer(
@@ -142,15 +142,3 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
     return trainer
-
-
-def _check_reporting(training: PretrainingArguments) -> None:
-    """Trackers that would stop the run at its first step are refused before it."""
-    if "wandb" not in training.report_to or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
-        return
-    import wandb
-
-    if wandb.api.api_key is None:
-        raise UserError(
-            "--report_to wandb found no wandb account on this machine; run `wandb login`, or set WANDB_MODE=offline"
-        )

@@ -1,7 +1,5 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is named."""
 
-import json
-import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +22,6 @@ from electra.pretraining.run_folder import (
     new_run_folder,
     open_run,
     save_options,
-    write_json,
 )
 from tests.pretraining.runs import flags
 
@@ -281,20 +278,3 @@ def test_opening_a_run_that_cannot_be_resumed_makes_no_folder(tmp_path: Path) ->
     with pytest.raises(UserError, match="nothing to resume"):
         open_run(parse_arguments(flags(tmp_path, resume_from_checkpoint="true")))
     assert not (tmp_path / "output").exists()
-
-
-def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.json"
-    write_json({"old": 1}, path)
-    values = {"held_out": {"trained": {"auc": math.nan, "loss": 1.5}}, "plan": {"steps": 3}, "names": ["a"]}
-    write_json(values, path)
-    values["held_out"]["trained"]["auc"] = None  # type: ignore[index]
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    assert json.loads(path.read_text(), parse_constant=refuse) == values
-    with pytest.raises(TypeError):
-        write_json({"bad": object()}, path)
-    assert json.loads(path.read_text()) == values
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]

@@ -1,0 +1,26 @@
+"""Files are whole or not there."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from electra.files import write_json
+
+
+def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    write_json({"old": 1}, path)
+    values = {"held_out": {"trained": {"auc": math.nan, "loss": 1.5}}, "plan": {"steps": 3}, "names": ["a"]}
+    write_json(values, path)
+    values["held_out"]["trained"]["auc"] = None  # type: ignore[index]
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    assert json.loads(path.read_text(), parse_constant=refuse) == values
+    with pytest.raises(TypeError):
+        write_json({"bad": object()}, path)
+    assert json.loads(path.read_text()) == values
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
