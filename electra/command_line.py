@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser
+from transformers.hf_argparser import string_to_bool
 
 from electra.errors import UserError
 from electra.recipes import RECIPES
@@ -51,6 +52,8 @@ class CommandLine(HfArgumentParser):
         super().__init__(list(dataclass_types), description=description, allow_abbrev=False)
         self.effective: dict[str, Any] = {}
         """After `parse`: every option that differs from its default, and those of `ALWAYS_WRITTEN`."""
+        self.flags: set[str] = set()
+        """After `parse`: the options that are on the command line itself, not only in a file or a recipe."""
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
         names = {action.dest for action in self._actions}
         if "lowercase" in names:
@@ -61,6 +64,10 @@ class CommandLine(HfArgumentParser):
             if action.dest == "resume_from_checkpoint":
                 action.nargs, action.const = "?", "true"
                 action.help = "Continue the newest checkpoint of the run (no value), or the one of this folder."
+            if action.dest == "predict_test":
+                action.nargs, action.const = "?", "best"
+            if action.type is string_to_bool and action.nargs is None:  # of `bool | None`
+                action.nargs, action.const = "?", True
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
@@ -83,6 +90,11 @@ class CommandLine(HfArgumentParser):
         if unknown:
             self._refuse(unknown[0])
         values = vars(namespace)
+        self.flags = {
+            self._option_string_actions[option].dest
+            for option in (token.partition("=")[0] for token in argv)
+            if option in self._option_string_actions
+        }
         self.effective = {
             name: value
             for name, value in values.items()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import transformers
+from transformers.integrations import get_reporting_integration_callbacks
 
 from electra.errors import UserError
 
@@ -35,8 +36,13 @@ def check_trackers(report_to: Sequence[str]) -> None:
     """Refuse a tracker that would stop the run at its first step, before it.
 
     Raises:
-        UserError: wandb is asked for, and neither an account nor a mode without one is there.
+        UserError: there is no such tracker, or it is not installed; or it is wandb, and neither an account nor a mode
+            without one is there.
     """
+    try:
+        get_reporting_integration_callbacks([name for name in report_to if name != "none"])
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
     if "wandb" not in report_to or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
     import wandb

@@ -13,7 +13,8 @@ SCRIPTS = "scripts"
 
 LAYERS = (
     (SCRIPTS,),
-    ("pretraining",),
+    ("pretraining", "glue"),
+    ("finetuning",),
     ("model", "data"),
     (
         "corruption",
@@ -24,6 +25,7 @@ LAYERS = (
         "flops",
         "recipes",
         "arguments",
+        "finetuning_arguments",
         "command_line",
         "errors",
         "files",
@@ -32,8 +34,9 @@ LAYERS = (
 )
 """From the top: names directly below electra/, and the scripts. Only members of the last layer may know each other."""
 DEPTH = {group: depth for depth, layer in enumerate(LAYERS) for group in layer}
-COMMAND_LINE_ONLY = ("arguments", "command_line")
-"""Seen by the scripts and pretraining alone: library functions take values, not the objects of a command line."""
+STAGES = ("pretraining", "glue")
+COMMAND_LINE_ONLY = ("arguments", "finetuning_arguments", "command_line")
+"""Seen by the scripts and the stages alone: library functions take values, not the objects of a command line."""
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -108,8 +111,10 @@ def _forbidden(importer: str, target: str) -> str | None:
         return None  # has been named already
     if DEPTH[target] < DEPTH[importer]:
         return "an import may only point down"
-    if target in COMMAND_LINE_ONLY and importer not in (SCRIPTS, "pretraining"):
-        return "only scripts and pretraining see the command line"
+    if target in COMMAND_LINE_ONLY and importer not in (SCRIPTS, *STAGES, *COMMAND_LINE_ONLY):
+        return "only scripts and stages see the command line"
+    if (importer, target) == ("pretraining", "finetuning"):
+        return "a folder on disk is the whole interface between pre-training and fine-tuning"
     is_last = DEPTH[importer] == len(LAYERS) - 1
     if DEPTH[target] == DEPTH[importer] and target != importer and not is_last:
         return f"{importer} and {target} do not know each other"
@@ -122,14 +127,19 @@ def test_imports_point_down_only() -> None:
 
 def test_the_checker_sees_the_whole_project() -> None:
     modules = modules_of(ROOT)
-    assert {"run_pretraining", "electra", "electra.data", "electra.data.corpus", "electra.model.modeling"} <= set(
-        modules
-    )
+    assert {
+        "run_pretraining",
+        "electra",
+        "electra.data",
+        "electra.data.corpus",
+        "electra.model.modeling",
+        "electra.glue.runs",
+    } <= set(modules)
     assert len(modules) == len(list(ROOT.glob("*.py"))) + len(list((ROOT / "electra").rglob("*.py")))
     targets = {
         target for target, _ in imported("electra.pretraining.setup", modules["electra.pretraining.setup"], modules)
     }
-    assert {"electra.model.modeling", "electra.data.segments", "electra.arguments", "electra.errors"} <= targets
+    assert {"electra.model.modeling", "electra.data.segments", "electra.console", "electra.errors"} <= targets
 
 
 FILES = {
@@ -146,6 +156,11 @@ FILES = {
     "electra/model/__init__.py": "",
     "electra/model/modeling.py": "from electra.corruption import mask\n",
     "electra/pretraining/__init__.py": "",
+    "electra/finetuning/__init__.py": "",
+    "electra/finetuning/run.py": "from electra.model import modeling\n",
+    "electra/glue/__init__.py": "",
+    "electra/glue/runs.py": "from electra.finetuning import run\nfrom electra.command_line import CommandLine\n",
+    "electra/glue/tasks.py": "",
     "electra/pretraining/trainer.py": "from electra import arguments\nimport electra.data.corpus\n",
 }
 
@@ -200,7 +215,16 @@ def test_what_points_down_is_allowed(tmp_path: Path, file: str, line: str) -> No
             "circular import: electra.recipes",
         ),
         ("electra/data/readers.py", "from electra.data.corpus import Corpus", "circular import: electra.data."),
-        ("electra/glue/tasks.py", "import numpy", "electra.glue.tasks: glue has no layer"),
+        ("electra/squad/tasks.py", "import numpy", "electra.squad.tasks: squad has no layer"),
+        ("electra/glue/tasks.py", "import electra.pretraining", "glue and pretraining do not know each other"),
+        ("electra/pretraining/trainer.py", "from electra.glue import runs", "pretraining and glue do not know"),
+        (
+            "electra/pretraining/trainer.py",
+            "from electra.finetuning import run",
+            "folder on disk is the whole interface",
+        ),
+        ("electra/finetuning/run.py", "from electra.glue import tasks", "an import may only point down"),
+        ("electra/finetuning/run.py", "from electra.arguments import X", "see the command line"),
     ],
 )
 def test_a_planted_violation_is_found_and_named(tmp_path: Path, file: str, line: str, message: str) -> None:

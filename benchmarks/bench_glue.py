@@ -1,0 +1,138 @@
+"""How fast fine-tuning is, against what `transformers.Trainer` does by default.
+
+    python -m benchmarks.bench_glue --from_scratch small --tokenizer_path tokenizer --glue_dir glue --tasks cola mrpc
+
+Both train the same architecture on the same rows, batch and precision, through `train()`, in one process, alternating,
+after a warm-up; medians and their ratio. The default: `AutoModelForSequenceClassification`, every row padded to the
+maximum length, rows in random order. Ours: batches of like length, padded to their longest row; layer-wise learning
+rates. Numbers are examples per second.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+from electra.console import setup_logging
+from electra.finetuning.encoder import Encoder, fresh_encoder
+from electra.finetuning.encoding import encode
+from electra.finetuning.examples import Examples
+from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.trainer import FineTuner, training_arguments
+from electra.glue.data import load_tasks
+from electra.glue.options import parse_arguments
+from electra.glue.protocol import hyperparameters, machine
+
+
+def some_rows(examples: Examples, rows: int) -> Examples:
+    chosen = np.random.default_rng(0).permutation(len(examples))[:rows].tolist()
+    second, labels = examples.second, examples.labels
+    return Examples(
+        [examples.first[i] for i in chosen],
+        [second[i] for i in chosen] if second is not None else None,
+        [labels[i] for i in chosen] if labels is not None else None,  # type: ignore[arg-type]
+    )
+
+
+def timed_training(make: Callable[[], Trainer]) -> float:
+    trainer = make()
+    started = time.perf_counter()
+    trainer.train()
+    return time.perf_counter() - started
+
+
+def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list[str]) -> dict[str, object]:
+    """Examples per second of both, by round, and the ratio of the medians."""
+    parsed = parse_arguments(options)
+    settings = replace(hyperparameters(parsed, task, encoder), num_train_epochs=1.0)
+    computed = machine(parsed.tuning)
+    data = load_tasks([task], args.glue_dir, with_test=False)[task]
+    examples = some_rows(data.splits["train"], args.rows)
+    encoded = encode(examples, encoder.tokenizer, settings.max_length)
+    padded = Dataset.from_dict(
+        {
+            **encoder.tokenizer(
+                examples.first, examples.second, truncation=True, max_length=settings.max_length, padding="max_length"
+            ),
+            "labels": examples.labels,
+        }
+    )
+    num_labels = max(1, len(data.task.labels))
+
+    def ours() -> Trainer:
+        model = EncoderWithHead(
+            fresh_encoder(args.from_scratch, args.tokenizer_path).model, settings.head, num_labels, 0.1
+        )
+        arguments = training_arguments(settings, computed, seed=0, folder=Path(folder), name="ours")
+        pad = encoder.tokenizer.pad_token_id
+        return FineTuner(settings, model=model, args=arguments, train_dataset=encoded, pad_token_id=pad)
+
+    def default() -> Trainer:
+        config = encoder.model.config
+        config.num_labels = num_labels
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=settings.per_device_train_batch_size,
+            num_train_epochs=1,
+            learning_rate=settings.learning_rate,
+            bf16=computed.bf16,
+            use_cpu=computed.use_cpu,
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        return Trainer(
+            model=AutoModelForSequenceClassification.from_config(config), args=arguments, train_dataset=padded
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        timed_training(ours), timed_training(default)
+        times = [(timed_training(ours), timed_training(default)) for _ in range(args.rounds)]
+    rates = {
+        name: [len(examples) / t for t in column]
+        for name, column in zip(("ours", "default"), zip(*times, strict=True), strict=True)
+    }
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    return {
+        "task": task,
+        "settings": asdict(settings),
+        "mean_tokens": float(encoded.lengths.mean()),
+        "rates": rates,
+        **medians,
+        "ratio": medians["ours"] / medians["default"],
+    }
+
+
+def main() -> None:
+    setup_logging()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from_scratch", required=True, help="as of run_glue.py")
+    parser.add_argument("--tokenizer_path")
+    parser.add_argument("--glue_dir", required=True)
+    parser.add_argument("--tasks", nargs="+", default=["cola", "mrpc"])
+    parser.add_argument("--rows", type=int, default=960, help="training rows of a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="also write the numbers to this json file")
+    args, rest = parser.parse_known_args()
+    encoder = fresh_encoder(args.from_scratch, args.tokenizer_path)
+    options = ["--from_scratch", args.from_scratch, *rest]
+    found = [compare(encoder, task, args, options) for task in args.tasks]
+    print("task   tokens   ours /s   default /s   ratio")
+    for row in found:
+        print(
+            f"{row['task']:6} {row['mean_tokens']:6.1f} {row['ours']:9.1f} {row['default']:12.1f} {row['ratio']:7.2f}"
+        )
+    if args.output:
+        args.output.write_text(json.dumps({"command": sys.argv, "results": found}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

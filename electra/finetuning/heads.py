@@ -1,0 +1,81 @@
+"""An encoder with a small head that classifies texts or gives them a number: hidden states -> logits.
+
+Three heads, because three code bases that report ELECTRA's results differ in just this: the original's is one layer
+on [CLS], transformers' is two, rc2020_electra's reads the mean of all tokens.
+"""
+
+import inspect
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from electra.errors import UserError
+
+HEADS = ("google", "hf", "mean_pool")
+
+
+class EncoderWithHead(nn.Module):
+    """An encoder and one of three heads, D being the encoder's width.
+
+    Args:
+        encoder: a base model whose output begins with the last hidden states (B, L, D).
+        head: "google", the first token, dropout, a layer to the labels (google-research/electra,
+            finetune/classification/classification_tasks.py); "hf", the first token, dropout, a layer D -> D, GELU,
+            dropout, a layer to the labels (transformers' ElectraClassificationHead, for every encoder); "mean_pool",
+            the mean over all tokens that are not padding, dropout, a layer D -> D, GELU, a layer to the labels
+            (rc2020_electra).
+        num_labels: number of classes; 1 for a regression.
+        dropout: of the head; the encoder's own stays what its configuration says.
+
+    The head's weights are drawn as the encoder's were, from a normal distribution with the configuration's
+    `initializer_range`, from torch's current random state; biases are zero.
+
+    Raises:
+        UserError: there is no such head.
+    """
+
+    # The loss is a mean over the batch. Trainer multiplies loss and gradient by the number of accumulation steps for a
+    # model that normalises its loss itself, and guesses which do from **kwargs in `forward`; this is no guess.
+    accepts_loss_kwargs = False
+
+    def __init__(self, encoder: PreTrainedModel, head: str, num_labels: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        if head not in HEADS:
+            raise UserError(f"unknown head '{head}'; choose from {' '.join(HEADS)}")
+        config = encoder.config
+        width = config.hidden_size
+        layers: dict[str, list[nn.Module]] = {
+            "google": [],
+            "hf": [nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)],
+            "mean_pool": [nn.Linear(width, width), nn.GELU()],
+        }
+        self.encoder = encoder
+        self.head = nn.Sequential(nn.Dropout(dropout), *layers[head], nn.Linear(width, num_labels))
+        self.is_mean_pooled = head == "mean_pool"
+        # RoBERTa has a table of one type: a second text's 1 would be outside of it.
+        self.takes_token_types = (
+            "token_type_ids" in inspect.signature(encoder.forward).parameters
+            and getattr(config, "type_vocab_size", 0) > 1
+        )
+        for layer in self.head:
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Logits, float32 (B, num_labels).
+
+        Args:
+            input_ids: int64 (B, L), padded on the right.
+            attention_mask: 1 for tokens, 0 for padding, (B, L).
+            token_type_ids: 0 or 1, int64 (B, L); left out for an encoder that knows no second text.
+        """
+        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
+        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        if self.is_mean_pooled:
+            is_token = attention_mask.unsqueeze(2).float()  # bfloat16 could not count to 512
+            features = (hidden * is_token).sum(1) / is_token.sum(1)
+        else:
+            features = hidden[:, 0]
+        logits: Tensor = self.head(features)
+        return logits.float()  # they are not, under autocast

@@ -1,0 +1,144 @@
+"""Every knob of fine-tuning, once: its meaning, its unit, its default and where that comes from.
+
+Defaults are table 7 of the ELECTRA paper; configs/glue/ has the settings of its sources. What depends on the size of
+the encoder, or on the task, is None here and settled when both are known (glue/protocol.py).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from electra.arguments import check, check_finite, option
+
+
+@dataclass
+class EncoderArguments:
+    """What is fine-tuned."""
+
+    pretrain_path: str | None = option(
+        None,
+        "What to fine-tune: a run folder, a checkpoint-N (its discriminator), an exported folder, or a Hub id of any "
+        "encoder, such as google/electra-small-discriminator.",
+    )
+    from_scratch: str | None = option(
+        None,
+        "Fine-tune fresh weights instead, for comparison: of the architecture in this folder, run, config.json or Hub "
+        "id, or of a recipe (small, small++, base, large; with --tokenizer_path).",
+    )
+    tokenizer_path: str | None = option(None, "Tokenizer, if it does not lie with the model.")
+
+
+@dataclass
+class FineTuningArguments:
+    """How an encoder is fine-tuned. Names are those of `transformers.TrainingArguments` where it has them."""
+
+    learning_rate: float | None = option(
+        None, "Peak learning rate. Not set: by hidden size, 3e-4 (below 512), 1e-4 (below 1024), 5e-5."
+    )
+    layerwise_lr_decay: float | None = option(
+        None,
+        "Learning rate of a layer relative to the one above it, in (0, 1]; 1 for none. Not set: .8, or .9 for hidden "
+        "sizes from 1024 on.",
+    )
+    layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
+        "paper",
+        "paper: the top layer has the head's rate times the decay; google: one step less, as in the original's code; "
+        "rc2020: one step more, the embeddings as the first layer.",
+    )
+    num_train_epochs: float = option(3.0, "Passes over the training data.")
+    per_device_train_batch_size: int = option(32, "Examples per device and step.")
+    per_device_eval_batch_size: int = option(128, "Examples per device in evaluation.")
+    gradient_accumulation_steps: int = option(1, "Batches whose gradients are added up for a step.")
+    max_length: int | None = option(
+        None, "Longest input, tokens; pairs are cut longest first. Not set: 128, or the model's positions if fewer."
+    )
+    warmup_steps: float = option(0.1, "Steps of linear warm-up; below 1: a share of all.")
+    weight_decay: float = option(0.0, "Weight decay; biases and LayerNorms have none.")
+    max_grad_norm: float = option(1.0, "Gradients are scaled down to this norm; 0: never.")
+    adam_beta1: float = option(0.9, "Adam's decay of the mean gradient.")
+    adam_beta2: float = option(0.999, "Adam's decay of the mean squared gradient.")
+    adam_epsilon: float = option(1e-6, "Adam's epsilon.")
+    adam_bias_correction: bool = option(True, "Adam with bias correction; the original has none.")
+    product_schedule: bool = option(False, "The original's schedule: warm-up times decay from step 0 on.")
+    head: Literal["google", "hf", "mean_pool"] = option(
+        "google",
+        "google: first token, dropout, linear; hf: transformers' two layers on the first token; mean_pool: "
+        "rc2020_electra's two layers on the mean of all tokens.",
+    )
+    head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).")
+    select: Literal["last", "best"] = option(
+        "last",
+        "Which weights are scored: those after the last step, or the best of all epochs on the development set, which "
+        "flatters the score.",
+    )
+    bf16: bool | None = option(None, "Compute in bfloat16. Not set: on GPUs that have it.")
+    fp16: bool = option(False, "Compute in float16, with loss scaling.")
+    use_cpu: bool = option(False, "Leave accelerators alone.")
+    dataloader_num_workers: int = option(0, "Processes that make batches.")
+    logging_steps: int = option(50, "Optimizer steps between logged averages, for trackers.")
+    report_to: list[str] = option(
+        ["none"], "Where to log: tensorboard, wandb, none ... One tracked run per task and seed."
+    )
+    disable_tqdm: bool = option(False, "No progress bar.")
+
+    def __post_init__(self) -> None:
+        check_finite(self)
+        if self.learning_rate is not None:
+            check(0 < self.learning_rate <= 1, "learning_rate", self.learning_rate, "in (0, 1]")
+        if self.layerwise_lr_decay is not None:
+            check(0 < self.layerwise_lr_decay <= 1, "layerwise_lr_decay", self.layerwise_lr_decay, "in (0, 1]")
+        if self.max_length is not None:
+            check(self.max_length >= 8, "max_length", self.max_length, "at least 8")
+        for name in ("num_train_epochs", "adam_epsilon"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        for name in (
+            "per_device_train_batch_size",
+            "per_device_eval_batch_size",
+            "gradient_accumulation_steps",
+            "logging_steps",
+        ):
+            check(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        for name in ("warmup_steps", "weight_decay", "max_grad_norm", "dataloader_num_workers"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        for name in ("adam_beta1", "adam_beta2", "head_dropout"):
+            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        check(not (self.bf16 and self.fp16), "fp16", self.fp16, "false where bf16 is asked for")
+
+
+@dataclass
+class GlueArguments:
+    """Tasks, seeds, and what comes of them."""
+
+    tasks: list[str] = option(
+        ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
+        "Tasks of GLUE; or demo, which needs no data.",
+    )
+    glue_dir: str | None = option(
+        None, "Folder of the official TSV folders (CoLA, SST-2 ...). Not set: nyu-mll/glue from the Hub."
+    )
+    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
+    seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
+    task_overrides: str = option(
+        "{}",
+        'Options that differ by task, as a mapping in a --config file, or JSON: \'{"rte": {"learning_rate": 2e-5}}\'. '
+        "A flag on the command line is above them.",
+    )
+    double_unordered: bool = option(
+        True, "MRPC and STS-B are trained on each pair in both orders, twice as many rows, as in the original."
+    )
+    start_from_mnli: list[str] = option(
+        [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
+    )
+    mnli_run: Literal["best", "same_seed"] = option("best", "Which run of MNLI they start from.")
+    predict_test: Literal["none", "best", "ensemble"] = option(
+        "none",
+        "Write submission.zip for gluebenchmark.com. best, also without a value: of the run of each task that scores "
+        "best on its development set; ensemble: of all its runs together.",
+    )
+    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str | None = option(
+        None, "Name of the evaluation and its folder. Not set: glue_ and the model's. The same again continues it."
+    )
+
+    def __post_init__(self) -> None:
+        check(self.num_seeds > 0, "num_seeds", self.num_seeds, "positive")
+        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")

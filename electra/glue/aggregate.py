@@ -1,0 +1,169 @@
+"""Results of single runs -> summaries over seeds, and the averages `AVG` and `GLUE`.
+
+Nothing is left out silently. A run whose metric is undefined counts as the worst, so that it cannot lift a median. An
+average needs every one of its tasks: the mean of the easy ones is a number that looks like the real one. No torch.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from electra.errors import UserError
+from electra.finetuning.results import Result
+from electra.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS, Task
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One metric over seeds, as fractions; of all metrics here, more is better.
+
+    Args:
+        values: seed -> value, seeds ascending; None where it is undefined.
+    """
+
+    values: Mapping[int, float | None]
+
+    @property
+    def undefined(self) -> int:
+        """How many values are undefined."""
+        return sum(v is None for v in self.values.values())
+
+    @property
+    def median(self) -> float | None:
+        """Undefined values count as the worst; None if the middle falls on one of them."""
+        median = statistics.median(-math.inf if v is None else v for v in self.values.values())
+        return median if math.isfinite(median) else None
+
+    @property
+    def mean(self) -> float | None:
+        """None if any value is undefined."""
+        return None if self.undefined else statistics.fmean(self._defined)
+
+    @property
+    def best(self) -> float | None:
+        return max(self._defined, default=None)
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
+        return None if self.undefined or len(self.values) < 2 else statistics.stdev(self._defined)
+
+    @property
+    def _defined(self) -> list[float]:
+        return [v for v in self.values.values() if v is not None]
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """All runs of one task.
+
+    Args:
+        task: the task.
+        results: its runs, seeds ascending.
+        headline: the metric that stands for the task; undefined for MNLI with one of its two development sets.
+        metrics: every metric of the runs by name.
+    """
+
+    task: Task
+    results: tuple[Result, ...]
+    headline: Spread
+    metrics: Mapping[str, Spread]
+
+    @property
+    def collapsed(self) -> int:
+        """How many runs give one answer to (almost) everything."""
+        return sum(result.collapsed for result in self.results)
+
+    @property
+    def other_rows(self) -> dict[str, list[int]]:
+        """Splits that have not their official size in some run: split -> the numbers of rows used instead."""
+        used = {split: {r.rows[split] for r in self.results if split in r.rows} for split in self.task.rows}
+        return {split: sorted(used[split] - {rows}) for split, rows in self.task.rows.items() if used[split] - {rows}}
+
+
+@dataclass(frozen=True)
+class Average:
+    """Mean of the medians of some tasks' headline metrics, a fraction; None unless there is a median for all of them.
+
+    Args:
+        value: the mean.
+        missing: names of the tasks that have no median.
+    """
+
+    value: float | None
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One row of a table: all results of one model in one folder.
+
+    Args:
+        name: what the row is called.
+        model: as named on the command line.
+        parameters: of the encoder.
+        tasks: name -> summary, in the order of GLUE's tables.
+    """
+
+    name: str
+    model: str
+    parameters: int
+    tasks: Mapping[str, TaskSummary]
+
+    @property
+    def avg(self) -> Average:
+        """Over the eight tasks of `AVG_TASKS`."""
+        return average(self.tasks, AVG_TASKS)
+
+    @property
+    def glue(self) -> Average:
+        """Over the nine tasks of `GLUE_TASKS`."""
+        return average(self.tasks, GLUE_TASKS)
+
+
+def summarize(results: Sequence[Result], name: str) -> list[RunSummary]:
+    """One summary for each model, in the order of their first lines; several models get their own names.
+
+    Raises:
+        UserError: a task is unknown, or a model has two results for one task and seed.
+    """
+    models = list(dict.fromkeys(result.model for result in results))
+    summaries = []
+    for model in models:
+        own = [result for result in results if result.model == model]
+        unknown = sorted({r.task for r in own} - set(TASKS))
+        if unknown:
+            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(TASKS)}")
+        tasks = {
+            task.name: _summarize_task(task, runs, name)
+            for task in TASKS.values()
+            if (runs := [r for r in own if r.task == task.name])
+        }
+        row = name if len(models) == 1 else f"{name}: {model}"
+        summaries.append(RunSummary(row, model, own[0].parameters, tasks))
+    return summaries
+
+
+def average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> Average:
+    """The mean of the medians of these tasks, or which of them have none."""
+    medians = {name: tasks[name].headline.median if name in tasks else None for name in names}
+    missing = tuple(name for name, median in medians.items() if median is None)
+    return Average(None if missing else statistics.fmean(m for m in medians.values() if m is not None), missing)
+
+
+def _summarize_task(task: Task, runs: Sequence[Result], name: str) -> TaskSummary:
+    ordered = tuple(sorted(runs, key=lambda result: result.seed))
+    for one, other in itertools.pairwise(ordered):
+        if one.seed == other.seed:
+            raise UserError(f"{name} holds two results for {task.name} with seed {one.seed}; remove one of the lines")
+    names = dict.fromkeys(metric for result in ordered for metric in result.metrics)
+    metrics = {metric: Spread({r.seed: _defined(r, metric) for r in ordered}) for metric in names}
+    headline = Spread({r.seed: _defined(r, task.headline) for r in ordered})
+    return TaskSummary(task, ordered, headline, metrics)
+
+
+def _defined(result: Result, metric: str) -> float | None:
+    value = result.metrics.get(metric)
+    return None if value is None or not math.isfinite(value) else value

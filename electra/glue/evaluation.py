@@ -1,0 +1,148 @@
+"""The folder of an evaluation: what is finished stays finished.
+
+results.jsonl            one line for each finished run
+predictions/TASK-SEED.npz    its logits on the development sets, and on the test sets if a submission is wanted
+encoders/mnli-SEED/      encoders fine-tuned on MNLI, if other tasks start from them
+report.md .html .json    tables and picture; from results.jsonl alone
+submission.zip           test predictions, if wanted
+config.yaml              the options of the last command
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from filelock import BaseFileLock, FileLock, Timeout
+from numpy.typing import NDArray
+
+from electra.command_line import write_yaml
+from electra.errors import UserError
+from electra.finetuning.encoder import Encoder
+from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
+from electra.glue.options import Arguments
+from electra.glue.tasks import TASKS
+
+logger = logging.getLogger(__name__)
+
+CONFIG_NAME = "config.yaml"
+NETWORKS = ("discriminator", "generator")
+
+
+@dataclass
+class Evaluation:
+    """An evaluation's folder, and the results in it."""
+
+    folder: Path
+    results: list[Result]
+    lock: BaseFileLock | None = field(default=None, repr=False)
+
+    def find(self, task: str, seed: int) -> Result | None:
+        return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
+
+    def predictions_path(self, task: str, seed: int) -> Path:
+        return self.folder / "predictions" / f"{task}-{seed}.npz"
+
+    def encoder_path(self, seed: int) -> Path:
+        return self.folder / "encoders" / f"mnli-{seed}"
+
+    def is_finished(self, args: Arguments, task: str, seed: int) -> bool:
+        """Whether a run need not be run: its line is there, and what later steps of this command take from it."""
+        if self.find(task, seed) is None:
+            return False
+        if args.glue.predict_test != "none" and TASKS[task].test_splits:
+            logits = self.read_predictions(task, seed)
+            if not any(split.startswith("test") for split in logits):
+                return False
+        return task != "mnli" or not args.glue.start_from_mnli or self.encoder_path(seed).is_dir()
+
+    def add(self, result: Result) -> None:
+        """Keep the result of a run. One that was run again, for something else that was missing, is compared."""
+        found = self.find(result.task, result.seed)
+        if found is None:
+            append_result(self.folder / RESULTS_NAME, result)
+            self.results.append(result)
+        elif found.metrics != result.metrics:
+            logger.warning(
+                "%s seed %d was run again and scored %s, not %s as before; the first result is kept",
+                result.task,
+                result.seed,
+                result.metrics,
+                found.metrics,
+            )
+
+    def read_predictions(self, task: str, seed: int) -> dict[str, NDArray[np.float32]]:
+        """Logits by split; empty if they are not there or cannot be read."""
+        try:
+            with np.load(self.predictions_path(task, seed), allow_pickle=False) as file:
+                return {split: file[split] for split in file.files}
+        except (OSError, ValueError, KeyError, EOFError):
+            return {}
+
+    def write_predictions(self, task: str, seed: int, logits: Mapping[str, NDArray[np.float32]]) -> None:
+        path = self.predictions_path(task, seed)
+        path.parent.mkdir(exist_ok=True)
+        beside = path.with_name(f".{path.name}")
+        with open(beside, "wb") as file:
+            np.savez(file, allow_pickle=False, **dict(logits))
+        os.replace(beside, path)
+
+
+def open_evaluation(args: Arguments, encoder: Encoder) -> Evaluation:
+    """Make the folder, or take up one that is there; the same on every process.
+
+    Raises:
+        UserError: it holds something else, another process is at work on it, or it cannot be written.
+    """
+    state = PartialState()
+    shared: list[Evaluation | UserError | None] = [None]
+    lock = None
+    if state.is_main_process:
+        try:
+            evaluation = _open(Path(args.glue.output_dir), args.glue.experiment_name or default_name(args))
+            lock, evaluation.lock = evaluation.lock, None
+            write_yaml(args.effective, evaluation.folder / CONFIG_NAME, "Effective options; --config reads them back.")
+            shared = [evaluation]
+        except UserError as error:
+            shared = [error]
+    if state.num_processes > 1:
+        broadcast_object_list(shared)
+    opened = shared[0]
+    if not isinstance(opened, Evaluation):
+        raise opened if opened is not None else UserError("the main process did not say which folder to use")
+    opened.lock = lock
+    return opened
+
+
+def _open(output_dir: Path, name: str) -> Evaluation:
+    if name in ("", "..") or Path(name).name != name:
+        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
+    folder = output_dir / name
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(output_dir.resolve() / f".{name}.lock")
+        lock.acquire(timeout=0)
+        folder.mkdir(exist_ok=True)
+        results = folder / RESULTS_NAME
+        if not results.is_file():
+            if any(folder.iterdir()):
+                raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
+            results.touch()
+    except Timeout as error:
+        raise UserError(f"another process is at work on {folder}; let it end, or end it, first") from error
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error}; choose another --output_dir") from error
+    return Evaluation(folder, read_results(results), lock)
+
+
+def default_name(args: Arguments) -> str:
+    """glue_ and the run's or the model's name: output/quickstart -> glue_quickstart, from scratch glue_..._scratch."""
+    path = Path(args.encoder.pretrain_path or args.encoder.from_scratch or "").expanduser()
+    parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
+    stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    return f"glue_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}"

@@ -1,0 +1,115 @@
+"""The options of a GLUE evaluation as values: parsed, checked, and what differs from task to task."""
+
+import itertools
+import json
+import logging
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from electra.command_line import CommandLine
+from electra.errors import UserError
+from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, GlueArguments
+from electra.glue.tasks import TASKS, task_by_name
+
+logger = logging.getLogger(__name__)
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "glue"
+PAPER, DEMO = CONFIGS / "paper.yaml", CONFIGS / "demo.yaml"
+GROUPS = (EncoderArguments, GlueArguments, FineTuningArguments)
+MACHINE_OPTIONS = (
+    "per_device_eval_batch_size",
+    "bf16",
+    "fp16",
+    "use_cpu",
+    "dataloader_num_workers",
+    "logging_steps",
+    "report_to",
+    "disable_tqdm",
+)
+"""Of how a run is computed. The other options of `FineTuningArguments` are of what it is, and may differ by task."""
+TASK_OPTIONS = {f.name for f in fields(FineTuningArguments)} - set(MACHINE_OPTIONS) | {"double_unordered"}
+
+
+class Arguments(NamedTuple):
+    """All options of a GLUE evaluation, by subject in the order of `GROUPS`."""
+
+    encoder: EncoderArguments
+    glue: GlueArguments
+    tuning: FineTuningArguments
+    overrides: dict[str, dict[str, Any]]
+    """Options that differ from task to task, by task."""
+    effective: dict[str, Any]
+    """What was chosen, by name, ready to be written for --config."""
+
+
+def parse_arguments(argv: list[str] | None = None) -> Arguments:
+    """The options; those of configs/glue/paper.yaml where no configuration is named, demo.yaml for `--tasks demo`."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
+    encoder, glue, tuning = command_line.parse(argv, str(DEMO if _is_demo(command_line, argv) else PAPER))
+    glue.tasks = _task_names(glue.tasks, "--tasks")
+    glue.start_from_mnli = _task_names(glue.start_from_mnli, "--start_from_mnli") if glue.start_from_mnli else []
+    if (encoder.pretrain_path is None) == (encoder.from_scratch is None):
+        found = "both" if encoder.pretrain_path else "neither"
+        raise UserError(
+            f"name either --pretrain_path, what to fine-tune, or --from_scratch, an architecture; got {found}"
+        )
+    not_after = [name for name in glue.start_from_mnli if name in ("mnli", "demo")]
+    if not_after:
+        raise UserError(f"--start_from_mnli {not_after[0]} is not possible: name tasks other than mnli and demo")
+    idle = [name for name in glue.start_from_mnli if name not in glue.tasks]
+    if idle:
+        raise UserError(f"--start_from_mnli {idle[0]}: that task is not run; add it to --tasks")
+    overrides = _overrides(glue.task_overrides, command_line.flags)
+    effective = {**command_line.effective}
+    if overrides:
+        effective["task_overrides"] = overrides
+    return Arguments(encoder, glue, tuning, overrides, effective)
+
+
+def _is_demo(command_line: CommandLine, argv: list[str]) -> bool:
+    tasks = argv[argv.index("--tasks") + 1 :] if "--tasks" in argv else [command_line.value_of("tasks", argv) or ""]
+    return list(itertools.takewhile(lambda word: not word.startswith("--"), tasks)) == ["demo"]
+
+
+def _task_names(names: list[str], option: str) -> list[str]:
+    """The tasks in the order of GLUE's tables, each once; they may be written in one word, with commas."""
+    words = [word for name in names for word in name.split(",") if word]
+    if not words:
+        raise UserError(f"{option} names no task; choose from {' '.join(TASKS)}")
+    chosen = {task_by_name(word).name for word in words}
+    return [name for name in TASKS if name in chosen]
+
+
+def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
+    """`--task_overrides`, checked as options are; what is a flag on the command line is above it.
+
+    Raises:
+        UserError: not a mapping from tasks to options, an unknown one, or a value that is not possible.
+    """
+    try:
+        mapping = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"--task_overrides {text} is not a mapping from tasks to options: {error}") from error
+    if not isinstance(mapping, dict) or not all(isinstance(options, dict) for options in mapping.values()):
+        raise UserError(f'--task_overrides {text} must be like {{"rte": {{"learning_rate": 2e-5}}}}')
+    overrides: dict[str, dict[str, Any]] = {}
+    for name, options in mapping.items():
+        unknown = [option for option in options if option not in TASK_OPTIONS]
+        if unknown:
+            raise UserError(
+                f"--task_overrides of {name}: {unknown[0]} is not an option that can differ by task; those are "
+                f"{' '.join(sorted(TASK_OPTIONS))}"
+            )
+        words = [f"--{option}={str(v).lower() if isinstance(v, bool) else v}" for option, v in options.items()]
+        try:
+            _, glue, tuning = CommandLine(GROUPS, "").parse(words)
+        except UserError as error:
+            raise UserError(f"--task_overrides of {name}: {error}") from error
+        values = {**vars(glue), **vars(tuning)}
+        kept = {option: values[option] for option in options if option not in flags}
+        if kept:
+            overrides[task_by_name(name).name] = kept
+    return overrides

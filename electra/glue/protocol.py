@@ -1,0 +1,107 @@
+"""How each task is trained: the paper's table 7 by size of the encoder, what differs by task, and flags above both."""
+
+import hashlib
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from transformers import PreTrainedModel
+
+from electra.errors import UserError
+from electra.finetuning.encoder import Encoder
+from electra.finetuning.results import Result
+from electra.finetuning.trainer import Hyperparameters, Machine
+from electra.finetuning_arguments import FineTuningArguments
+from electra.glue.options import Arguments
+
+DEFAULT_MAX_LENGTH = 128
+BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
+"""Hidden size below which a learning rate and a layer decay hold: small, base and large in table 7 of the paper."""
+DOUBLED_TASKS = ("mrpc", "stsb")
+"""Tasks whose pairs have no order, doubled by --double_unordered as in google-research/electra."""
+
+
+def hyperparameters(args: Arguments, task: str, encoder: Encoder) -> Hyperparameters:
+    """The settings of a task for this encoder.
+
+    Raises:
+        UserError: inputs would be longer than the encoder's positions.
+    """
+    values = {**vars(args.tuning), **args.overrides.get(task, {})}
+    hidden_size = encoder.model.config.hidden_size
+    _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
+    if values["learning_rate"] is None:
+        values["learning_rate"] = learning_rate
+    if values["layerwise_lr_decay"] is None:
+        values["layerwise_lr_decay"] = decay
+    if values["max_length"] is None:
+        values["max_length"] = min(DEFAULT_MAX_LENGTH, encoder.max_length)
+    if values["max_length"] > encoder.max_length:
+        raise UserError(
+            f"--max_length {values['max_length']} is more than the {encoder.max_length} positions of {encoder.name}; "
+            f"leave it out or lower it"
+        )
+    return Hyperparameters(**{f.name: values[f.name] for f in fields(Hyperparameters)})
+
+
+def is_doubled(args: Arguments, task: str) -> bool:
+    doubled: bool = args.overrides.get(task, {}).get("double_unordered", args.glue.double_unordered)
+    return doubled and task in DOUBLED_TASKS
+
+
+def machine(tuning: FineTuningArguments) -> Machine:
+    """How runs are computed here; bfloat16 where a GPU has it, unless the options say otherwise."""
+    bf16 = tuning.bf16
+    if bf16 is None:
+        bf16 = not tuning.use_cpu and not tuning.fp16 and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    values = {**vars(tuning), "bf16": bf16, "report_to": tuple(tuning.report_to)}
+    return Machine(**{f.name: values[f.name] for f in fields(Machine)})
+
+
+def settings_of(settings: Hyperparameters, computed: Machine, *, doubled: bool, encoder: str) -> dict[str, Any]:
+    """All that a score depends on beside task, seed and start, as it is written with a result.
+
+    Args:
+        encoder: fingerprint of what is fine-tuned.
+    """
+    precision = "bf16" if computed.bf16 else "fp16" if computed.fp16 else "fp32"
+    processes = PartialState().num_processes
+    return {**asdict(settings), "double_unordered": doubled, "precision": precision, "processes": processes} | {
+        "encoder": encoder
+    }
+
+
+def encoder_fingerprint(model: PreTrainedModel, *, is_fresh: bool) -> str:
+    """12 hexadecimal digits of the encoder's weights; of its configuration if each seed draws them anew."""
+    digest = hashlib.sha256()
+    if is_fresh:
+        config = {name: value for name, value in model.config.to_diff_dict().items() if name[0] != "_"}
+        config.pop("transformers_version", None)
+        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    else:
+        for name, value in sorted(model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()[:12]
+
+
+def check_same_protocol(found: Result, settings: dict[str, Any], rows: dict[str, int], folder: str) -> None:
+    """Refuse to put results beside those of other settings or other data.
+
+    Raises:
+        UserError: names what differs.
+    """
+    now = {**settings, **{f"rows of {split}": n for split, n in rows.items()}}
+    then = {**found.settings, **{f"rows of {split}": n for split, n in found.rows.items()}}
+    differences = [
+        f"{name} is {then.get(name)} there and {now.get(name)} here"
+        for name in dict.fromkeys([*then, *now])
+        if then.get(name) != now.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f"{folder} holds {found.task} with other settings: {'; '.join(differences[:4])}; choose another "
+            f"--experiment_name"
+        )

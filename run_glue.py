@@ -1,0 +1,33 @@
+"""Fine-tune an encoder on GLUE and score it, with several seeds.
+
+    python run_glue.py --pretrain_path output/quickstart --tasks demo          a minute, needs no data
+    python run_glue.py --pretrain_path output/small_owt                        all of GLUE, from the Hub
+    python run_glue.py --pretrain_path google/electra-small-discriminator --glue_dir glue_data --num_seeds 10
+    python run_glue.py --from_scratch output/small_owt --tasks cola rte        the same network untrained
+
+Every option: --help. Values come from defaults, then --config (configs/glue/paper.yaml if not given), then flags.
+The same command again continues where it was stopped.
+"""
+
+from electra.console import setup_logging
+from electra.errors import run_script
+from electra.glue.evaluation import open_evaluation
+from electra.glue.finish import finish
+from electra.glue.options import parse_arguments
+from electra.glue.setup import open_encoder, prepare
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_arguments(argv)
+    encoder = open_encoder(args)
+    evaluation = open_evaluation(args, encoder)
+    prepared = prepare(args, encoder, evaluation)
+
+    prepared.runs.run_all(prepared.planned)
+
+    finish(args, evaluation, prepared.tasks)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,562 @@
+"""Encoders from everything a user may name, tensor by tensor against what was saved; and all that is refused."""
+
+import functools
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    BartConfig,
+    BertConfig,
+    BertLMHeadModel,
+    DebertaV2Config,
+    GPT2Config,
+    LayoutLMConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    T5Config,
+)
+
+from electra.errors import UserError
+from electra.finetuning.encoder import fresh_encoder, load_encoder
+from electra.model.configuration import ElectraPretrainingConfig, generator_config
+from electra.model.modeling import ElectraForJointPretraining
+from electra.recipes import RECIPES
+from electra.tokenization import load_tokenizer
+from tests.conftest import make_number_tokenizer
+from tests.finetuning.encoders import tiny_configs
+
+VOCAB_SIZE = 60
+JOINT_EMBEDDINGS = "generator.electra.embeddings."
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerBase:
+    return make_number_tokenizer(VOCAB_SIZE)
+
+
+@pytest.fixture(scope="module")
+def joint() -> ElectraForJointPretraining:
+    discriminator = tiny_configs(VOCAB_SIZE)["electra"]
+    generator, _ = generator_config(discriminator, 0.5, 0.5)
+    torch.manual_seed(0)
+    return ElectraForJointPretraining(
+        ElectraPretrainingConfig(generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4])
+    )
+
+
+Save = Callable[..., Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> Save:
+    """`save(model, name)`: a folder as `save_pretrained` writes it, with a tokenizer."""
+
+    def save(model: PreTrainedModel, name: str = "model", **options: Any) -> Path:
+        model.save_pretrained(tmp_path / name, **options)
+        tokenizer.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return save
+
+
+@pytest.fixture
+def checkpoint(save: Save, joint: ElectraForJointPretraining) -> Path:
+    """As Trainer leaves one in a run folder."""
+    folder = save(joint, "run/checkpoint-20")
+    (folder / "trainer_state.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def electra(save: Save) -> Path:
+    torch.manual_seed(1)
+    return save(AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)["electra"]))
+
+
+def assert_equal_weights(model: nn.Module, expected: nn.Module | dict[str, Tensor]) -> None:
+    """All weights of `expected` but a pooling layer's, and no others."""
+    state = model.state_dict()
+    weights = expected.state_dict() if isinstance(expected, nn.Module) else expected
+    weights = {name: value for name, value in weights.items() if not name.startswith("pooler.")}
+    assert state.keys() == weights.keys()
+    for name, value in weights.items():
+        assert torch.equal(state[name], value), name
+
+
+def edit_config(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+# -------------------------------------------------------------------------------------------------- what can be loaded
+
+
+def test_a_joint_checkpoint_gives_the_discriminators_encoder(
+    checkpoint: Path, joint: ElectraForJointPretraining
+) -> None:
+    encoder = load_encoder(str(checkpoint))
+    assert type(encoder.model).__name__ == "ElectraModel"
+    assert_equal_weights(encoder.model, joint.discriminator.electra)
+    assert (encoder.name, encoder.max_length) == (str(checkpoint), 40)
+    assert len(encoder.tokenizer) == VOCAB_SIZE
+
+
+def test_what_is_taken_out_of_a_joint_checkpoint_saves_and_opens_as_a_plain_electra(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    model = load_encoder(str(checkpoint)).model
+    model.save_pretrained(tmp_path / "plain")
+    reopened, info = AutoModel.from_pretrained(tmp_path / "plain", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert_equal_weights(reopened, model)
+
+
+@pytest.mark.parametrize("network", ["discriminator", "generator"])
+def test_an_exported_network_gives_its_encoder(save: Save, joint: ElectraForJointPretraining, network: str) -> None:
+    folder = save(getattr(joint, network), network)
+    assert_equal_weights(load_encoder(str(folder)).model, getattr(joint, network).electra)
+
+
+def test_a_run_gives_its_exported_discriminator_before_any_checkpoint(
+    checkpoint: Path, save: Save, electra: Path
+) -> None:
+    shutil.copytree(electra, checkpoint.parent / "discriminator")
+    expected = AutoModel.from_pretrained(electra)
+    assert_equal_weights(load_encoder(str(checkpoint.parent)).model, expected)
+
+
+def break_weights(folder: Path) -> None:
+    truncate(folder / "model.safetensors")
+
+
+def break_state(folder: Path) -> None:
+    (folder / "trainer_state.json").unlink()
+
+
+@pytest.mark.parametrize("damage", [break_weights, break_state])
+def test_a_run_gives_its_newest_whole_checkpoint_by_number(
+    checkpoint: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = checkpoint.parent
+    for step, change in ((3, 3.0), (100, 100.0)):
+        shutil.copytree(checkpoint, run / f"checkpoint-{step}")
+        shifted = {f"{JOINT_EMBEDDINGS}LayerNorm.bias": torch.full((8,), change)}
+        edit_weights(run / f"checkpoint-{step}", functools.partial(dict.update, **shifted))
+
+    def bias() -> float:
+        return load_encoder(str(run)).model.embeddings.LayerNorm.bias[0].item()
+
+    assert bias() == 100.0
+    damage(run / "checkpoint-100")
+    with caplog.at_level(logging.WARNING):
+        assert bias() == 0.0
+    assert "checkpoint-100 was not written to its end" in caplog.text
+
+
+@pytest.mark.parametrize("model_type", list(tiny_configs()))
+def test_every_kind_of_encoder_is_loaded_without_its_head(
+    save: Save, model_type: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(2)
+    saved = AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)[model_type])
+    folder = save(saved)
+    capfd.readouterr()
+    encoder = load_encoder(str(folder))
+    assert_equal_weights(encoder.model, saved.base_model)
+    assert not any("pooler" in name for name, _ in encoder.model.named_parameters())
+    # RoBERTa's table begins behind its padding id 1
+    assert encoder.max_length == (38 if model_type == "roberta" else 40)
+    assert capfd.readouterr() == ("", "") and caplog.text == ""
+
+
+def test_weights_of_half_precision_become_float32(save: Save, electra: Path) -> None:
+    half = AutoModel.from_pretrained(electra).to(torch.bfloat16)
+    folder = save(half, "half")
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    model = load_encoder(str(folder)).model
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert_equal_weights(model, half.float())
+    assert {parameter.dtype for parameter in fresh_encoder(str(folder)).model.parameters()} == {torch.float32}
+
+
+def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) -> None:
+    expected = AutoModel.from_pretrained(electra)
+    sharded = save(expected, "sharded", max_shard_size="4KB")
+    assert len(list(sharded.glob("*.safetensors"))) > 1
+    assert_equal_weights(load_encoder(str(sharded)).model, expected)
+    torch.save(load_file(electra / "model.safetensors"), electra / "pytorch_model.bin")
+    (electra / "model.safetensors").unlink()
+    assert_equal_weights(load_encoder(str(electra)).model, expected)
+
+
+def test_a_pickle_that_would_run_code_is_not_run(electra: Path, tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return Path.mkdir, (tmp_path / "attacked",)  # type: ignore[return-value]
+
+    (electra / "model.safetensors").unlink()
+    torch.save({"electra.embeddings.word_embeddings.weight": Attack()}, electra / "pytorch_model.bin")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load_encoder(str(electra))
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_transformers_says_again_afterwards_what_it_said_before(electra: Path) -> None:
+    logs = transformers.utils.logging
+    before, has_bar = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    try:
+        for level, switch in ((logs.INFO, logs.enable_progress_bar), (logs.WARNING, logs.disable_progress_bar)):
+            logs.set_verbosity(level)
+            switch()
+            load_encoder(str(electra))
+            assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (level, level == logs.INFO)
+    finally:
+        logs.set_verbosity(before)
+        (logs.enable_progress_bar if has_bar else logs.disable_progress_bar)()
+
+
+def test_a_pooling_layer_that_the_class_insists_on_may_be_missing(save: Save) -> None:
+    config = LayoutLMConfig(**NARROW, **SMALL)
+    folder = save(AutoModel.from_config(config))
+    edit_weights(folder, drop("pooler."))
+    model = load_encoder(str(folder)).model
+    assert any(name.startswith("pooler.") for name, _ in model.named_parameters())
+
+
+# ------------------------------------------------------------------------------------------ weights that are not there
+
+
+def drop(*names: str) -> Callable[[dict[str, Tensor]], None]:
+    def edit(weights: dict[str, Tensor]) -> None:
+        for name in [name for name in weights if name.startswith(names)]:
+            del weights[name]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            drop("electra.encoder.layer.1.attention.self.query.bias"),
+            r"lacks 1 of .*\(encoder\.layer\.1\.attention\.self\.query\.bias\)",
+        ),
+        (drop("electra.embeddings.LayerNorm."), r"lacks 2 .*\(embeddings\.LayerNorm\.bias, .*weight\)"),
+        (drop("electra.encoder."), r"lacks 32 .*layer\.0\.attention\.output\.LayerNorm\.bias.*, \.\.\.\)"),
+        (
+            lambda weights: weights.update({"electra.embeddings_project.bias": torch.zeros(17)}),
+            r"has in another size 1 .*embeddings_project\.bias: \(17,\), not \(16,\)",
+        ),
+    ],
+)
+def test_an_encoder_that_would_be_fresh_in_part_is_refused_by_name(
+    electra: Path, edit: Callable[[dict[str, Tensor]], None], message: str
+) -> None:
+    edit_weights(electra, edit)
+    with pytest.raises(UserError, match=message):
+        load_encoder(str(electra))
+
+
+def test_weights_of_the_joint_model_below_a_plain_configuration_are_refused(
+    checkpoint: Path, joint: ElectraForJointPretraining
+) -> None:
+    joint.discriminator.config.save_pretrained(checkpoint)
+    with pytest.raises(UserError, match="lacks 39 of the encoder's weights"):
+        load_encoder(str(checkpoint))
+
+
+@pytest.mark.parametrize(
+    ("dropped", "message"),
+    [
+        ("discriminator.", r"lacks 34 of .*\(embeddings_project\.bias, "),
+        ("discriminator.electra.encoder.layer.1.output.dense.weight", r"lacks 1 "),
+        (f"{JOINT_EMBEDDINGS}position_embeddings.weight", r"lacks 1 of .*\(embeddings\.position_embeddings\.weight\)"),
+    ],
+)
+def test_a_joint_checkpoint_without_all_of_the_discriminators_encoder_is_refused(
+    checkpoint: Path, dropped: str, message: str
+) -> None:
+    edit_weights(checkpoint, drop(dropped))
+    with pytest.raises(UserError, match=message):
+        load_encoder(str(checkpoint))
+
+
+def test_heads_and_the_generators_layers_may_be_missing(checkpoint: Path, joint: ElectraForJointPretraining) -> None:
+    edit_weights(checkpoint, drop("discriminator.discriminator_predictions.", "generator.electra.encoder."))
+    assert_equal_weights(load_encoder(str(checkpoint)).model, joint.discriminator.electra)
+
+
+def test_a_joint_checkpoint_of_another_size_than_its_configuration_is_refused(checkpoint: Path) -> None:
+    values = json.loads((checkpoint / "config.json").read_text())["discriminator"]
+    edit_config(checkpoint, discriminator={**values, "intermediate_size": 32})
+    with pytest.raises(UserError, match=r"has in another size 6 .*\(24,\), not \(32,\)"):
+        load_encoder(str(checkpoint))
+
+
+# ---------------------------------------------------------------------------------------------------- what is no model
+
+
+@pytest.mark.parametrize(
+    "name", ["/no/such/model", "./model", "~/no/such", "a/b/c", "", "owner\\name", "x/config.json"]
+)
+def test_a_path_to_nothing_is_not_asked_of_the_hub(name: str) -> None:
+    with pytest.raises(UserError, match="there is no folder '"):
+        load_encoder(name)
+    with pytest.raises(UserError, match="there is no folder '"):
+        fresh_encoder(name)
+
+
+def test_a_name_in_a_folder_that_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "output").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="there is no folder 'output/typo'"):
+        load_encoder("output/typo")
+
+
+def test_a_hub_id_that_cannot_be_reached_says_so() -> None:
+    for load in (load_encoder, fresh_encoder):
+        with pytest.raises(UserError, match=r"no folder no-such-owner/no-such-model, and the Hub did not give"):
+            load("no-such-owner/no-such-model")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), r"holds no model: no config\.json, no discriminator/ and"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": '), r"config\.json is no readable JSON"),
+        (lambda folder: (folder / "config.json").write_text("[1]"), r"config\.json is no configuration"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"holds no weights, expected model\.safetensors"),
+        (lambda folder: truncate(folder / "model.safetensors"), "weights cannot be loaded .* damaged or incomplete"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b""), "weights cannot be loaded"),
+        (lambda folder: edit_config(folder, model_type="elektra"), "model_type 'elektra', which .* does not know"),
+        (lambda folder: edit_config(folder, model_type=None), "model_type None, which"),
+        (lambda folder: edit_config(folder, model_type=["bert"]), r"model_type \['bert'\], which"),
+        (lambda folder: edit_config(folder, hidden_size="wide"), r"its config\.json is not valid"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_refused(
+    electra: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    damage(electra)
+    with pytest.raises(UserError, match=message):
+        load_encoder(str(electra))
+
+
+def test_a_missing_shard_is_refused(save: Save, electra: Path) -> None:
+    sharded = save(AutoModel.from_pretrained(electra), "sharded", max_shard_size="4KB")
+    next(sharded.glob("model-00002-*")).unlink()
+    with pytest.raises(UserError, match="weights cannot be loaded"):
+        load_encoder(str(sharded))
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(electra: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.safetensors is a file; name the folder"):
+        load_encoder(str(electra / "model.safetensors"))
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(checkpoint: Path) -> None:
+    break_weights(checkpoint)
+    with pytest.raises(UserError, match="no whole checkpoint-N"):
+        load_encoder(str(checkpoint.parent))
+
+
+SMALL = {"vocab_size": VOCAB_SIZE, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+NARROW = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (GPT2Config(n_embd=16, n_layer=1, n_head=2, **SMALL), "type gpt2, not an encoder"),
+        (T5Config(d_model=16, num_layers=1, num_heads=2, d_kv=8, d_ff=24, **SMALL), "type t5 with a decoder"),
+        (
+            BartConfig(d_model=16, encoder_layers=1, decoder_layers=1, forced_eos_token_id=3, **SMALL),
+            "type bart with a decoder",
+        ),
+    ],
+)
+def test_models_that_generate_are_refused(save: Save, config: Any, message: str) -> None:
+    folder = save(AutoModel.from_config(config))
+    for load in (load_encoder, fresh_encoder):
+        with pytest.raises(UserError, match=message):
+            load(str(folder))
+
+
+def test_bert_as_a_decoder_is_refused(save: Save) -> None:
+    folder = save(BertLMHeadModel(BertConfig(is_decoder=True, **NARROW, **SMALL)))
+    with pytest.raises(UserError, match="type bert with a decoder"):
+        load_encoder(str(folder))
+
+
+# ---------------------------------------------------------------------------------------------------------- tokenizers
+
+
+def keep_model_only(folder: Path) -> None:
+    for path in folder.glob("*token*"):
+        path.unlink()
+
+
+def test_a_named_tokenizer_is_used_where_none_lies_with_the_model(
+    electra: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_number_tokenizer(VOCAB_SIZE - 3).save_pretrained(tmp_path / "mine")
+    keep_model_only(electra)
+    assert len(load_encoder(str(electra), str(tmp_path / "mine")).tokenizer) == VOCAB_SIZE - 3
+    assert caplog.text == ""
+
+
+def test_a_named_tokenizer_must_be_the_one_that_lies_with_the_model(
+    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    make_number_tokenizer(VOCAB_SIZE - 1).save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "same")
+    with pytest.raises(UserError, match=r"other \(59 tokens\) is not the one .* \(60 tokens\); leave "):
+        load_encoder(str(electra), str(tmp_path / "other"))
+    assert len(load_encoder(str(electra), str(tmp_path / "same")).tokenizer) == VOCAB_SIZE
+
+
+def test_a_named_tokenizer_replaces_a_damaged_one_with_a_warning(
+    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer.save_pretrained(tmp_path / "same")
+    (electra / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match="tokenizer"):
+        load_encoder(str(electra))
+    with caplog.at_level(logging.WARNING):
+        assert len(load_encoder(str(electra), str(tmp_path / "same")).tokenizer) == VOCAB_SIZE
+    assert "cannot be compared" in caplog.text
+
+
+def test_no_tokenizer_anywhere_is_refused(electra: Path) -> None:
+    keep_model_only(electra)
+    for load in (load_encoder, fresh_encoder):
+        with pytest.raises(UserError, match=r"no tokenizer lies with the model .* --tokenizer_path"):
+            load(str(electra))
+
+
+@pytest.mark.parametrize(("rows", "is_fine"), [(1060, True), (1061, False), (60, True), (59, False)])
+def test_the_number_of_tokens_must_fit_the_rows_of_the_embeddings(save: Save, rows: int, is_fine: bool) -> None:
+    folder = save(AutoModel.from_config(tiny_configs(rows)["bert"]))
+    if is_fine:
+        assert load_encoder(str(folder)).model.embeddings.word_embeddings.num_embeddings == rows
+    else:
+        with pytest.raises(UserError, match=rf"60 tokens and .* embeddings for {rows}"):
+            load_encoder(str(folder))
+
+
+def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save: Save, tokenizer: PreTrainedTokenizerBase) -> None:
+    folder = save(AutoModel.from_config(tiny_configs(VOCAB_SIZE)["bert"]))
+    state = json.loads((folder / "tokenizer.json").read_text())
+    state["model"]["vocab"]["59"] = 75
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+    assert len(load_tokenizer(str(folder))) == 60
+    with pytest.raises(UserError, match="76 tokens and"):
+        load_encoder(str(folder))
+
+
+def test_a_tokenizer_that_cannot_pad_is_refused(electra: Path) -> None:
+    edited = load_tokenizer(str(electra))
+    edited.pad_token = None
+    edited.save_pretrained(electra)
+    with pytest.raises(UserError, match="no pad token"):
+        load_encoder(str(electra))
+
+
+def test_a_tokenizer_that_knows_a_shorter_length_bounds_it(electra: Path) -> None:
+    edited = load_tokenizer(str(electra))
+    edited.model_max_length = 24
+    edited.save_pretrained(electra)
+    assert load_encoder(str(electra)).max_length == 24
+
+
+def test_positions_of_tables_that_are_not_where_bert_has_them(save: Save) -> None:
+    config: Any = RobertaConfig(max_position_embeddings=514, pad_token_id=1, **NARROW, vocab_size=VOCAB_SIZE)
+    assert load_encoder(str(save(AutoModel.from_config(config), "roberta"))).max_length == 512
+    config = DebertaV2Config(max_position_embeddings=512, position_biased_input=False, **NARROW, vocab_size=VOCAB_SIZE)
+    assert load_encoder(str(save(AutoModel.from_config(config), "deberta"))).max_length == 512
+
+
+# ------------------------------------------------------------------------------------------------------ fresh encoders
+
+
+def test_a_fresh_encoder_has_the_shapes_of_the_model_and_weights_of_the_random_state(
+    checkpoint: Path, joint: ElectraForJointPretraining
+) -> None:
+    def weights(seed: int) -> dict[str, Tensor]:
+        torch.manual_seed(seed)
+        return fresh_encoder(str(checkpoint)).model.state_dict()
+
+    first, again, other = weights(7), weights(7), weights(8)
+    trained = joint.discriminator.electra.state_dict()
+    assert {k: v.shape for k, v in first.items()} == {k: v.shape for k, v in trained.items()}
+    name = "encoder.layer.1.output.dense.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name]) and not torch.equal(first[name], trained[name])
+    assert first[name].std().item() == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("model_type", list(tiny_configs()))
+def test_every_kind_of_encoder_can_be_fresh_and_needs_no_weights(save: Save, model_type: str) -> None:
+    saved = AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)[model_type])
+    folder = save(saved)
+    (folder / "model.safetensors").unlink()
+    encoder = fresh_encoder(str(folder))
+    shapes = {name: p.shape for name, p in saved.base_model.named_parameters() if not name.startswith("pooler.")}
+    assert {name: p.shape for name, p in encoder.model.named_parameters()} == shapes
+    assert (len(encoder.tokenizer), encoder.name) == (VOCAB_SIZE, str(folder))
+
+
+def test_a_configuration_file_is_enough_with_the_tokenizer_beside_it_or_named(electra: Path, tmp_path: Path) -> None:
+    beside = fresh_encoder(str(electra / "config.json"))
+    assert beside.model.config.hidden_size == 16 and len(beside.tokenizer) == VOCAB_SIZE
+    shutil.copy(electra / "config.json", tmp_path / "mine.json")
+    assert fresh_encoder(str(tmp_path / "mine.json"), str(electra)).max_length == 40
+    with pytest.raises(UserError, match="no tokenizer lies with"):
+        fresh_encoder(str(tmp_path / "mine.json"))
+    (tmp_path / "mine.json").write_text("model_type: electra")
+    with pytest.raises(UserError, match="no readable JSON"):
+        fresh_encoder(str(tmp_path / "mine.json"), str(electra))
+
+
+def test_a_fresh_encoder_may_have_another_tokenizer_if_its_size_fits(electra: Path, tmp_path: Path) -> None:
+    make_number_tokenizer(VOCAB_SIZE - 1).save_pretrained(tmp_path / "smaller")
+    make_number_tokenizer(VOCAB_SIZE + 1).save_pretrained(tmp_path / "larger")
+    assert len(fresh_encoder(str(electra), str(tmp_path / "smaller")).tokenizer) == VOCAB_SIZE - 1
+    with pytest.raises(UserError, match=r"61 tokens and .* embeddings for 60"):
+        fresh_encoder(str(electra), str(tmp_path / "larger"))
+
+
+@pytest.mark.parametrize("recipe", ["small", "small++"])
+def test_a_recipe_gives_its_sizes_and_as_many_rows_as_the_tokenizer_has_tokens(recipe: str, electra: Path) -> None:
+    encoder = fresh_encoder(recipe, str(electra))
+    config = encoder.model.config.to_dict()
+    sizes = ("hidden_size", "embedding_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    assert {name: config[name] for name in sizes} == {name: RECIPES[recipe][name] for name in sizes}
+    assert (config["vocab_size"], config["pad_token_id"], encoder.max_length) == (VOCAB_SIZE, 0, 512)
+
+
+def test_a_recipe_without_tokenizer_is_refused() -> None:
+    with pytest.raises(UserError, match="recipe 'small' has no tokenizer; name one with --tokenizer_path"):
+        fresh_encoder("small")

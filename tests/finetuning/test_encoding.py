@@ -1,0 +1,63 @@
+"""Examples to ids and batches: exact ids, truncation, padding."""
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.encoding import PaddingCollator, both_orders, encode
+from electra.finetuning.examples import Examples
+
+
+def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    rows = encode(Examples(["10 11", "12"], ["20", "21 22"], [1, 0]), framed_tokenizer, 16)
+    assert rows[0]["input_ids"].tolist() == [cls, 10, 11, sep, 20, sep]
+    assert rows[1]["input_ids"].tolist() == [cls, 12, sep, 21, 22, sep]
+    assert rows[1]["token_type_ids"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert rows.lengths.tolist() == [6, 6]
+    assert [rows[0]["labels"], rows[1]["labels"]] == [1, 0]
+    single = encode(Examples(["10 11", "12"]), framed_tokenizer, 16)
+    assert single[1]["input_ids"].tolist() == [cls, 12, sep] and "labels" not in single[1]
+
+
+def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    examples = Examples([" ".join(map(str, range(10, 30))), "10 11"], ["50 51", " ".join(map(str, range(50, 70)))])
+    rows = encode(examples, framed_tokenizer, 10)
+    assert rows[0]["input_ids"].tolist() == [cls, 10, 11, 12, 13, 14, sep, 50, 51, sep]
+    assert rows[1]["input_ids"].tolist() == [cls, 10, 11, sep, 50, 51, 52, 53, 54, sep]
+    assert np.array_equal(rows.ids, encode(examples, framed_tokenizer, 10).ids)
+
+
+def test_many_batches_of_texts_keep_their_order(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    rows = encode(Examples([str(5 + i % 5000) for i in range(4500)]), framed_tokenizer, 8)
+    assert len(rows) == 4500
+    assert [int(rows[i]["input_ids"][1]) for i in (0, 1999, 2000, 4499)] == [5, 2004, 2005, 4504]
+
+
+def test_targets_of_a_regression_are_float32(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    labels = encode(Examples(["10", "11"], None, [0.0, 0.25]), framed_tokenizer, 8).labels
+    assert labels is not None and labels.dtype == np.float32 and labels.tolist() == [0.0, 0.25]
+    classes = encode(Examples(["10"], None, [2]), framed_tokenizer, 8).labels
+    assert classes is not None and classes.dtype == np.int64
+
+
+def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    rows = encode(Examples(["10 11 12", "13"], ["20", "21"], [1, 0]), framed_tokenizer, 16)
+    batch = PaddingCollator(pad_token_id=0)([rows[1], rows[0]])
+    cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
+    assert batch["input_ids"].tolist() == [[cls, 13, sep, 21, sep, 0, 0], [cls, 10, 11, 12, sep, 20, sep]]
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]]
+    assert batch["labels"].tolist() == [0, 1]
+
+
+def test_both_orders_are_every_pair_twice_with_its_label() -> None:
+    doubled = both_orders(Examples(["a", "b"], ["c", "d"], [1, 0]))
+    assert list(zip(doubled.first, doubled.second or [], doubled.labels or [], strict=True)) == [
+        ("a", "c", 1),
+        ("b", "d", 0),
+        ("c", "a", 1),
+        ("d", "b", 0),
+    ]
+    single = Examples(["a"], None, [1])
+    assert both_orders(single) is single

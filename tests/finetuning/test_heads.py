@@ -1,0 +1,181 @@
+"""Each head against its definition written out, or the class that defines it, on real encoders."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModel,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+    PreTrainedModel,
+    Trainer,
+    TrainingArguments,
+)
+
+from electra.errors import UserError
+from electra.finetuning.heads import HEADS, EncoderWithHead
+from tests.finetuning.encoders import tiny_configs
+
+LENGTHS = (9, 4)
+
+
+def make_encoder(model_type: str = "electra", **values: float) -> PreTrainedModel:
+    """With weights far enough from 0 that tokens, types and positions matter."""
+    config = tiny_configs()[model_type]
+    for name, value in values.items():
+        setattr(config, name, value)
+    torch.manual_seed(0)
+    encoder = AutoModel.from_config(config)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return encoder
+
+
+def make_batch(width: int = 9, padding_id: int = 0) -> dict[str, Tensor]:
+    attention_mask = (torch.arange(width) < torch.tensor(LENGTHS).unsqueeze(1)).long()
+    ids = torch.randint(5, 60, (2, 9), generator=torch.Generator().manual_seed(1))
+    input_ids = torch.full((2, width), padding_id)
+    input_ids[:, :9] = ids
+    return {
+        "input_ids": input_ids.masked_fill(attention_mask == 0, padding_id),
+        "attention_mask": attention_mask,
+        "token_type_ids": (torch.arange(width) > 2).long() * attention_mask,
+    }
+
+
+def make_model(head: str, num_labels: int = 3, encoder: PreTrainedModel | None = None) -> EncoderWithHead:
+    """In evaluation, with biases and weights of the head that are not small either."""
+    model = EncoderWithHead(encoder or make_encoder(), head, num_labels).eval()
+    with torch.no_grad():
+        for parameter in model.head.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    return model
+
+
+def linear_layers(model: EncoderWithHead) -> list[nn.Linear]:
+    return [layer for layer in model.head if isinstance(layer, nn.Linear)]
+
+
+def test_googles_head_is_one_layer_on_the_first_token() -> None:
+    model, batch = make_model("google"), make_batch()
+    (layer,) = linear_layers(model)
+    first = model.encoder(**batch).last_hidden_state[:, 0]
+    torch.testing.assert_close(model(**batch), first @ layer.weight.T + layer.bias)
+
+
+def test_hfs_head_computes_what_transformers_class_computes_with_the_same_weights() -> None:
+    model, batch = make_model("hf"), make_batch()
+    reference = ElectraForSequenceClassification(ElectraConfig(**{**model.encoder.config.to_dict(), "num_labels": 3}))
+    reference.electra = model.encoder
+    ours = linear_layers(model)
+    reference.classifier.dense, reference.classifier.out_proj = ours
+    torch.testing.assert_close(model(**batch), reference.eval()(**batch).logits)
+
+
+def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
+    model, batch = make_model("mean_pool"), make_batch()
+    hidden = model.encoder(**batch).last_hidden_state
+    dense, out = linear_layers(model)
+    for row, length in enumerate(LENGTHS):
+        mean = torch.stack([hidden[row, i] for i in range(length)]).mean(0)
+        expected = out(nn.functional.gelu(dense(mean)))
+        torch.testing.assert_close(model(**batch)[row], expected)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_more_padding_changes_no_logit(head: str) -> None:
+    model = make_model(head)
+    torch.testing.assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("head", "dropouts"), [("google", [0]), ("hf", [0, 3]), ("mean_pool", [0])])
+def test_dropout_stands_where_each_code_base_has_it(head: str, dropouts: list[int]) -> None:
+    model = EncoderWithHead(make_encoder(hidden_dropout_prob=0.0), head, 2, dropout=0.37)
+    found = {i: layer.p for i, layer in enumerate(model.head) if isinstance(layer, nn.Dropout)}
+    assert found == dict.fromkeys(dropouts, 0.37)
+    assert {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)} == {0.0, 0.1}
+
+
+def test_a_dropout_of_zero_leaves_the_head_as_it_is_in_evaluation() -> None:
+    encoder = make_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model, batch = EncoderWithHead(encoder, "hf", 2, dropout=0.0).train(), make_batch()
+    assert torch.equal(model(**batch), model.eval()(**batch))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_weights_of_the_head_are_drawn_as_the_encoders_and_its_biases_are_zero(head: str) -> None:
+    encoder = make_encoder(initializer_range=0.5)
+    torch.manual_seed(3)
+    model = EncoderWithHead(encoder, head, 100)
+    for layer in linear_layers(model):
+        assert layer.weight.std().item() == pytest.approx(0.5, rel=0.15)
+        assert layer.weight.abs().max() > 1.1  # a uniform distribution of this deviation ends at 0.87
+        assert not layer.bias.any()
+
+
+def test_the_head_is_a_function_of_torchs_random_state() -> None:
+    heads = []
+    for seed in (5, 5, 6):
+        encoder = make_encoder()
+        torch.manual_seed(seed)
+        heads.append(linear_layers(EncoderWithHead(encoder, "google", 2))[0].weight)
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "knows_types"),
+    [
+        ("electra", True),
+        ("bert", True),
+        ("albert", True),
+        ("deberta-v2", False),
+        ("modernbert", False),
+        ("roberta", False),
+        ("distilbert", False),
+    ],
+)
+@pytest.mark.parametrize("head", HEADS)
+def test_token_types_reach_the_encoders_that_know_two_and_no_others(
+    head: str, model_type: str, knows_types: bool
+) -> None:
+    encoder = make_encoder(model_type)
+    model, batch = make_model(head, encoder=encoder), make_batch(padding_id=encoder.config.pad_token_id)
+    with_types = model(**batch)
+    without = model(batch["input_ids"], batch["attention_mask"])
+    assert with_types.shape == (2, 3)
+    assert (with_types - without).abs().max().item() > 1e-3 if knows_types else torch.equal(with_types, without)
+
+
+def test_token_types_are_not_passed_to_an_encoder_whose_configuration_merely_mentions_them() -> None:
+    passed: list[set[str]] = []
+    encoder = make_encoder("distilbert", type_vocab_size=2)
+    encoder.register_forward_pre_hook(lambda _, args, kwargs: passed.append(set(kwargs)), with_kwargs=True)
+    make_model("google", encoder=encoder)(**make_batch())
+    assert passed == [{"input_ids", "attention_mask"}]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_logits_are_float32_where_the_head_computes_in_bfloat16(head: str) -> None:
+    model, batch = make_model(head), make_batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(**batch)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, model(**batch), rtol=0.1, atol=0.3)
+
+
+def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path: Path) -> None:
+    class TakesAnything(EncoderWithHead):
+        def forward(self, input_ids: Tensor, attention_mask: Tensor, **kwargs: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(input_ids, attention_mask)
+
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    assert Trainer(TakesAnything(make_encoder(), "google", 2), arguments).model_accepts_loss_kwargs is False
+
+
+def test_an_unknown_head_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(UserError, match="'cls'; choose from google hf mean_pool"):
+        EncoderWithHead(make_encoder(), "cls", 2)
