@@ -9,11 +9,13 @@ import pytest
 
 import train_tokenizer
 from electra.command_line import CommandLine
+from electra.glue.options import GROUPS as GLUE_GROUPS
 from electra.pretraining.options import GROUPS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTIONS = {
+    "run_glue.py": GLUE_GROUPS,
     "run_pretraining.py": GROUPS,
     "train_tokenizer.py": tuple(train_tokenizer.Arguments.__annotations__.values()),
 }
@@ -27,7 +29,7 @@ def shell_commands(text: str) -> list[list[str]]:
 
 
 def script_commands() -> list[list[str]]:
-    sources = [*PAGES, ROOT / "run_pretraining.py", ROOT / "train_tokenizer.py"]
+    sources = [*PAGES, *(ROOT / script for script in OPTIONS)]
     commands = []
     for path in sources:
         text = path.read_text(encoding="utf-8")
