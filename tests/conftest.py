@@ -15,6 +15,7 @@ from electra.data.corpus import Corpus, CorpusOptions
 from electra.data.documents import TokenCache, load_or_build_cache
 from electra.tokenization import SPECIAL_TOKENS
 from electra.tokenizer_training import TokenizerOptions, train_tokenizer
+from tests.pretraining.runs import WORDS
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",
@@ -44,6 +45,12 @@ def number_tokenizer() -> PreTrainedTokenizerBase:
 def wordpiece_tokenizer() -> PreTrainedTokenizerBase:
     """A real WordPiece tokenizer of 160 tokens."""
     return train_tokenizer(TEXTS * 3, TokenizerOptions(vocab_size=160))
+
+
+@pytest.fixture(scope="session")
+def glue_tokenizer() -> PreTrainedTokenizerBase:
+    """A WordPiece tokenizer that knows the words of the tiny GLUE in tests/glue/files.py."""
+    return train_tokenizer([" ".join(WORDS)] * 4, TokenizerOptions(vocab_size=150))
 
 
 @pytest.fixture(scope="session")

@@ -191,8 +191,9 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
                 f"{source}: its weights cannot be loaded ({_first_line(error)}); they are damaged or incomplete"
             ) from error
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
-    _refuse(source, "lacks", sorted(report["missing_keys"]))
-    _refuse(source, "has in another size", [sizes[key] for key in sorted(sizes)])
+    whose = "the discriminator's" if is_joint else "the encoder's"
+    _refuse(source, "lacks", whose, sorted(report["missing_keys"]))
+    _refuse(source, "has in another size", whose, [sizes[key] for key in sorted(sizes)])
     return model
 
 
@@ -211,11 +212,11 @@ def _discriminator_weights(checkpoint: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _refuse(source: str, problem: str, keys: list[str]) -> None:
+def _refuse(source: str, problem: str, whose: str, keys: list[str]) -> None:
     keys = [key for key in keys if not key.startswith("pooler.")]
     if keys:
         raise UserError(
-            f"{source} {problem} {len(keys)} of the encoder's weights ({', '.join(keys[:3])}"
+            f"{source} {problem} {len(keys)} of {whose} weights ({', '.join(keys[:3])}"
             f"{', ...' if len(keys) > 3 else ''}); its {CONFIG_NAME} and its weights do not belong together"
         )
 

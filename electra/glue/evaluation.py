@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
@@ -99,7 +100,8 @@ def open_evaluation(args: Arguments, encoder: Encoder) -> Evaluation:
     Raises:
         UserError: it holds something else, another process is at work on it, or it cannot be written.
     """
-    state = PartialState()
+    # Whoever asks for the state first decides: without `cpu`, processes on a CPU would not know each other.
+    state = PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
     shared: list[Evaluation | UserError | None] = [None]
     lock = None
     if state.is_main_process:

@@ -107,7 +107,7 @@ def test_two_processes_give_one_set_of_results(tmp_path: Path, glue_tokenizer: P
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA", "MNLI")
     argv = flags(tmp_path, tasks=["cola", "mnli"], num_seeds=1, use_cpu=True, per_device_train_batch_size=4)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     result = subprocess.run(
         [*command, str(ROOT / "run_glue.py"), *argv],
         cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300,
