@@ -5,8 +5,10 @@ alike (`5e-4` is a number in both). A recipe (`model_size`) named in the file st
 named on the command line above all of them. Unknown names fail with the nearest known one.
 """
 
+import ast
 import difflib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -51,7 +53,7 @@ class CommandLine(HfArgumentParser):
     def __init__(self, dataclass_types: Sequence[type], description: str) -> None:
         super().__init__(list(dataclass_types), description=description, allow_abbrev=False)
         self.effective: dict[str, Any] = {}
-        """After `parse`: every option that differs from its default, and those of `ALWAYS_WRITTEN`."""
+        """After `parse`: every option that is a flag or differs from its default, and those of `ALWAYS_WRITTEN`."""
         self.flags: set[str] = set()
         """After `parse`: the options that are on the command line itself, not only in a file or a recipe."""
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
@@ -81,7 +83,7 @@ class CommandLine(HfArgumentParser):
         Raises:
             UserError: unknown option, a value of the wrong type, an unreadable file.
         """
-        argv = list(sys.argv[1:] if argv is None else argv)
+        argv = _from_python_notation(sys.argv[1:] if argv is None else argv)
         config = self.value_of("config", argv) or default_config
         tokens = self._file_tokens(config) if config else []
         size_in_file, size_in_flags = self.value_of("model_size", tokens), self.value_of("model_size", argv)
@@ -98,7 +100,9 @@ class CommandLine(HfArgumentParser):
         self.effective = {
             name: value
             for name, value in values.items()
-            if name != "config" and (name in ALWAYS_WRITTEN or (value != self.get_default(name) and value is not None))
+            if name != "config"
+            and value is not None
+            and (name in ALWAYS_WRITTEN or name in self.flags or value != self.get_default(name))
         }
         try:
             return tuple(
@@ -148,8 +152,28 @@ class CommandLine(HfArgumentParser):
         for key, value in content.items():
             if str(key) not in known or key in ("config", "help"):
                 self._refuse(f"--{key}", where=f" in {path}")
+            if value == [] and self.get_default(str(key)):
+                raise UserError(f"{key} in {path} is empty; name at least one, or leave it out")
             tokens += _tokens(str(key), value)
         return tokens
+
+
+def _from_python_notation(argv: Sequence[str]) -> list[str]:
+    """`--tasks=['rte', 'cola']`, `--max_length=None`, `--task_overrides={'rte': ...}` as the flags they mean.
+
+    So does the agent of a wandb sweep write lists, missing values and mappings.
+    """
+    words: list[str] = []
+    for token in argv:
+        name, equals, text = token.partition("=")
+        if name.startswith("--") and equals and (text == "None" or text[:1] + text[-1:] in ("[]", "{}")):
+            try:
+                words += _tokens(name[2:], ast.literal_eval(text))
+                continue
+            except (ValueError, SyntaxError):  # a file's name in brackets, JSON
+                pass
+        words.append(token)
+    return words
 
 
 def _negated(word: str) -> bool:
@@ -179,5 +203,8 @@ def _recipe_tokens(model_size: str | None) -> list[str]:
 
 
 def write_yaml(values: dict[str, Any], path: Path, comment: str) -> None:
-    """Write options to a YAML file that `--config` reads back."""
-    path.write_text(f"# {comment}\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}", encoding="utf-8")
+    """Write options to a YAML file that `--config` reads back; the old file or the new one, never half of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    text = f"# {comment}\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}"
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)

@@ -1,8 +1,10 @@
 """What every command says to a person: plain lines, times in words; and which trackers would not work."""
 
+import io
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 import transformers
@@ -23,6 +25,8 @@ def format_seconds(seconds: float) -> str:
 def setup_logging() -> None:
     """Our messages as plain lines on standard output, of the main process only; others keep to errors."""
     is_main = int(os.environ.get("RANK", "0")) == 0
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no "±" gets a table all the same
+        sys.stdout.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package = logging.getLogger("electra")
@@ -47,7 +51,10 @@ def check_trackers(report_to: Sequence[str]) -> None:
         return
     import wandb
 
-    if wandb.api.api_key is None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `wandb.api` is on its way out, and nothing else says it without asking
+        has_account = wandb.api.api_key is not None
+    if not has_account:
         raise UserError(
             "--report_to wandb found no wandb account on this machine; run `wandb login`, or set WANDB_MODE=offline"
         )

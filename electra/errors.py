@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 USER_ERROR_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
+"""128 + SIGINT, as shells have it."""
 
 
 class UserError(ValueError):
@@ -21,4 +23,7 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         message = " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the command's own output
         sys.exit(USER_ERROR_EXIT_CODE)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED_EXIT_CODE)
     sys.exit(0)

@@ -118,7 +118,7 @@ class GlueArguments:
     num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
     seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
     task_overrides: str = option(
-        "{}",
+        '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
         'Options that differ by task, as a mapping in a --config file, or JSON: \'{"rte": {"learning_rate": 2e-5}}\'. '
         "A flag on the command line is above them.",
     )

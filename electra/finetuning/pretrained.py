@@ -43,6 +43,8 @@ from electra.model.configuration import ElectraPretrainingConfig
 
 logger = logging.getLogger(__name__)
 
+LAYER_KEY = re.compile(r"(?:^|\.)(?:layers?|albert_layer_groups|albert_layers)\.\d+\.")
+"""A weight of a layer of an encoder, whatever its architecture; heads have none."""
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 DISCRIMINATOR_KEYS = {"discriminator.electra.": "", "generator.electra.embeddings.": "embeddings."}
 """Beginnings of names in the joint model, and in its discriminator's encoder."""
@@ -193,6 +195,8 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
     whose = "the discriminator's" if is_joint else "the encoder's"
     _refuse(source, "lacks", whose, sorted(report["missing_keys"]))
+    surplus = [key for key in sorted(report["unexpected_keys"]) if LAYER_KEY.search(key)]
+    _refuse(source, "has layers that its configuration does not,", whose, surplus)
     _refuse(source, "has in another size", whose, [sizes[key] for key in sorted(sizes)])
     return model
 

@@ -47,6 +47,21 @@ class Result(NamedTuple):
     settings: dict[str, Any]
 
 
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "task": str,
+    "seed": int,
+    "metrics": dict,
+    "collapsed": bool,
+    "epoch": (int, float),
+    "start": str,
+    "model": str,
+    "parameters": int,
+    "rows": dict,
+    "settings": dict,
+}
+"""What each field must be, in a file that anybody may have edited."""
+
+
 def read_results(path: Path) -> list[Result]:
     """All results of a file, in order; none if it is not there. A last line without its end is left out.
 
@@ -65,10 +80,21 @@ def read_results(path: Path) -> list[Result]:
     results = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            results.append(Result(**json.loads(line)))
+            results.append(_checked(Result(**json.loads(line))))
         except (ValueError, TypeError) as error:
             raise UserError(f"{path} line {number} is no result ({error}); remove the line to run it again") from error
     return results
+
+
+def _checked(result: Result) -> Result:
+    for name, kind in KINDS.items():
+        value = getattr(result, name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{name} is {value!r}")
+    for name, value in result.metrics.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{name} is {value!r}")
+    return result
 
 
 def append_result(path: Path, result: Result) -> None:

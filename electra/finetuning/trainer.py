@@ -10,6 +10,7 @@ Nothing is saved by Trainer: a run takes minutes, and what is kept of it is writ
 """
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,12 +117,28 @@ def training_arguments(settings: Hyperparameters, machine: Machine, *, seed: int
             save_strategy="no",
             remove_unused_columns=False,
             label_names=["labels"],
+            ddp_find_unused_parameters=False,
             disable_tqdm=True,
         )
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         raise UserError(f"these options do not work: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used by torchrun, not by copies in one process
     return args
+
+
+class ShuffledLengthGroups(LengthGroupedSampler):
+    """Rows in batches of like length, the batches in random order.
+
+    transformers' own goes from long to short within each fifty batches, so that neighbouring steps see like rows. Its
+    groups are kept, its order is not. A last batch that is not full stays last.
+    """
+
+    def __iter__(self) -> Iterator[int]:
+        rows = list(super().__iter__())
+        batches = [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
+        full = len(rows) // self.batch_size
+        order = [*torch.randperm(full, generator=self.generator).tolist(), *range(full, len(batches))]
+        return (row for batch in order for row in batches[batch])
 
 
 class FineTuner(Trainer):
@@ -194,7 +211,7 @@ class FineTuner(Trainer):
             self.args.train_batch_size * self.args.gradient_accumulation_steps * self.accelerator.num_processes
         )
         generator = torch.Generator().manual_seed(self.args.seed)
-        return LengthGroupedSampler(batch_size, lengths=dataset.lengths.tolist(), generator=generator)
+        return ShuffledLengthGroups(batch_size, lengths=dataset.lengths.tolist(), generator=generator)
 
     # ---- evaluation
 

@@ -10,7 +10,9 @@ from electra.glue.tasks import REGRESSION_RANGE, Task
 
 
 def decide(logits: np.ndarray, task: Task) -> np.ndarray:
-    """Answers of one run: class ids (N,) int64 by argmax, or numbers (N,) float64 on GLUE's scale, within its range.
+    """Answers of one run: class ids (N,) int64 by argmax, or numbers (N,) float64 on GLUE's scale.
+
+    Numbers may lie beyond the ends of the scale: cut off, they would be equal there, and correlations others.
 
     Args:
         logits: (N, C); of a regression (N, 1), trained on targets scaled to [0, 1] as in
@@ -26,11 +28,11 @@ def decide(logits: np.ndarray, task: Task) -> np.ndarray:
     if not task.is_regression:
         return logits.argmax(axis=1).astype(np.int64)
     low, high = REGRESSION_RANGE
-    return np.clip(low + (high - low) * logits[:, 0].astype(np.float64), low, high)
+    return np.asarray(low + (high - low) * logits[:, 0].astype(np.float64))
 
 
 def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
-    """Answers of an ensemble, as of `decide`: by the mean of the runs' probabilities, or of their values.
+    """Answers of an ensemble, as of `decide` but within the scale: by the runs' mean probabilities or mean values.
 
     Args:
         logits: of each run, (N, C). One run decides as it does alone.
@@ -45,6 +47,11 @@ def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
         if not np.isfinite(run).all():
             raise UserError(f"run {number} of {task.title} has logits that are no numbers; leave this run out")
     if len(logits) == 1:
-        return decide(logits[0], task)  # rounding in the softmax can make equal what is not
+        return _within_range(decide(logits[0], task), task)  # rounding in the softmax can make equal what is not
     runs = np.stack(logits).astype(np.float64)
-    return decide((runs if task.is_regression else softmax(runs, axis=-1)).mean(axis=0), task)
+    answers = decide((runs if task.is_regression else softmax(runs, axis=-1)).mean(axis=0), task)
+    return _within_range(answers, task)
+
+
+def _within_range(answers: np.ndarray, task: Task) -> np.ndarray:
+    return np.clip(answers, *REGRESSION_RANGE) if task.is_regression else answers

@@ -11,6 +11,8 @@ config.yaml              the options of the last command
 import logging
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,6 @@ from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
 from electra.glue.options import Arguments
-from electra.glue.tasks import TASKS
 
 logger = logging.getLogger(__name__)
 
@@ -52,15 +53,26 @@ class Evaluation:
     def encoder_path(self, seed: int) -> Path:
         return self.folder / "encoders" / f"mnli-{seed}"
 
-    def is_finished(self, args: Arguments, task: str, seed: int) -> bool:
-        """Whether a run need not be run: its line is there, and what later steps of this command take from it."""
+    def is_finished(self, args: Arguments, task: str, seed: int, *, has_test: bool) -> bool:
+        """Whether a run need not be run: its line is there, and what later steps of this command take from it.
+
+        Args:
+            has_test: whether test predictions are wanted, and there is something to predict.
+        """
         if self.find(task, seed) is None:
             return False
-        if args.glue.predict_test != "none" and TASKS[task].test_splits:
-            logits = self.read_predictions(task, seed)
-            if not any(split.startswith("test") for split in logits):
-                return False
+        if has_test and not any(split.startswith("test") for split in self.read_predictions(task, seed)):
+            return False
         return task != "mnli" or not args.glue.start_from_mnli or self.encoder_path(seed).is_dir()
+
+    def begin(self, args: Arguments) -> None:
+        """Make the folder, now that there is something to be run. To be called by the main process."""
+        try:
+            self.folder.mkdir(exist_ok=True)
+            (self.folder / RESULTS_NAME).touch()
+            write_yaml(args.effective, self.folder / CONFIG_NAME, "Effective options; --config reads them back.")
+        except OSError as error:
+            raise UserError(f"cannot write to {self.folder}: {error}; choose another --output_dir") from error
 
     def add(self, result: Result) -> None:
         """Keep the result of a run. One that was run again, for something else that was missing, is compared."""
@@ -82,7 +94,7 @@ class Evaluation:
         try:
             with np.load(self.predictions_path(task, seed), allow_pickle=False) as file:
                 return {split: file[split] for split in file.files}
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return {}
 
     def write_predictions(self, task: str, seed: int, logits: Mapping[str, NDArray[np.float32]]) -> None:
@@ -91,11 +103,13 @@ class Evaluation:
         beside = path.with_name(f".{path.name}")
         with open(beside, "wb") as file:
             np.savez(file, allow_pickle=False, **dict(logits))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
 
 
 def open_evaluation(args: Arguments, encoder: Encoder) -> Evaluation:
-    """Make the folder, or take up one that is there; the same on every process.
+    """Lock the folder, and read what is finished in it; the same on every process. Nothing is made yet.
 
     Raises:
         UserError: it holds something else, another process is at work on it, or it cannot be written.
@@ -106,9 +120,9 @@ def open_evaluation(args: Arguments, encoder: Encoder) -> Evaluation:
     lock = None
     if state.is_main_process:
         try:
-            evaluation = _open(Path(args.glue.output_dir), args.glue.experiment_name or default_name(args))
+            name = args.glue.experiment_name or default_name(args)
+            evaluation = _open(Path(args.glue.output_dir).expanduser(), name)
             lock, evaluation.lock = evaluation.lock, None
-            write_yaml(args.effective, evaluation.folder / CONFIG_NAME, "Effective options; --config reads them back.")
             shared = [evaluation]
         except UserError as error:
             shared = [error]
@@ -129,12 +143,9 @@ def _open(output_dir: Path, name: str) -> Evaluation:
         output_dir.mkdir(parents=True, exist_ok=True)
         lock = FileLock(output_dir.resolve() / f".{name}.lock")
         lock.acquire(timeout=0)
-        folder.mkdir(exist_ok=True)
         results = folder / RESULTS_NAME
-        if not results.is_file():
-            if any(folder.iterdir()):
-                raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
-            results.touch()
+        if folder.exists() and not results.is_file() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
     except Timeout as error:
         raise UserError(f"another process is at work on {folder}; let it end, or end it, first") from error
     except OSError as error:
@@ -147,4 +158,10 @@ def default_name(args: Arguments) -> str:
     path = Path(args.encoder.pretrain_path or args.encoder.from_scratch or "").expanduser()
     parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
     stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
-    return f"glue_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}"
+    trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
+    return f"glue_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
+
+
+def is_sweep() -> bool:
+    """Whether an agent of a wandb sweep started this command, as one trial of many."""
+    return "WANDB_SWEEP_ID" in os.environ and "WANDB_RUN_ID" in os.environ

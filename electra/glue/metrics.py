@@ -17,7 +17,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from electra.errors import UserError
-from electra.glue.tasks import Task
+from electra.glue.tasks import REGRESSION_RANGE, Task
 
 Labels = np.ndarray | Sequence[int] | Sequence[float]
 
@@ -122,13 +122,14 @@ def score(task: Task, answers: Mapping[str, np.ndarray], references: Mapping[str
 def is_collapsed(task: Task, predictions: np.ndarray, references: Labels) -> bool:
     """Whether a model gives one and the same answer to (almost) every example, though the references do not.
 
-    Predictions are answers of `decide`, (N,): those of a regression are clipped, since a model that varies only
-    outside the range answers the same to all. Numbers that are none (nan, inf) come from a run that diverged and
+    Predictions are answers of `decide`, (N,). Those of a regression are cut to the range first, since a model that
+    varies only outside it answers the same to all. Numbers that are none (nan, inf) come from a run that diverged and
     count as collapsed.
     """
     if not np.isfinite(predictions).all():
         return True
     if task.is_regression:
+        predictions = np.clip(predictions, *REGRESSION_RANGE)
         return bool(np.std(predictions) < COLLAPSED_SPREAD * np.std(references))
     classes, counts = np.unique(predictions, return_counts=True)
     most = counts.argmax()

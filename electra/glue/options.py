@@ -1,8 +1,8 @@
 """The options of a GLUE evaluation as values: parsed, checked, and what differs from task to task."""
 
-import itertools
 import json
 import logging
+import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +16,7 @@ from electra.glue.tasks import TASKS, task_by_name
 logger = logging.getLogger(__name__)
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "glue"
-PAPER, DEMO = CONFIGS / "paper.yaml", CONFIGS / "demo.yaml"
+DEMO = CONFIGS / "demo.yaml"
 GROUPS = (EncoderArguments, GlueArguments, FineTuningArguments)
 MACHINE_OPTIONS = (
     "per_device_eval_batch_size",
@@ -45,10 +45,12 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
-    """The options; those of configs/glue/paper.yaml where no configuration is named, demo.yaml for `--tasks demo`."""
+    """The options; those of configs/glue/demo.yaml for `--tasks demo` without a configuration."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
-    encoder, glue, tuning = command_line.parse(argv, str(DEMO if _is_demo(command_line, argv) else PAPER))
+    encoder, glue, tuning = command_line.parse(argv)
+    if command_line.value_of("config", argv) is None and _task_names(glue.tasks, "--tasks") == ["demo"]:
+        encoder, glue, tuning = command_line.parse(argv, str(DEMO))
     glue.tasks = _task_names(glue.tasks, "--tasks")
     glue.start_from_mnli = _task_names(glue.start_from_mnli, "--start_from_mnli") if glue.start_from_mnli else []
     if (encoder.pretrain_path is None) == (encoder.from_scratch is None):
@@ -62,16 +64,14 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     idle = [name for name in glue.start_from_mnli if name not in glue.tasks]
     if idle:
         raise UserError(f"--start_from_mnli {idle[0]}: that task is not run; add it to --tasks")
+    if glue.glue_dir is not None:
+        if not glue.glue_dir:
+            raise UserError("--glue_dir is empty; name a folder, or leave it out to load from the Hub")
+        glue.glue_dir = os.path.expanduser(glue.glue_dir)
     overrides = _overrides(glue.task_overrides, command_line.flags)
-    effective = {**command_line.effective}
-    if overrides:
-        effective["task_overrides"] = overrides
+    # Also without any, or else reading the file back would bring the default ones in.
+    effective = {**command_line.effective, "task_overrides": overrides}
     return Arguments(encoder, glue, tuning, overrides, effective)
-
-
-def _is_demo(command_line: CommandLine, argv: list[str]) -> bool:
-    tasks = argv[argv.index("--tasks") + 1 :] if "--tasks" in argv else [command_line.value_of("tasks", argv) or ""]
-    return list(itertools.takewhile(lambda word: not word.startswith("--"), tasks)) == ["demo"]
 
 
 def _task_names(names: list[str], option: str) -> list[str]:
@@ -103,6 +103,7 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
                 f"--task_overrides of {name}: {unknown[0]} is not an option that can differ by task; those are "
                 f"{' '.join(sorted(TASK_OPTIONS))}"
             )
+        options = {option: value for option, value in options.items() if value is not None}  # null: not set
         words = [f"--{option}={str(v).lower() if isinstance(v, bool) else v}" for option, v in options.items()]
         try:
             _, glue, tuning = CommandLine(GROUPS, "").parse(words)

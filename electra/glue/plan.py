@@ -37,6 +37,11 @@ class PlannedTask(NamedTuple):
     seeds: list[int]
 
     @property
+    def rows(self) -> dict[str, int]:
+        """Examples of each split."""
+        return {"train": self.train_rows, **{split: len(examples) for split, examples in self.dev.items()}}
+
+    @property
     def steps(self) -> int:
         """Optimizer steps of a run on one device, about."""
         batch = self.settings.per_device_train_batch_size * self.settings.gradient_accumulation_steps

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from transformers import PreTrainedModel
 
 from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
@@ -15,6 +14,7 @@ from electra.finetuning.results import Result
 from electra.finetuning.trainer import Hyperparameters, Machine
 from electra.finetuning_arguments import FineTuningArguments
 from electra.glue.options import Arguments
+from electra.tokenization import tokenizer_fingerprint
 
 DEFAULT_MAX_LENGTH = 128
 BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
@@ -52,30 +52,47 @@ def is_doubled(args: Arguments, task: str) -> bool:
 
 
 def machine(tuning: FineTuningArguments) -> Machine:
-    """How runs are computed here; bfloat16 where a GPU has it, unless the options say otherwise."""
+    """How runs are computed here; bfloat16 where a GPU has it, unless the options say otherwise.
+
+    Raises:
+        UserError: float16 without a GPU.
+    """
     bf16 = tuning.bf16
+    if tuning.fp16 and (tuning.use_cpu or not torch.accelerator.is_available()):
+        raise UserError("--fp16 needs a GPU; leave it out, or say --bf16")
     if bf16 is None:
         bf16 = not tuning.use_cpu and not tuning.fp16 and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     values = {**vars(tuning), "bf16": bf16, "report_to": tuple(tuning.report_to)}
     return Machine(**{f.name: values[f.name] for f in fields(Machine)})
 
 
-def settings_of(settings: Hyperparameters, computed: Machine, *, doubled: bool, encoder: str) -> dict[str, Any]:
-    """All that a score depends on beside task, seed and start, as it is written with a result.
+def settings_of(
+    args: Arguments, task: str, settings: Hyperparameters, computed: Machine, encoder: str
+) -> dict[str, Any]:
+    """All that a score depends on beside task and seed, as it is written with a result.
 
     Args:
         encoder: fingerprint of what is fine-tuned.
     """
     precision = "bf16" if computed.bf16 else "fp16" if computed.fp16 else "fp32"
     processes = PartialState().num_processes
-    return {**asdict(settings), "double_unordered": doubled, "precision": precision, "processes": processes} | {
-        "encoder": encoder
+    start = "scratch" if args.encoder.from_scratch else "pretrained"
+    if task in args.glue.start_from_mnli:
+        start = f"mnli, {args.glue.mnli_run.replace('_', ' ')}"
+    return {
+        **asdict(settings),
+        "double_unordered": is_doubled(args, task),
+        "precision": precision,
+        "processes": processes,
+        "encoder": encoder,
+        "start": start,
     }
 
 
-def encoder_fingerprint(model: PreTrainedModel, *, is_fresh: bool) -> str:
-    """12 hexadecimal digits of the encoder's weights; of its configuration if each seed draws them anew."""
-    digest = hashlib.sha256()
+def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
+    """12 hexadecimal digits of tokenizer and weights; of its configuration if each seed draws the weights."""
+    model = encoder.model
+    digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
     if is_fresh:
         config = {name: value for name, value in model.config.to_diff_dict().items() if name[0] != "_"}
         config.pop("transformers_version", None)
@@ -90,11 +107,13 @@ def encoder_fingerprint(model: PreTrainedModel, *, is_fresh: bool) -> str:
 def check_same_protocol(found: Result, settings: dict[str, Any], rows: dict[str, int], folder: str) -> None:
     """Refuse to put results beside those of other settings or other data.
 
+    Args:
+        rows: of the data, or of those that have been read.
     Raises:
         UserError: names what differs.
     """
     now = {**settings, **{f"rows of {split}": n for split, n in rows.items()}}
-    then = {**found.settings, **{f"rows of {split}": n for split, n in found.rows.items()}}
+    then = {**found.settings, **({f"rows of {split}": n for split, n in found.rows.items()} if rows else {})}
     differences = [
         f"{name} is {then.get(name)} there and {now.get(name)} here"
         for name in dict.fromkeys([*then, *now])

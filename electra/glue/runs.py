@@ -22,11 +22,11 @@ from electra.finetuning.results import Result
 from electra.finetuning.run import Logits, Outcome, fine_tune
 from electra.finetuning.trainer import Machine
 from electra.glue.decisions import decide
-from electra.glue.evaluation import Evaluation
+from electra.glue.evaluation import Evaluation, is_sweep
 from electra.glue.metrics import is_collapsed, score
 from electra.glue.options import Arguments
 from electra.glue.plan import PlannedTask
-from electra.glue.protocol import check_same_protocol, is_doubled, settings_of
+from electra.glue.protocol import settings_of
 from electra.glue.tasks import TASKS, Task
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,24 @@ class Progress(TrainerCallback):
             self.bar.write(line)
 
 
+class RecordSettings(TrainerCallback):
+    """Puts what a run is into wandb's record of it, where Trainer's own arguments say only a part."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if "wandb" not in args.report_to or not state.is_world_process_zero:
+            return
+        import wandb
+
+        if wandb.run is not None and not is_sweep():  # of a sweep, the settings are the agent's
+            wandb.config.update(self.settings, allow_val_change=True)
+
+
 class GlueRuns:
     """What all runs of an evaluation share.
 
@@ -82,10 +100,8 @@ class GlueRuns:
         """Run what is planned, task by task in the given order; a result is kept as soon as it is there.
 
         Raises:
-            UserError: finished runs of a task were made with other settings.
+            UserError: another run of MNLI is the best by now than the one that others started from.
         """
-        for p in planned:
-            self._check(p)
         is_shown = PartialState().is_main_process and not self.args.tuning.disable_tqdm
         progress = Progress(sum(p.tokens * len(p.seeds) for p in planned), is_shown=is_shown)
         runs = [(p, seed) for p in planned for seed in p.seeds]
@@ -120,16 +136,6 @@ class GlueRuns:
     def seeds(self) -> range:
         return range(self.args.glue.seed, self.args.glue.seed + self.args.glue.num_seeds)
 
-    def _settings(self, p: PlannedTask) -> dict[str, Any]:
-        return settings_of(
-            p.settings, self.computed, doubled=is_doubled(self.args, p.task.name), encoder=self.fingerprint
-        )
-
-    def _check(self, p: PlannedTask) -> None:
-        for found in self.evaluation.results:
-            if found.task == p.task.name:
-                check_same_protocol(found, self._settings(p), _rows(p), str(self.evaluation.folder))
-
     def _run(self, p: PlannedTask, seed: int, progress: Progress) -> Result:
         task, folder = p.task, self.evaluation.folder
         start, start_path = self._start(task, seed)
@@ -137,6 +143,8 @@ class GlueRuns:
         def metrics_of(logits: Logits) -> dict[str, float]:
             return score(task, {split: decide(logits[split], task) for split in p.dev}, p.references)
 
+        settings = settings_of(self.args, task.name, p.settings, self.computed, self.fingerprint)
+        about = {**settings, "task": task.name, "run_seed": seed, "started_from": start, "model": self.encoder.name}
         with tracked_run(self.computed.report_to, folder.name):
             outcome = fine_tune(
                 lambda: self._make_encoder(start_path),
@@ -150,10 +158,11 @@ class GlueRuns:
                 pad_token_id=self.encoder.tokenizer.pad_token_id,
                 folder=folder / "logs" / f"{task.name}-{seed}",
                 name=f"{folder.name}-{task.name}-{seed}",
-                callbacks=[progress],
+                callbacks=[progress, RecordSettings(about)],
             )
             metrics = metrics_of(outcome.logits)
-            outcome.trainer.log({f"eval_{name}": value for name, value in metrics.items()})
+            prefix = f"{task.name}/" if is_sweep() else "eval_"
+            outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
         result = Result(
             task=task.name,
             seed=seed,
@@ -163,10 +172,10 @@ class GlueRuns:
             ),
             epoch=round(outcome.epoch, 6),
             start=start,
-            model=self.encoder.name,
+            model=next((found.model for found in self.evaluation.results), self.encoder.name),
             parameters=sum(parameter.numel() for parameter in self.encoder.model.parameters()),
-            rows=_rows(p),
-            settings=self._settings(p),
+            rows=p.rows,
+            settings=settings,
         )
         self._keep(p, seed, outcome, result)
         return result
@@ -198,10 +207,6 @@ class GlueRuns:
         PartialState().wait_for_everyone()
 
 
-def _rows(p: PlannedTask) -> dict[str, int]:
-    return {"train": p.train_rows, **{split: len(examples) for split, examples in p.dev.items()}}
-
-
 def headline_of(task: Task, metrics: Mapping[str, float | None]) -> float:
     """What a run is judged by, -infinity if undefined; matched accuracy for MNLI without mismatched examples."""
     value = metrics.get(task.headline, metrics.get("accuracy_matched"))
@@ -216,15 +221,17 @@ def describe(task: Task, result: Result) -> str:
 
 @contextmanager
 def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
-    """Have wandb take what follows as one run of a group, ended with it."""
+    """Have wandb take what follows as one run of a group, ended with it; in a sweep, as part of the trial's run."""
     if "wandb" not in report_to and "all" not in report_to:
         yield
         return
     import wandb
 
     os.environ.setdefault("WANDB_RUN_GROUP", group)
+    if not is_sweep():  # one id for all of them would make one run of them
+        os.environ.pop("WANDB_RUN_ID", None)
     try:
         yield
     finally:
-        if PartialState().is_main_process and wandb.run is not None:
+        if PartialState().is_main_process and wandb.run is not None and not is_sweep():
             wandb.finish()

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from accelerate import PartialState
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from electra.console import check_trackers
+from electra.errors import UserError
 from electra.finetuning.encoder import Encoder, fresh_encoder, load_encoder
 from electra.finetuning.encoding import EncodedExamples, both_orders, encode
 from electra.finetuning.examples import Examples
@@ -16,7 +18,14 @@ from electra.glue.data import TaskData, load_diagnostics, load_tasks
 from electra.glue.evaluation import Evaluation
 from electra.glue.options import Arguments
 from electra.glue.plan import PlannedTask, estimate_seconds, plan_lines
-from electra.glue.protocol import encoder_fingerprint, hyperparameters, is_doubled, machine
+from electra.glue.protocol import (
+    check_same_protocol,
+    encoder_fingerprint,
+    hyperparameters,
+    is_doubled,
+    machine,
+    settings_of,
+)
 from electra.glue.runs import GlueRuns
 from electra.glue.tasks import REGRESSION_RANGE, Task
 
@@ -58,24 +67,57 @@ def prepare(args: Arguments, encoder: Encoder, evaluation: Evaluation) -> Prepar
         if "mnli" not in names:
             logger.info("mnli is run as well: %s start from it", " ".join(args.glue.start_from_mnli))
         names = ["mnli", *(name for name in names if name != "mnli")]
-    for name in names:  # what is wrong with the settings of the last task is said before the first
-        hyperparameters(args, name, encoder)
+    fingerprint = encoder_fingerprint(encoder, is_fresh=args.encoder.from_scratch is not None)
+    settings = {
+        name: settings_of(args, name, hyperparameters(args, name, encoder), computed, fingerprint) for name in names
+    }
+    _check_results(evaluation, settings, fingerprint)
+
     seeds = range(args.glue.seed, args.glue.seed + args.glue.num_seeds)
-    left = {name: [s for s in seeds if not evaluation.is_finished(args, name, s)] for name in names}
     wants_test = args.glue.predict_test != "none"
-    unfinished = [name for name in names if left[name]]
+
+    def left(name: str, has_test: bool) -> list[int]:
+        return [seed for seed in seeds if not evaluation.is_finished(args, name, seed, has_test=has_test)]
+
+    unfinished = [name for name in names if left(name, wants_test)]
     data = load_tasks(unfinished, args.glue.glue_dir, with_test=wants_test) if unfinished else {}
-    planned = [_planned(args, encoder, data[name], left[name]) for name in names if name in data]
+    if args.glue.start_from_mnli and "mnli" in unfinished and "mnli" not in data:
+        raise UserError("--start_from_mnli needs MNLI, which is not there; leave it out or add MNLI's files")
     tests = {name: _tests(args, encoder, data[name]) for name in data}
+    planned = [_planned(args, encoder, data[name], left(name, bool(tests[name]))) for name in names if name in data]
+    for p in planned:
+        for found in evaluation.results:
+            if found.task == p.task.name:
+                check_same_protocol(found, settings[p.task.name], p.rows, str(evaluation.folder))
+    planned = [p for p in planned if p.seeds]
     if wants_test and "mnli" in data:
         diagnostics = load_diagnostics(args.glue.glue_dir)
         if diagnostics is not None:
             length = hyperparameters(args, "mnli", encoder).max_length
             tests["mnli"]["ax"] = encode(diagnostics, encoder.tokenizer, length)
-    fingerprint = encoder_fingerprint(encoder.model, is_fresh=args.encoder.from_scratch is not None)
     runs = GlueRuns(args, encoder, evaluation, computed, tests, fingerprint)
-    _announce(encoder, evaluation, planned, computed, done=sum(len(seeds) - len(left[name]) for name in names))
-    return Prepared(planned, runs, [name for name in names if name in data or not left[name]])
+    available = [name for name in names if name in data or name not in unfinished]
+    done = len(available) * len(seeds) - sum(len(p.seeds) for p in planned)
+    if PartialState().is_main_process:
+        evaluation.begin(args)
+    _announce(encoder, evaluation, planned, computed, done)
+    return Prepared(planned, runs, available)
+
+
+def _check_results(evaluation: Evaluation, settings: dict[str, dict[str, Any]], fingerprint: str) -> None:
+    """Refuse a folder whose results, finished or not, are not those of this command.
+
+    Raises:
+        UserError: another encoder, or other settings of a task.
+    """
+    for found in evaluation.results:
+        if found.task in settings:
+            check_same_protocol(found, settings[found.task], {}, str(evaluation.folder))
+        elif found.settings.get("encoder") != fingerprint:
+            raise UserError(
+                f"{evaluation.folder} holds {found.task} of another encoder ({found.model}, weights "
+                f"{found.settings.get('encoder')}, not {fingerprint}); choose another --experiment_name"
+            )
 
 
 def _planned(args: Arguments, encoder: Encoder, data: TaskData, seeds: list[int]) -> PlannedTask:
@@ -109,7 +151,7 @@ def _encode(examples: Examples, task: Task, tokenizer: PreTrainedTokenizerBase, 
 
 
 def _announce(
-    encoder: Encoder, evaluation: Evaluation, planned: Sequence[PlannedTask], computed: Machine, *, done: int
+    encoder: Encoder, evaluation: Evaluation, planned: Sequence[PlannedTask], computed: Machine, done: int
 ) -> None:
     size = sum(parameter.numel() for parameter in encoder.model.parameters())
     logger.info("model          %s: %s, %s parameters", encoder.name, type(encoder.model).__name__, f"{size:,}")

@@ -560,3 +560,10 @@ def test_a_recipe_gives_its_sizes_and_as_many_rows_as_the_tokenizer_has_tokens(r
 def test_a_recipe_without_tokenizer_is_refused() -> None:
     with pytest.raises(UserError, match="recipe 'small' has no tokenizer; name one with --tokenizer_path"):
         fresh_encoder("small")
+
+
+def test_layers_that_the_configuration_does_not_have_are_not_dropped_in_silence(electra: Path) -> None:
+    config = json.loads((electra / "config.json").read_text())
+    (electra / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    with pytest.raises(UserError, match=r"has layers that its configuration does not, 16 of the encoder's weights"):
+        load_encoder(str(electra))

@@ -224,6 +224,25 @@ def test_rows_of_a_batch_are_of_like_length(rows: EncodedExamples, tmp_path: Pat
     assert padding(order) < padding(np.random.default_rng(0).permutation(84).tolist()) / 2
 
 
+def test_batches_of_like_length_come_in_random_order(rows: EncodedExamples, tmp_path: Path) -> None:
+    trainer = run(rows, tmp_path, per_device_train_batch_size=4).trainer
+    order = [list(trainer._get_train_sampler()) for _ in range(2)]
+    assert order[0] == order[1]  # a function of the seed
+    sampler = trainer._get_train_sampler()
+    epochs = [list(sampler), list(sampler)]
+    assert epochs[0] != epochs[1] and sorted(epochs[1]) == list(range(84))
+    means = rows.lengths[epochs[0]].reshape(-1, 4).mean(1)
+    falling = (np.diff(means[:20]) < 0).mean()
+    assert 0.2 < falling < 0.8  # 0.8 and more where batches go from long to short
+
+
+def test_a_last_batch_that_is_not_full_stays_last(rows: EncodedExamples, tmp_path: Path) -> None:
+    trainer = run(rows, tmp_path, per_device_train_batch_size=32).trainer
+    order = list(trainer._get_train_sampler())
+    assert sorted(order) == list(range(84))
+    assert np.ptp(rows.lengths[order[64:]]) >= 0 and len(order[64:]) == 20
+
+
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     machine = Machine(**{**vars(MACHINE), "fp16": True, "bf16": True})
     with pytest.raises(UserError, match="do not work"):

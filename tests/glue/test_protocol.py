@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 
+from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.results import Result
@@ -119,22 +120,32 @@ def test_precision_follows_the_hardware_unless_it_is_said() -> None:
     assert machine(parse().tuning).bf16 == has_bf16
     assert machine(parse("--bf16").tuning).bf16 is True
     assert machine(parse("--bf16", "false").tuning).bf16 is False
-    assert machine(parse("--fp16").tuning).bf16 is False
+    if not torch.accelerator.is_available():
+        with pytest.raises(UserError, match="--fp16 needs a GPU"):
+            machine(parse("--fp16").tuning)
     with pytest.raises(UserError, match="fp16"):
         parse("--fp16", "--bf16")
 
 
-def test_a_fingerprint_tells_weights_or_if_they_are_fresh_the_architecture() -> None:
+def test_a_fingerprint_tells_weights_or_if_they_are_fresh_the_architecture(
+    glue_tokenizer: PreTrainedTokenizerBase, wordpiece_tokenizer: PreTrainedTokenizerBase
+) -> None:
     def model(seed: int, layers: int = 1) -> ElectraModel:
         torch.manual_seed(seed)
         return ElectraModel(
             ElectraConfig(vocab_size=10, hidden_size=8, num_hidden_layers=layers, num_attention_heads=1)
         )
 
-    assert encoder_fingerprint(model(1), is_fresh=False) == encoder_fingerprint(model(1), is_fresh=False)
-    assert encoder_fingerprint(model(1), is_fresh=False) != encoder_fingerprint(model(2), is_fresh=False)
-    assert encoder_fingerprint(model(1), is_fresh=True) == encoder_fingerprint(model(2), is_fresh=True)
-    assert encoder_fingerprint(model(1), is_fresh=True) != encoder_fingerprint(model(1, 2), is_fresh=True)
+    def fingerprint(
+        model: ElectraModel, *, is_fresh: bool, tokenizer: PreTrainedTokenizerBase = glue_tokenizer
+    ) -> str:
+        return encoder_fingerprint(Encoder(model, tokenizer, "somewhere", 8), is_fresh=is_fresh)
+
+    assert fingerprint(model(1), is_fresh=False) == fingerprint(model(1), is_fresh=False)
+    assert fingerprint(model(1), is_fresh=False) != fingerprint(model(2), is_fresh=False)
+    assert fingerprint(model(1), is_fresh=True) == fingerprint(model(2), is_fresh=True)
+    assert fingerprint(model(1), is_fresh=True) != fingerprint(model(1, 2), is_fresh=True)
+    assert fingerprint(model(1), is_fresh=True) != fingerprint(model(1), is_fresh=True, tokenizer=wordpiece_tokenizer)
 
 
 def test_results_of_other_settings_or_data_are_told_apart_by_name() -> None:
@@ -147,6 +158,33 @@ def test_results_of_other_settings_or_data_are_told_apart_by_name() -> None:
         check_same_protocol(found, settings, {"train": 11, "dev": 4}, "run")
     with pytest.raises(UserError, match="rows of dev_mismatched is None there and 4 here"):
         check_same_protocol(found, settings, {"train": 10, "dev": 4, "dev_mismatched": 4}, "run")
+
+
+def test_the_papers_file_says_what_holds_without_it_but_for_the_number_of_seeds(settings: Any) -> None:
+    paper = ("--config", str(CONFIGS / "paper.yaml"))
+    for task in ("cola", "rte", "stsb", "mnli"):
+        assert settings(task, *paper) == settings(task)
+    assert (parse(*paper).glue.num_seeds, parse().glue.num_seeds) == (10, 5)
+
+
+def test_options_come_back_from_the_file_they_were_written_to(settings: Any, tmp_path: Path) -> None:
+    for argv in (["--num_train_epochs", "3"], ["--learning_rate", "1e-4"], ["--tasks", "rte", "--seed", "3"]):
+        args = parse(*argv)
+        write_yaml(args.effective, tmp_path / "config.yaml", "test")
+        back = parse("--config", str(tmp_path / "config.yaml"))
+        assert back._replace(effective={}, glue=args.glue) == args._replace(effective={})
+        assert (back.glue.tasks, back.glue.seed) == (args.glue.tasks, args.glue.seed)
+
+
+def test_arguments_may_be_written_as_the_agent_of_a_sweep_does() -> None:
+    args = parse(
+        "--tasks=['rte', 'cola']", "--start_from_mnli=[]", "--max_length=None", "--double_unordered=False",
+        "--task_overrides={'rte': {'learning_rate': 2e-05, 'max_length': None}}", "--learning_rate=0.0001",
+    )  # fmt: skip
+    assert args.glue.tasks == ["cola", "rte"] and args.glue.start_from_mnli == [] and args.tuning.max_length is None
+    assert not args.glue.double_unordered and args.tuning.learning_rate == 1e-4
+    assert args.overrides == {}  # the flag is above it
+    assert parse("--tasks=['demo']").glue.num_seeds == 3
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,6 +1,7 @@
 """The command itself, in this process, on a tiny GLUE: what it writes, what it repeats, what it refuses."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,61 @@ def test_other_settings_are_not_mixed_in(folder: Path, glue_tokenizer: PreTraine
     assert lines(folder) == before
 
 
+def test_finished_runs_too_are_held_against_the_command(folder: Path, glue_tokenizer: PreTrainedTokenizerBase) -> None:
+    write_glue(folder / "glue", "CoLA", "RTE", "MNLI")
+    run_glue.main(flags(folder, tasks=["rte"], num_seeds=1))
+    before = {path: path.read_bytes() for path in (folder / "output" / "run").rglob("*") if path.is_file()}
+    for options, message in (
+        ({"learning_rate": 1e-3}, "learning_rate is 0.0003 there and 0.001 here"),
+        ({"start_from_mnli": ["rte"]}, "start is pretrained there and mnli, best here"),
+        ({"double_unordered": False, "num_seeds": 2, "head": "hf"}, "head is google there and hf here"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_glue.main(flags(folder, tasks=["rte"], **{"num_seeds": 1, **options}))
+    write_encoder(folder / "encoder", glue_tokenizer, seed=1)
+    with pytest.raises(UserError, match="holds rte of another encoder"):
+        run_glue.main(flags(folder, tasks=["cola"], num_seeds=1))
+    after = {path: path.read_bytes() for path in (folder / "output" / "run").rglob("*") if path.is_file()}
+    assert after == before  # config.yaml, too
+
+
+def test_a_task_that_starts_from_mnli_needs_it(folder: Path) -> None:
+    write_glue(folder / "glue", "CoLA", "RTE")
+    with pytest.raises(UserError, match="--start_from_mnli needs MNLI"):
+        run_glue.main(flags(folder, tasks=["cola", "rte"], start_from_mnli=["rte"]))
+    assert not (folder / "output" / "run").exists()
+
+
+def test_without_test_files_a_submission_repeats_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_glue(folder / "glue", "CoLA", "RTE")
+    (folder / "glue" / "RTE" / "test.tsv").unlink()
+    run_glue.main(flags(folder, tasks=["cola", "rte"], predict_test="best"))
+    capsys.readouterr()
+    run_glue.main(flags(folder, tasks=["cola", "rte"], predict_test="best"))
+    assert "all 4 runs are finished" in capsys.readouterr().out
+
+
+def test_predictions_that_cannot_be_used_are_made_again_or_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_glue(folder / "glue", "CoLA")
+    run_glue.main(flags(folder, tasks=["cola"], predict_test="ensemble"))
+    path = folder / "output" / "run" / "predictions" / "cola-43.npz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    run_glue.main(flags(folder, tasks=["cola"], predict_test="ensemble"))
+    assert path.read_bytes() == whole and len(lines(folder)) == 2
+    logits = dict(np.load(path))
+    np.savez(path, **{**logits, "test": np.full_like(logits["test"], np.nan)})
+    capsys.readouterr()
+    run_glue.main(flags(folder, tasks=["cola"], predict_test="ensemble"))
+    assert "CoLA: 1 of 2 runs have no usable predictions" in capsys.readouterr().out
+    with zipfile.ZipFile(folder / "output" / "run" / "submission.zip") as archive:
+        answers = archive.read("CoLA.tsv").decode().split()[3::2]
+    first = np.load(folder / "output" / "run" / "predictions" / "cola-42.npz")["test"].argmax(1)
+    assert answers == [str(answer) for answer in first]
+
+
 def test_from_scratch_every_seed_draws_the_whole_network(folder: Path) -> None:
     write_glue(folder / "glue", "SST-2")
     options = {"pretrain_path": None, "from_scratch": folder / "encoder", "experiment_name": None}
@@ -160,7 +216,7 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing(folder: Path, optio
     with pytest.raises(UserError, match=message) as error:
         run_glue.main(flags(folder, **options))
     assert "\n" not in str(error.value)
-    assert not list((folder / "output").glob("*/results.jsonl")) or not lines(folder)
+    assert not list((folder / "output").glob("[!.]*"))
 
 
 def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
