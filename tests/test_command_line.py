@@ -185,3 +185,24 @@ def test_a_user_error_ends_the_command_with_one_line_and_code_2(capsys: pytest.C
         run_script(fail)
     assert stop.value.code == 2
     assert capsys.readouterr().err == "error: first second\n"
+
+
+def test_a_list_that_is_empty_in_a_file_is_refused_where_one_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"report_to in .* is empty; name at least one"):
+        parse("--config", write(tmp_path / "a.yaml", "report_to: []\n"))
+    assert parse("--config", write(tmp_path / "b.yaml", "train_file: []\n"))["train_file"] == []
+
+
+def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
+    values = parse("--dataset_sampling=[0.5, 1]", "--train_file=['a b.txt', 'c.txt']", "--max_documents=None")
+    assert values["dataset_sampling"] == [0.5, 1.0] and values["train_file"] == ["a b.txt", "c.txt"]
+    assert values["max_documents"] is None
+    assert parse("--train_file=[old] notes.txt")["train_file"] == ["[old] notes.txt"]
+    assert parse("--train_file=[1-3].txt]")["train_file"] == ["[1-3].txt]"]  # no list, but a name
+
+
+def test_flags_are_recorded_even_if_they_say_the_default() -> None:
+    command_line = CommandLine(GROUPS, "test")
+    command_line.parse(["--logging-steps=100", "--cased", "false"])
+    assert command_line.flags == {"logging_steps", "lowercase"}
+    assert command_line.effective["logging_steps"] == 100

@@ -121,3 +121,21 @@ def test_two_processes_give_one_set_of_results(tmp_path: Path, glue_tokenizer: P
     if not torch.cuda.is_available():
         assert [r.rows for r in both] == [r.rows for r in one]
         assert [r.settings["processes"] for r in both] == [2, 2]
+
+
+def test_wandb_gets_a_run_for_each_task_and_seed_with_its_settings(
+    tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase
+) -> None:
+    write_encoder(tmp_path / "encoder", glue_tokenizer)
+    write_glue(tmp_path / "glue", "CoLA")
+    argv = flags(tmp_path, tasks=["cola"], report_to="wandb", layerwise_lr_decay=0.625)
+    environment = {**ENVIRONMENT, "WANDB_RUN_ID": "inherited", "WANDB_DIR": str(tmp_path)}
+    command = [sys.executable, str(ROOT / "run_glue.py"), *argv]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    records = sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert len(records) == 2 and not any("inherited" in path.name for path in records)
+    for path, seed in zip(records, (42, 43), strict=True):
+        record = path.read_bytes()
+        assert f"run-cola-{seed}".encode() in record  # its name
+        assert b"0.625" in record and b"eval/mcc" in record and b"started_from" in record

@@ -49,7 +49,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"line 2 is no result .* remove the line to run it again"):
         read_results(path)
     path.write_text(path.read_text().splitlines()[0].replace("0.5", '"a"') + "\n")
-    with pytest.raises(UserError, match="line 1 is no result .accuracy is 'a'"):
+    with pytest.raises(UserError, match=r"line 1 is no result .accuracy is 'a'"):
         read_results(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="cannot read"):
