@@ -252,6 +252,11 @@ class PretrainingArguments(TrainingArguments):
     logging_steps: float = option(100, "Optimizer steps between logged averages.")
     save_steps: float = option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
     save_total_limit: int | None = option(3, "Checkpoints kept, the newest.")
+    checkpoint_fractions: list[float] = option(
+        [],
+        "Fractions of the optimizer steps, in (0, 1], after which a checkpoint is saved as well, and never deleted by "
+        "--save_total_limit: partial training. The paper's: 0.0625 0.125 0.25 0.5 1.",
+    )
     logging_nan_inf_filter: bool = option(False, "Hide losses that are not numbers from the log.")
     ddp_find_unused_parameters: bool | None = option(False, "Search for weights without gradient; there are none.")
     remove_unused_columns: bool = option(False, "Not used: batches hold what the model takes.")
@@ -274,6 +279,13 @@ class PretrainingArguments(TrainingArguments):
             check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in ("adam_beta1", "adam_beta2"):
             check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
+        for fraction in self.checkpoint_fractions:
+            check(0 < fraction <= 1, "checkpoint_fractions", fraction, "in (0, 1], a fraction of the optimizer steps")
+        if self.checkpoint_fractions and self.save_strategy == "best":
+            raise UserError(
+                "--checkpoint_fractions does not work with --save_strategy best, which saves nothing but the best; "
+                "choose steps, epoch or no"
+            )
         check(self.eval_steps is None or self.eval_steps > 0, "eval_steps", self.eval_steps, "above 0")
         accumulation = self.eval_accumulation_steps
         check(accumulation is None or accumulation > 0, "eval_accumulation_steps", accumulation, "positive")

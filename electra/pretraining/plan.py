@@ -1,5 +1,6 @@
 """What a run will take, before it starts: corpus, parameters, tokens, epochs, FLOPs."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,12 +35,14 @@ class Plan:
     epochs: float
     flops: float
     google_flops: float
+    checkpoint_steps: list[int]
+    """Of the checkpoints of partial training; not those of every so many steps."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        return [
+        lines = [
             f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
             f"{self.unknown_rate:.3%}; {self.held_out_documents:,} documents held out",
             f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
@@ -51,6 +54,10 @@ class Plan:
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
             f"{self.google_flops:.2e} by the original's count",
         ]
+        if self.checkpoint_steps:
+            steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
+            lines.append(f"checkpoints    kept for good: steps {steps}")
+        return lines
 
 
 def make_plan(
@@ -62,6 +69,7 @@ def make_plan(
     steps: int,
     batch_size: int,
     max_length: int,
+    checkpoint_steps: Sequence[int] = (),
 ) -> Plan:
     """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
     shapes = _shape(model.config.discriminator), _shape(model.config.generator)
@@ -88,6 +96,7 @@ def make_plan(
         epochs=steps * batch_size / segments_per_epoch,
         flops=six_n_t_flops(*shapes, **sizes, mlm_positions_fraction=model.config.mlm_probability),
         google_flops=google_training_flops(*shapes, **sizes),
+        checkpoint_steps=list(checkpoint_steps),
     )
 
 

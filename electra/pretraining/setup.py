@@ -14,6 +14,7 @@ from electra.data.segments import TrainingSegments
 from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
 from electra.pretraining.inputs import Segments
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan, make_plan
@@ -81,11 +82,13 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
         steps=training.max_steps,
         batch_size=batch_size,
         max_length=args.segments.max_length,
+        checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
     )
     for line in plan.lines():
         logger.info(line)
     logger.info("run folder     %s", run.folder)
-    if training.save_strategy == "steps" and training.save_steps > training.max_steps:
+    saves_between = any(step < training.max_steps for step in plan.checkpoint_steps)
+    if training.save_strategy == "steps" and training.save_steps > training.max_steps and not saves_between:
         logger.warning(
             "save_steps=%g is more than max_steps=%d: the only checkpoint will be that of the last step. Steps are "
             "optimizer steps here, not samples.",
@@ -118,6 +121,10 @@ def make_trainer(
         training.eval_strategy = IntervalStrategy.NO
     training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
     check_trackers(training.report_to)
+    callbacks = []
+    if plan.checkpoint_steps:
+        callbacks.append(FractionCheckpoints(plan.checkpoint_steps, training.save_total_limit))
+        training.save_total_limit = None  # the callback deletes in Trainer's place
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     try:
         trainer = ElectraTrainer(
@@ -127,6 +134,7 @@ def make_trainer(
             train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
             eval_dataset=data.evaluation,
             processing_class=tokenizer,
+            callbacks=callbacks,
             flops_per_token=plan.flops / plan.total_tokens,
             segments_per_epoch=len(data.policy),
         )

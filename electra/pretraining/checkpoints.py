@@ -1,0 +1,61 @@
+"""Checkpoints of partial training: saved at fractions of the run, and kept whatever `save_total_limit` deletes.
+
+The paper's table of small models has them, at 6.25, 12.5, 25 and 50 % of the steps; electra_pytorch saves the same.
+Trainer's own rotation spares one checkpoint only, the best, so the limit is kept here, after each save.
+Which steps are spared follows from the options and the length of the run: a resumed run spares the same ones.
+"""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
+
+logger = logging.getLogger(__name__)
+
+
+def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
+    """The optimizer steps of fractions, in (0, 1], of a run of `max_steps`: rounded, at least 1, ascending, unique."""
+    return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
+
+
+class FractionCheckpoints(TrainerCallback):
+    """Saves after certain steps, and deletes others in place of Trainer, whose own limit must be None.
+
+    Args:
+        steps: optimizer steps after which to save; their checkpoints are never deleted.
+        save_total_limit: how many of the other checkpoints are kept, the newest; all of them if None or 0. The best
+            one is kept beside them where the best is loaded at the end.
+    """
+
+    def __init__(self, steps: Sequence[int], save_total_limit: int | None) -> None:
+        super().__init__()
+        self.steps = frozenset(steps)
+        self.save_total_limit = save_total_limit
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.global_step in self.steps:
+            control.should_save = True
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if not args.should_save or not self.save_total_limit:
+            return
+        spared = {_name(step) for step in (*self.steps, state.global_step)}
+        if state.best_model_checkpoint is not None:
+            spared.add(Path(state.best_model_checkpoint).name)
+        # By time, as Trainer does: a run resumed from an older checkpoint has later steps that are older.
+        found = sort_checkpoints(str(args.output_dir), use_mtime=True)
+        others = [folder for folder in map(Path, found) if folder.name not in spared]
+        room = self.save_total_limit - (state.global_step not in self.steps)
+        for folder in others[: max(0, len(others) - room)]:
+            logger.debug("deleting %s: --save_total_limit %d", folder, self.save_total_limit)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name(step: int) -> str:
+    return f"{PREFIX_CHECKPOINT_DIR}-{step}"
