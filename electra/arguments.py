@@ -255,7 +255,8 @@ class PretrainingArguments(TrainingArguments):
     checkpoint_fractions: list[float] = option(
         [],
         "Fractions of the optimizer steps, in (0, 1], after which a checkpoint is saved as well, and never deleted by "
-        "--save_total_limit: partial training. The paper's: 0.0625 0.125 0.25 0.5 1.",
+        "--save_total_limit: partial training. The paper's: 0.0625 0.125 0.25 0.5 1. Of a run resumed with "
+        "another --max_steps they are other steps.",
     )
     logging_nan_inf_filter: bool = option(False, "Hide losses that are not numbers from the log.")
     ddp_find_unused_parameters: bool | None = option(False, "Search for weights without gradient; there are none.")

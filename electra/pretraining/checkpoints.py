@@ -2,7 +2,8 @@
 
 The paper's table of small models has them, at 6.25, 12.5, 25 and 50 % of the steps; electra_pytorch saves the same.
 Trainer's own rotation spares one checkpoint only, the best, so the limit is kept here, after each save.
-Which steps are spared follows from the options and the length of the run: a resumed run spares the same ones.
+Which steps are spared follows from the options and the length of the run: a resumed run spares the same ones, one
+resumed for more steps those of its new length.
 """
 
 import logging
