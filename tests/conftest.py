@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.data.corpus import Corpus, CorpusOptions
 from electra.data.documents import TokenCache, load_or_build_cache
-from electra.tokenization import SPECIAL_TOKENS
+from electra.tokenization import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizer_training import TokenizerOptions, train_tokenizer
 from tests.pretraining.runs import WORDS
 
@@ -45,6 +45,12 @@ def number_tokenizer() -> PreTrainedTokenizerBase:
 def wordpiece_tokenizer() -> PreTrainedTokenizerBase:
     """A real WordPiece tokenizer of 160 tokens."""
     return train_tokenizer(TEXTS * 3, TokenizerOptions(vocab_size=160))
+
+
+@pytest.fixture(scope="session")
+def framed_tokenizer() -> PreTrainedTokenizerBase:
+    """The number tokenizer with texts framed as BERT's are: `[CLS] 17 [SEP]`."""
+    return wrap_backend(make_number_tokenizer(NUMBERS).backend_tokenizer, dict(SPECIAL_TOKENS))
 
 
 @pytest.fixture(scope="session")

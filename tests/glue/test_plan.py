@@ -1,0 +1,56 @@
+"""What an evaluation will take: steps and tokens of a run, and a table that says so."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.encoding import encode
+from electra.finetuning.examples import Examples
+from electra.finetuning.trainer import Hyperparameters
+from electra.glue.plan import PlannedTask, estimate_seconds, plan_lines
+from electra.glue.tasks import TASKS
+from tests.finetuning.test_trainer import MACHINE, SETTINGS, make_encoder
+
+
+@pytest.fixture
+def planned(framed_tokenizer: PreTrainedTokenizerBase) -> PlannedTask:
+    """70 rows of 6 tokens to train on, 10 of 4 to develop on; two seeds are left."""
+    train = encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
+    dev = encode(Examples(["11 12"] * 10, None, [0, 1] * 5), framed_tokenizer, 16)
+    settings = Hyperparameters(**{**SETTINGS, "num_train_epochs": 3.0})
+    return PlannedTask(TASKS["cola"], settings, train, 70, {"dev": dev}, {"dev": [0, 1] * 5}, [42, 43])
+
+
+def test_steps_and_tokens_of_a_run(planned: PlannedTask) -> None:
+    assert planned.steps == 9  # three epochs of 32, 32 and 6 rows
+    assert planned.tokens == pytest.approx(3 * 420 + 40 / 3)  # predicting a token costs a third of training on it
+    best = planned._replace(settings=replace(planned.settings, select="best"))
+    assert best.tokens == pytest.approx(3 * 420 + 3 * 40 / 3)
+    accumulated = replace(planned.settings, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    assert planned._replace(settings=accumulated).steps == 9
+    assert planned.rows == {"train": 70, "dev": 10}
+
+
+def test_the_estimate_grows_with_the_runs_and_leaves_weights_and_random_state_alone(planned: PlannedTask) -> None:
+    encoder = make_encoder()
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    state = torch.get_rng_state()
+    estimates = [
+        estimate_seconds(encoder, [planned._replace(seeds=list(range(n)))], MACHINE, torch.device("cpu"), 0)
+        for n in (1, 200)
+    ]
+    assert 0 < estimates[0] < estimates[1]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(value.equal(before[name]) for name, value in encoder.state_dict().items())
+
+
+def test_the_table_says_what_is_to_be_done(planned: PlannedTask) -> None:
+    header, line, total = plan_lines([planned], seconds=90.0, done=1)
+    cells = dict(zip(header.split(), line.split(), strict=True))
+    assert cells == {
+        "task": "cola", "train": "70", "dev": "10", "steps": "9", "epochs": "3", "rate": "1.0e-03", "decay": "0.8",
+        "length": "16", "seeds": "2",
+    }  # fmt: skip
+    assert total == "2 runs, 1 more are done; about 1 min 30 s"
