@@ -15,6 +15,7 @@ from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
+from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan, make_plan
@@ -149,4 +150,5 @@ def make_trainer(
     set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
+    trainer.add_callback(DiscriminatorHealth(len(tokenizer)))
     return trainer
