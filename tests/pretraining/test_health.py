@@ -40,6 +40,7 @@ def with_rows(curve: Curve, *rows: tuple[float, ...], until: float = math.inf) -
     ("curve", "expected"),
     [
         (curves.QUICKSTART, {1750: "learning"}),
+        (curves.QUICKSTART_FAST, {1750: "collapsed"}),
         (curves.QUICKSTART_OF_THE_DOCS, {2000: "learning"}),
         (curves.GLUE_CPU, {9000: "learning"}),
         (curves.GLUE_CPU_FAST, {7500: "collapsed"}),
@@ -80,6 +81,11 @@ def test_falling_back_after_a_start_is_a_collapse_once_it_stays() -> None:
 
 def test_the_same_numbers_before_a_start_are_no_collapse() -> None:
     rows = [(step, *FALLEN) for step in range(6000, 23000, 1500)]
+    assert states(with_rows(curves.GLUE_CPU, *rows, until=4500)) == {}
+
+
+def test_a_loss_at_the_base_rate_is_no_collapse_while_auc_is_that_of_frequencies() -> None:
+    rows = [(step, 5.307, 0.5150, 0.525, 0.000, 0.2111) for step in range(6000, 23000, 1500)]
     assert states(with_rows(curves.GLUE_CPU, *rows, until=4500)) == {}
 
 
