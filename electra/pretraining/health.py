@@ -38,7 +38,7 @@ tokens, leave less to gain: there the loss alone would not tell them apart."""
 FLAT_RECALL = 0.02
 """Next to nothing is called replaced. Low before a start, too: necessary for a collapse, never sufficient."""
 STAY_SHARE = 0.1
-"""A collapse has lasted this share of the run so far, over two evaluations or more: a spike of the loss has not."""
+"""A collapse has lasted for more than this share of the run so far: a spike of the loss has not."""
 NO_START_TOKENS = 50_000_000
 """The budget. The slowest healthy run measured, glue_cpu, started after 18 million tokens, ..."""
 NO_START_STEPS = 20_000
@@ -114,7 +114,7 @@ def assess(evaluations: Sequence[Evaluation], *, vocab_size: int, warmup_steps: 
             state, has_started, flat_since = "learning", True, None
         elif _is_flat(evaluation, has_started):
             flat_since = evaluation.step if flat_since is None else flat_since
-            if evaluation.step - flat_since >= max(1, STAY_SHARE * evaluation.step):
+            if evaluation.step - flat_since > STAY_SHARE * evaluation.step:
                 state = "collapsed"
         else:
             flat_since = None
@@ -140,8 +140,6 @@ def _settled(evaluations: Sequence[Evaluation], vocab_size: int) -> Iterable[Eva
         earlier = bisect_right(steps, evaluation.step / 2) - 1  # the last one at half as many steps or fewer
         if (
             earlier >= 0
-            and evaluation.step > 0
-            and math.isfinite(evaluation.auc)
             and evaluation.replaced_rate * evaluation.tokens >= MIN_REPLACED
             and evaluation.generator_loss <= math.log(vocab_size) - SETTLED_BELOW_UNIFORM
             and evaluations[earlier].generator_loss - evaluation.generator_loss <= SETTLED_FALL
