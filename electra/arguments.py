@@ -12,6 +12,7 @@ import torch
 from transformers import TrainingArguments
 
 from electra.errors import UserError
+from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
 
 _SMALL: dict[str, Any] = RECIPES["small"]
@@ -152,15 +153,27 @@ class ModelArguments:
 
 @dataclass
 class ObjectiveArguments:
-    """Corruption and losses, section 2 of the paper."""
+    """Corruption and losses, sections 2 and 3.4 of the paper."""
 
-    mlm_probability: float = _from_recipe("mlm_probability", "Share of the tokens that is chosen, in (0, 1).")
-    mlm_replacement_probability: float = _from_recipe(
-        "mlm_replacement_probability",
-        "Share of the chosen tokens that becomes [MASK], in [0, 1]; the others stay, and are sampled all the same.",
+    objective: Literal["electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm"] = option(
+        "electra",
+        "electra: tell replaced tokens from originals, at all tokens; electra_15: at the chosen ones only; mlm: BERT, "
+        "one network and no generator; replace_mlm: predict the originals behind the generator's samples; "
+        "all_tokens_mlm: predict every token, with a copy gate.",
     )
-    discriminator_weight: float = _from_recipe(
-        "discriminator_weight", "Weight of the discriminator's loss, lambda in the paper, 0 or more."
+    mlm_probability: float = _from_recipe("mlm_probability", "Share of the tokens that is chosen, in (0, 1).")
+    mlm_replacement_probability: float | None = option(
+        None,
+        "Share of the chosen tokens that becomes [MASK], in [0, 1]; the others stay, and are sampled all the same. "
+        "Not set: 0.85, of mlm 0.8.",
+    )
+    mlm_random_probability: float | None = option(
+        None, "Share of the chosen tokens that becomes a random token, in [0, 1]. Not set: 0, of mlm 0.1."
+    )
+    discriminator_weight: float | None = option(
+        None,
+        "Weight of the large network's loss beside the generator's, lambda in the paper, 0 or more. Not set: 50; of "
+        "replace_mlm and all_tokens_mlm, whose two losses are of one size, 1.",
     )
     temperature: float = option(1.0, "Temperature of the generator's samples, > 0; divides the logits.")
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
@@ -168,10 +181,30 @@ class ObjectiveArguments:
     def __post_init__(self) -> None:
         check_finite(self)
         check(0 < self.mlm_probability < 1, "mlm_probability", self.mlm_probability, "in (0, 1)")
-        share = self.mlm_replacement_probability
-        check(0 <= share <= 1, "mlm_replacement_probability", share, "in [0, 1]")
-        check(self.discriminator_weight >= 0, "discriminator_weight", self.discriminator_weight, "0 or more")
+        masked, random, weight = self.corruption_and_weight()
+        check(0 <= masked <= 1, "mlm_replacement_probability", masked, "in [0, 1]")
+        check(0 <= random <= 1, "mlm_random_probability", random, "in [0, 1]")
+        if masked + random > 1 + 1e-9:
+            raise UserError(
+                f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} are more than all "
+                "of the chosen tokens; make their sum at most 1"
+            )
+        check(weight >= 0, "discriminator_weight", weight, "0 or more")
         check(self.temperature > 0, "temperature", self.temperature, "above 0")
+        of_generator = {"discriminator_weight": None, "temperature": 1.0, "disallow_correct": False}
+        for name, default in of_generator.items():
+            if not OBJECTIVES[self.objective].has_generator and getattr(self, name) != default:
+                raise UserError(
+                    f"--{name} has no meaning for --objective {self.objective}: it has no generator; leave it out"
+                )
+
+    def corruption_and_weight(self) -> tuple[float, float, float]:
+        """mlm_replacement_probability, mlm_random_probability and discriminator_weight; the objective's if not set."""
+        names = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
+        chosen = (getattr(self, name) for name in names)
+        defaults = (getattr(OBJECTIVES[self.objective], name) for name in names)
+        masked, random, weight = (d if c is None else c for c, d in zip(chosen, defaults, strict=True))
+        return masked, random, weight
 
 
 @dataclass

@@ -22,7 +22,7 @@ from transformers.hf_argparser import string_to_bool
 from electra.errors import UserError
 from electra.recipes import RECIPES
 
-ALWAYS_WRITTEN = {*RECIPES["small"], "experiment_name", "seed", "data_seed"}
+ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
 """Options recorded with a run even if they hold the default, so that a later default does not change the record."""
 RENAMED = {
     # of rc2020_electra

@@ -70,21 +70,33 @@ def mask_tokens(
     *,
     mask_token_id: int,
     mlm_replacement_probability: float,
+    mlm_random_probability: float = 0.0,
+    vocab_size: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], the rest stay as they are.
+    """x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some a random token, the rest stay.
+
+    A slot's one number decides both: where it falls into the random tokens' share, its place there is the token.
 
     Args:
         input_ids: original ids, int64 (B, L).
         positions, is_chosen: from `choose_positions`, (B, K).
         uniform: one number in [0, 1) per slot, float (B, K).
         mlm_replacement_probability: share of the chosen positions that becomes [MASK] (0.85 in the original's code).
+        mlm_random_probability: share that becomes a token drawn evenly from the whole vocabulary, special ones and the
+            original included, as in BERT (0.1 there).
+        vocab_size: of that vocabulary; needed for random tokens only.
     Returns:
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True where [MASK] was put.
     """
     is_mask_token = is_chosen & (uniform < mlm_replacement_probability)
-    originals = input_ids.gather(1, positions)
-    return input_ids.scatter(1, positions, originals.masked_fill(is_mask_token, mask_token_id)), is_mask_token
+    shown = input_ids.gather(1, positions).masked_fill(is_mask_token, mask_token_id)
+    if mlm_random_probability > 0:
+        is_random = is_chosen & ~is_mask_token & (uniform < mlm_replacement_probability + mlm_random_probability)
+        place = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
+        random_ids = (place * vocab_size).long().clamp(0, vocab_size - 1)  # elsewhere, and where it is rounded up
+        shown = torch.where(is_random, random_ids, shown)
+    return input_ids.scatter(1, positions, shown), is_mask_token
 
 
 def sample_tokens(

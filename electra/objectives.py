@@ -2,18 +2,72 @@
 
 Both are means over the tokens they speak of, taken in fp32. They are computed here and not by the models' own
 `labels=`: the discriminator's would know no padding, and the generator's would want logits for all positions.
+
+`OBJECTIVES` are ELECTRA and the ablations of section 3.4, which the paper puts between it and BERT: what the network
+sees at the chosen positions, what it has to say, and where.
+
+                    at the chosen positions   says               where
+    electra         samples of the generator  replaced or not    at all tokens
+    electra_15      samples of the generator  replaced or not    at the chosen positions
+    mlm             [MASK] (BERT)             the original       at the chosen positions
+    replace_mlm     samples of the generator  the original       at the chosen positions
+    all_tokens_mlm  samples of the generator  the original       at all tokens, with a copy gate
 """
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
-    """-log p_G(x_t | x_masked) for each chosen position.
+class Objective(NamedTuple):
+    """What is trained, and the defaults that belong to it.
 
     Args:
-        logits: the generator's at the chosen positions, any float (N, V).
+        has_generator: a small network fills the chosen positions; without one the large network sees [MASK].
+        finds_replaced: the large network tells replaced tokens from originals; otherwise it predicts the originals.
+        at_all_tokens: its loss is over all real tokens; otherwise over the chosen positions.
+        mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
+            random token; the rest stays. BERT's 80/10/10, the original's 85/15 where a generator is asked.
+        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary; two losses
+            over the vocabulary are of one size, and the paper names no weight for them: 1.
+    """
+
+    has_generator: bool
+    finds_replaced: bool
+    at_all_tokens: bool
+    mlm_replacement_probability: float = 0.85
+    mlm_random_probability: float = 0.0
+    discriminator_weight: float = 50.0
+
+    @property
+    def has_copy_gate(self) -> bool:
+        """Nearly every token is its own answer where all are asked."""
+        return self.at_all_tokens and not self.finds_replaced
+
+    @property
+    def loss_name(self) -> str:
+        """Of the large network's loss, in logs and metrics."""
+        if self.finds_replaced:
+            return "discriminator_loss"
+        return "all_tokens_loss" if self.at_all_tokens else "mlm_loss"
+
+
+OBJECTIVES = {
+    "electra": Objective(has_generator=True, finds_replaced=True, at_all_tokens=True),
+    "electra_15": Objective(has_generator=True, finds_replaced=True, at_all_tokens=False),
+    "mlm": Objective(False, False, False, 0.8, 0.1, discriminator_weight=1.0),
+    "replace_mlm": Objective(True, False, False, discriminator_weight=1.0),
+    "all_tokens_mlm": Objective(True, False, True, discriminator_weight=1.0),
+}
+
+
+def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
+    """-log p_G(x_t | x_masked) for each chosen position; of any LM head.
+
+    Args:
+        logits: the LM head's at the chosen positions, any float (N, V).
         original_ids: the ids that stood there, int64 (N,).
     Returns:
         float32 (N,).
@@ -31,6 +85,42 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
         float32 (B, L), for padding too: weigh it out with `weighted_mean`.
     """
     return F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
+
+
+def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor) -> Tensor:
+    """-log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
+
+    All-Tokens MLM, section 3.4: D_t = sigmoid(copy_logits_t) is the probability of copying what stands there. Taken
+    from logarithms, so that neither a gate nor a softmax that is sure of itself gives infinity.
+
+    Args:
+        logits: the LM head's, any float (N, V).
+        copy_logits: the gate's, positive for "copy", any float (N,).
+        input_ids: what the network saw, x_corrupt, int64 (N,).
+        original_ids: what stood there before, x, int64 (N,).
+    Returns:
+        float32 (N,).
+    """
+    copy_logits = copy_logits.float()
+    by_softmax = F.logsigmoid(-copy_logits) - generator_nll(logits, original_ids)
+    either_way = torch.logaddexp(F.logsigmoid(copy_logits), by_softmax)
+    return -torch.where(input_ids == original_ids, either_way, by_softmax)
+
+
+def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> Tensor:
+    """The most likely token under the p of `copy_nll`; the copied one of two equals.
+
+    Args:
+        logits, copy_logits, input_ids: as there.
+    Returns:
+        int64 (N,).
+    """
+    copy_probability = copy_logits.float().sigmoid()
+    probabilities = logits.float().softmax(dim=1)
+    best = probabilities.max(dim=1)
+    of_input = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
+    is_copied = copy_probability + (1 - copy_probability) * of_input >= (1 - copy_probability) * best.values
+    return torch.where(is_copied, input_ids, best.indices)
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:

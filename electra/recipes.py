@@ -3,6 +3,7 @@
 Every recipe states every field, under the names of the command line, so that choosing one leaves nothing to a default
 that belongs to another size. That is where the original traps: its `model_size: base` changes the transformer and
 keeps small's learning rate, batch, length, generator and masking (google-research/electra, configure_pretraining.py).
+Shares of [MASK] and lambda are the same at all sizes; they belong to the objective (objectives.py).
 
 Sizes are of the discriminator; the batch is that of the whole run, on one device without accumulation.
 """
@@ -10,8 +11,6 @@ Sizes are of the discriminator; the batch is that of the whole run, on one devic
 _COMMON: dict[str, int | float] = {
     "generator_layer_size": 1.0,
     "max_position_embeddings": 512,  # also where max_length is 128: the released models can be fine-tuned at 512
-    "mlm_replacement_probability": 0.85,  # not in the paper, which masks all; the original's pretrain_helpers.py
-    "discriminator_weight": 50.0,
     "warmup_steps": 10_000,
     "weight_decay": 0.01,
     "max_grad_norm": 1.0,  # not in the table; the original's optimization.py

@@ -25,7 +25,6 @@ def test_every_recipe_states_every_field() -> None:
         "generator_size",
         "generator_layer_size",
         "mlm_probability",
-        "mlm_replacement_probability",
         "max_length",
         "per_device_train_batch_size",
         "learning_rate",
@@ -36,7 +35,6 @@ def test_every_recipe_states_every_field() -> None:
         "adam_beta1",
         "adam_beta2",
         "adam_epsilon",
-        "discriminator_weight",
     }
     assert list(RECIPES) == ["small", "small++", "base", "large"]
     for recipe in RECIPES.values():
@@ -113,5 +111,5 @@ def test_what_the_sizes_do_not_share_is_table_6() -> None:
     }
     for recipe in RECIPES.values():
         assert (recipe["warmup_steps"], recipe["weight_decay"], recipe["adam_epsilon"]) == (10_000, 0.01, 1e-6)
-        assert (recipe["adam_beta1"], recipe["adam_beta2"], recipe["discriminator_weight"]) == (0.9, 0.999, 50)
+        assert (recipe["adam_beta1"], recipe["adam_beta2"]) == (0.9, 0.999)
         assert (recipe["hidden_dropout_prob"], recipe["attention_probs_dropout_prob"]) == (0.1, 0.1)

@@ -6,6 +6,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING, ElectraConfig, PreTrainedConfig
 
 from electra.errors import UserError
+from electra.objectives import OBJECTIVES
 
 SMALLEST_HEAD = 8
 """Width of the narrowest attention head built."""
@@ -15,11 +16,14 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     """Generator, discriminator and how one corrupts text for the other.
 
     Args:
-        generator, discriminator: configurations of the networks, or dicts of them.
+        generator, discriminator: configurations of the networks, or dicts of them. "Discriminator" is the full-size
+            network, whatever the objective trains it for; an objective without generator leaves that one None.
+        objective: a name of `objectives.OBJECTIVES`.
         mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen for corruption.
         mlm_probability: share of the tokens chosen, in (0, 1).
-        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1]; the rest stays.
+        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
+        mlm_random_probability: share that becomes a random token; what is left of the chosen tokens stays.
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
@@ -34,21 +38,25 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         generator: PreTrainedConfig | dict[str, Any] | None = None,
         discriminator: PreTrainedConfig | dict[str, Any] | None = None,
         *,
+        objective: str = "electra",
         mask_token_id: int = -1,
         special_token_ids: list[int] | None = None,
         mlm_probability: float = 0.15,
         mlm_replacement_probability: float = 0.85,
+        mlm_random_probability: float = 0.0,
         discriminator_weight: float = 50.0,
         sampling_temperature: float = 1.0,
         disallow_correct: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.generator = _as_config(generator)
+        self.objective = objective
+        self.generator = _as_config(generator) if OBJECTIVES[objective].has_generator else None
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id
         self.special_token_ids = special_token_ids or []
         self.mlm_probability = mlm_probability
         self.mlm_replacement_probability = mlm_replacement_probability
+        self.mlm_random_probability = mlm_random_probability
         self.discriminator_weight = discriminator_weight
         self.sampling_temperature = sampling_temperature
         self.disallow_correct = disallow_correct

@@ -1,11 +1,17 @@
 """The joint model: a small generator corrupts text, a discriminator tells which tokens were replaced.
 
+What the large network sees and has to say is the objective's (objectives.py). It is called discriminator here and in
+files also where it is a masked language model, `ElectraForMaskedLM`, and predicts original tokens.
+
 Both are plain transformers models (`ElectraForMaskedLM`, `ElectraForPreTraining`), composed and not rewritten, so
 what is saved opens anywhere. Three things differ from calling them one after the other:
 
 - their embeddings (word, position, type, LayerNorm) are one module, and the LM head is its word table;
 - the LM head sees the chosen positions only, 15 % of the rows of the largest matrix product of the step;
 - the losses are ours (objectives.py), because the discriminator's own knows no padding.
+
+Logits over the vocabulary at all positions (all_tokens_mlm) are made in pieces and, in training, made again in the
+backward pass: at 128 x 128 positions and 30,522 tokens they would be 2 GB, several times over.
 
 The main path is `ElectraForJointPretraining.forward`.
 """
@@ -14,12 +20,21 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, PreTrainedModel
 from transformers.utils import ModelOutput
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.objectives import discriminator_nll, electra_loss, generator_nll, weighted_mean
+from electra.objectives import (
+    OBJECTIVES,
+    copy_nll,
+    copy_prediction,
+    discriminator_nll,
+    electra_loss,
+    generator_nll,
+    weighted_mean,
+)
 
 SHARED_EMBEDDINGS = (
     "word_embeddings.weight",
@@ -29,24 +44,30 @@ SHARED_EMBEDDINGS = (
     "LayerNorm.bias",
 )
 """What generator and discriminator share, section 3.2 of the paper and its code."""
+HEAD_POSITIONS = 2048
+"""At so many positions at once the LM head is applied where it is applied to all: 250 MB of logits."""
 
 
 @dataclass
 class ElectraPretrainingOutput(ModelOutput):
     """What a step yields. K is the number of slots for chosen positions in a row; slots beyond a row's own are
-    marked in `is_chosen`.
+    marked in `is_chosen`. What an objective does not have is None.
 
     Args:
         loss: what is trained, float32 ().
         generator_loss: mean over the chosen positions, float32 (), detached.
-        discriminator_loss: mean over all real tokens, float32 (), detached.
-        positions, is_chosen, is_mask_token: the chosen positions and which of them hold [MASK], (B, K).
+        discriminator_loss: of the large network, mean over the tokens its objective asks for, float32 (), detached.
+        positions, is_chosen, is_mask_token, is_kept_token: the chosen positions, which of them were shown as [MASK]
+            and which as they are, (B, K).
         generator_nll: -log probability of the original token, float32 (B, K).
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
             evaluation only.
-        corrupted_input_ids, is_replaced: what the discriminator saw and what it had to say, (B, L).
-        discriminator_nll: float32 (B, L).
-        discriminator_logits: positive for "replaced", (B, L).
+        corrupted_input_ids: what the large network saw, (B, L).
+        is_replaced: where a sample of the generator differs from the original, (B, L).
+        discriminator_nll: of the large network, float32 (B, L); 0 where a masked language model was not asked.
+        discriminator_logits: positive for "replaced", (B, L); minus the logits of a copy gate.
+        restored_ids: the most likely original of a masked language model, int64 (B, L), at positions where it was not
+            asked what it saw; in evaluation only.
     """
 
     loss: Tensor | None = None
@@ -55,6 +76,7 @@ class ElectraPretrainingOutput(ModelOutput):
     positions: Tensor | None = None
     is_chosen: Tensor | None = None
     is_mask_token: Tensor | None = None
+    is_kept_token: Tensor | None = None
     generator_nll: Tensor | None = None
     predicted_ids: Tensor | None = None
     sampled_ids: Tensor | None = None
@@ -62,6 +84,7 @@ class ElectraPretrainingOutput(ModelOutput):
     is_replaced: Tensor | None = None
     discriminator_nll: Tensor | None = None
     discriminator_logits: Tensor | None = None
+    restored_ids: Tensor | None = None
 
 
 class ElectraForJointPretraining(PreTrainedModel):
@@ -78,21 +101,30 @@ class ElectraForJointPretraining(PreTrainedModel):
     _supports_attention_backend = True
     # Our loss is a mean: without this Trainer would multiply it by accumulation steps and by processes.
     accepts_loss_kwargs = False
-    # The generator's embeddings are the ones written to a checkpoint: its own head is tied to them by transformers.
-    _tied_weights_keys = {
-        "generator.generator_lm_head.weight": "generator.electra.embeddings.word_embeddings.weight",
-        **{
-            f"discriminator.electra.embeddings.{name}": f"generator.electra.embeddings.{name}"
-            for name in SHARED_EMBEDDINGS
-        },
-    }
-    _keys_to_ignore_on_save = set(_tied_weights_keys)  # so that Trainer expects them to be missing when it resumes
+    generator: ElectraForMaskedLM | None
+    discriminator: ElectraForPreTraining | ElectraForMaskedLM
+    copy_gate: nn.Linear | None
 
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)
-        self.generator = ElectraForMaskedLM(config.generator)
-        self.discriminator = ElectraForPreTraining(config.discriminator)
-        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+        self.objective = OBJECTIVES[config.objective]
+        self.generator = ElectraForMaskedLM(config.generator) if self.objective.has_generator else None
+        large = ElectraForPreTraining if self.objective.finds_replaced else ElectraForMaskedLM
+        self.discriminator = large(config.discriminator)
+        self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
+        # Target to source. The generator's embeddings are the ones written to a checkpoint, if there is one.
+        self._tied_weights_keys = {}
+        if self.generator is not None:
+            self.discriminator.electra.embeddings = self.generator.electra.embeddings
+            word_table = "generator.electra.embeddings.word_embeddings.weight"
+            self._tied_weights_keys["generator.generator_lm_head.weight"] = word_table
+            for name in SHARED_EMBEDDINGS:
+                source = f"generator.electra.embeddings.{name}"
+                self._tied_weights_keys[f"discriminator.electra.embeddings.{name}"] = source
+        # So that Trainer expects them to be missing when it resumes.
+        self._keys_to_ignore_on_save = set(self._tied_weights_keys)
+        if not self.objective.finds_replaced:  # transformers ties it to the embeddings beside it, after those above
+            self._keys_to_ignore_on_save.add("discriminator.generator_lm_head.weight")
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -106,7 +138,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         mask_noise: Tensor | None = None,
         sample_noise: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
-        """Corrupt, generate, discriminate.
+        """Corrupt, generate, and discriminate or restore.
 
         Args:
             input_ids: original token ids, int64 (B, L).
@@ -131,53 +163,113 @@ class ElectraForJointPretraining(PreTrainedModel):
             mask_noise[..., 1].gather(1, positions),
             mask_token_id=config.mask_token_id,
             mlm_replacement_probability=config.mlm_replacement_probability,
+            mlm_random_probability=config.mlm_random_probability,
+            vocab_size=config.discriminator.vocab_size,
         )
         originals = input_ids.gather(1, positions)
+        corrupted_input_ids, is_replaced = masked_input_ids, None
+        generator_loss, said_by_generator = None, {}
+        if self.generator is not None:
+            hidden = self.generator.electra(masked_input_ids, attention_mask, token_type_ids).last_hidden_state
+            generator_logits = lm_logits(self.generator, rows_at(hidden, positions))
+            token_nll = generator_nll(generator_logits, originals.flatten()).view_as(positions)
+            generator_loss = weighted_mean(token_nll, is_chosen)
+            sampled_ids = sample_tokens(
+                generator_logits,
+                temperature=config.sampling_temperature,
+                disallowed_ids=originals.flatten() if config.disallow_correct else None,
+                uniform=None if sample_noise is None else sample_noise.gather(1, positions).flatten(),
+            ).view_as(positions)
+            corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
+            said_by_generator = {
+                "generator_loss": generator_loss.detach(),
+                "generator_nll": token_nll.detach(),
+                "predicted_ids": None if self.training else generator_logits.argmax(dim=1).view_as(positions),
+                "sampled_ids": sampled_ids,
+            }
 
-        generator_logits = self.generator_logits(masked_input_ids, attention_mask, token_type_ids, positions)
-        token_nll = generator_nll(generator_logits, originals.flatten()).view_as(positions)
-        generator_loss = weighted_mean(token_nll, is_chosen)
-        sampled_ids = sample_tokens(
-            generator_logits,
-            temperature=config.sampling_temperature,
-            disallowed_ids=originals.flatten() if config.disallow_correct else None,
-            uniform=None if sample_noise is None else sample_noise.gather(1, positions).flatten(),
-        ).view_as(positions)
-        corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
-
-        discriminator_logits = self.discriminator(corrupted_input_ids, attention_mask, token_type_ids).logits
-        is_replaced_nll = discriminator_nll(discriminator_logits, is_replaced)
-        discriminator_loss = weighted_mean(is_replaced_nll, attention_mask)
+        hidden = self.discriminator.electra(corrupted_input_ids, attention_mask, token_type_ids).last_hidden_state
+        if is_replaced is not None and self.objective.finds_replaced:
+            logits = self.discriminator.discriminator_predictions(hidden)
+            nll, said = discriminator_nll(logits, is_replaced), {"discriminator_logits": logits.detach()}
+        elif self.copy_gate is not None:
+            nll, said = self._restore_or_copy(hidden, corrupted_input_ids, input_ids, self.copy_gate)
+        else:
+            nll, said = self._restore(hidden, corrupted_input_ids, positions, originals)
+        is_asked = attention_mask
+        if not self.objective.at_all_tokens:
+            is_asked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, positions, is_chosen)
+        loss = weighted_mean(nll, is_asked)
         return ElectraPretrainingOutput(
-            loss=electra_loss(generator_loss, discriminator_loss, config.discriminator_weight),
-            generator_loss=generator_loss.detach(),
-            discriminator_loss=discriminator_loss.detach(),
+            loss=loss if generator_loss is None else electra_loss(generator_loss, loss, config.discriminator_weight),
+            discriminator_loss=loss.detach(),
             positions=positions,
             is_chosen=is_chosen,
             is_mask_token=is_mask_token,
-            generator_nll=token_nll.detach(),
-            predicted_ids=None if self.training else generator_logits.argmax(dim=1).view_as(positions),
-            sampled_ids=sampled_ids,
+            is_kept_token=is_chosen & (masked_input_ids.gather(1, positions) == originals),
             corrupted_input_ids=corrupted_input_ids,
             is_replaced=is_replaced,
-            discriminator_nll=is_replaced_nll.detach(),
-            discriminator_logits=discriminator_logits.detach(),
+            discriminator_nll=nll.detach(),
+            **said_by_generator,
+            **said,
         )
 
-    def generator_logits(
-        self, masked_input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, positions: Tensor
-    ) -> Tensor:
-        """The generator's logits over the vocabulary, at the chosen positions only: (B, K) -> (B * K, V)."""
-        hidden = self.generator.electra(masked_input_ids, attention_mask, token_type_ids).last_hidden_state
-        index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))
-        chosen = hidden.gather(1, index).flatten(0, 1)  # (B, L, D) -> (B * K, D)
-        return self.generator.generator_lm_head(self.generator.generator_predictions(chosen))
+    def _restore(
+        self, hidden: Tensor, seen: Tensor, positions: Tensor, originals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of the originals at the chosen positions, float32 (B, L), and what else is to be told.
+
+        Args:
+            hidden: the large network's last hidden states, (B, L, D).
+            seen: its input, int64 (B, L).
+            positions, originals: the chosen positions and what stood there, int64 (B, K).
+        """
+        logits = lm_logits(self.discriminator, rows_at(hidden, positions))
+        slots = generator_nll(logits, originals.flatten()).view_as(positions)
+        nll = torch.zeros_like(seen, dtype=torch.float32).scatter(1, positions, slots)
+        if self.training:
+            return nll, {}
+        return nll, {"restored_ids": seen.scatter(1, positions, logits.argmax(dim=1).view_as(positions))}
+
+    def _restore_or_copy(
+        self, hidden: Tensor, seen: Tensor, input_ids: Tensor, copy_gate: nn.Linear
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of the originals at all positions, float32 (B, L), and what else is to be told.
+
+        Args:
+            hidden: the large network's last hidden states, (B, L, D).
+            seen, input_ids: its input and the original text, int64 (B, L).
+            copy_gate: from D to the logit of copying.
+        """
+
+        def judge(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, ...]:
+            logits = lm_logits(self.discriminator, hidden)
+            nll = copy_nll(logits, copy_logits, seen, originals)
+            return (nll,) if self.training else (nll, copy_prediction(logits, copy_logits, seen))
+
+        copy_logits = copy_gate(hidden).squeeze(2)
+        columns = hidden.flatten(0, 1), copy_logits.flatten(), seen.flatten(), input_ids.flatten()
+        pieces = zip(*(column.split(HEAD_POSITIONS) for column in columns), strict=True)
+        judged = [checkpoint(judge, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
+        nll, *restored_ids = (torch.cat(parts).view_as(input_ids) for parts in zip(*judged, strict=True))
+        said = {"discriminator_logits": -copy_logits.detach()}
+        return nll, {**said, "restored_ids": restored_ids[0]} if restored_ids else said
+
+
+def rows_at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Hidden states at the chosen positions only: (B, L, D), (B, K) -> (B * K, D)."""
+    index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))
+    return hidden.gather(1, index).flatten(0, 1)
+
+
+def lm_logits(network: ElectraForMaskedLM, hidden: Tensor) -> Tensor:
+    """Logits over the vocabulary: (N, D) -> (N, V)."""
+    return network.generator_lm_head(network.generator_predictions(hidden))
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
-    """Parameters of each network on its own, and of both together with shared ones counted once."""
+    """Parameters of each network on its own, and of all together with shared ones counted once."""
+    counts = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
     return {
-        "discriminator": sum(p.numel() for p in model.discriminator.parameters()),
-        "generator": sum(p.numel() for p in model.generator.parameters()),
-        "total": sum(p.numel() for p in model.parameters()),
+        name: 0 if module is None else sum(p.numel() for p in module.parameters()) for name, module in counts.items()
     }

@@ -1,4 +1,8 @@
-"""From a trained pair to two plain Hugging Face folders, each with its tokenizer and a model card."""
+"""From a trained pair to two plain Hugging Face folders, each with its tokenizer and a model card.
+
+The large network is in `discriminator/` whatever its objective, so that what fine-tunes it need not know; where it is
+a masked language model, `AutoModelForMaskedLM` opens it. An objective without generator writes that folder alone.
+"""
 
 import shutil
 from pathlib import Path
@@ -7,15 +11,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.files import replace_folder
 from electra.model.modeling import ElectraForJointPretraining
+from electra.objectives import OBJECTIVES
 from electra.pretraining.plan import Plan
 
 NETWORKS = ("generator", "discriminator")
+DISCRIMINATOR, GENERATOR, MASKED_LM = "discriminator", "generator", "masked language model"
+"""What a network is."""
 
 _CARD = """---
 library_name: transformers
-tags: [electra, {network}]
+tags: [electra, {tag}]
 ---
-# ELECTRA {network}: {name}
+# ELECTRA {kind}: {name}
 
 {what}
 
@@ -29,6 +36,7 @@ model = {auto_class}.from_pretrained("{network}")
 ## Training
 | | |
 |---|---|
+| objective | {objective} |
 | architecture | {shape}, {parameters:,} parameters |
 | text | {sources}: {documents:,} documents, {tokens:,} tokens |
 | training | {steps:,} steps of {batch_size} x {max_length} tokens, {epochs:.2f} epochs |
@@ -41,11 +49,23 @@ model = {auto_class}.from_pretrained("{network}")
 """
 
 _WHAT = {
-    "discriminator": "Tells for every token whether it was replaced. This is the network to fine-tune: open it with "
+    DISCRIMINATOR: "Tells for every token whether it was replaced. This is the network to fine-tune: open it with "
     "AutoModelForSequenceClassification and the like; its replaced-token head is then dropped and reported as such.",
-    "generator": "Fills in masked tokens. It was trained to challenge the discriminator, not for use downstream.",
+    GENERATOR: "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
+    MASKED_LM: "Predicts the original tokens. This is the network to fine-tune: open it with "
+    "AutoModelForSequenceClassification and the like; its LM head is then dropped and reported as such.",
 }
-_AUTO_CLASS = {"discriminator": "AutoModelForPreTraining", "generator": "AutoModelForMaskedLM"}
+_WHAT_IT_SAW = {
+    "mlm": " It was trained as BERT was: it saw [MASK] at most of the positions asked for.",
+    "replace_mlm": " It was trained on a generator's samples and never saw [MASK].",
+    "all_tokens_mlm": " It was trained on a generator's samples and never saw [MASK]. The gate by which it copied "
+    "tokens is in the checkpoints only, not in this folder.",
+}
+_AUTO_CLASS = {
+    DISCRIMINATOR: "AutoModelForPreTraining",
+    GENERATOR: "AutoModelForMaskedLM",
+    MASKED_LM: "AutoModelForMaskedLM",
+}
 
 
 def export_networks(
@@ -57,7 +77,7 @@ def export_networks(
     sources: list[str],
     metrics: dict[str, float],
 ) -> dict[str, Path]:
-    """Write run_folder/generator and run_folder/discriminator, both whole or, if anything fails, neither.
+    """Write run_folder/discriminator and, if there is one, run_folder/generator: whole, or neither if anything fails.
 
     Args:
         model: the trained pair.
@@ -67,8 +87,8 @@ def export_networks(
     Returns:
         the folder of each network. One that was there is replaced.
     """
-    folders = {network: run_folder / network for network in NETWORKS}
-    unfinished = {network: run_folder / f"{network}.unfinished" for network in NETWORKS}
+    folders = {network: run_folder / network for network in NETWORKS if getattr(model, network) is not None}
+    unfinished = {network: run_folder / f"{network}.unfinished" for network in folders}
     try:
         for network, folder in unfinished.items():
             shutil.rmtree(folder, ignore_errors=True)  # of an export that was killed
@@ -88,11 +108,15 @@ def export_networks(
 
 def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict[str, float]) -> str:
     is_discriminator = network == "discriminator"
+    kind = MASKED_LM if is_discriminator and not OBJECTIVES[plan.objective].finds_replaced else network
     return _CARD.format(
         network=network,
+        kind=kind,
+        tag=kind.replace(" ", "-"),
         name=name,
-        what=_WHAT[network],
-        auto_class=_AUTO_CLASS[network],
+        what=_WHAT[kind] + (_WHAT_IT_SAW[plan.objective] if kind == MASKED_LM else ""),
+        auto_class=_AUTO_CLASS[kind],
+        objective=plan.objective,
         shape=plan.discriminator_shape if is_discriminator else plan.generator_shape,
         parameters=plan.discriminator_parameters if is_discriminator else plan.generator_parameters,
         sources=", ".join(sources),

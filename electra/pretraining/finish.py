@@ -13,7 +13,7 @@ from electra.files import write_json
 from electra.pretraining.inputs import Segments
 from electra.pretraining.metrics import unigram_metrics
 from electra.pretraining.plan import Plan
-from electra.pretraining.results import results_table, token_counts, without_prefix
+from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
 from electra.pretraining.run_folder import METRICS_NAME
 from electra.pretraining.trainer import ElectraTrainer
 
@@ -33,14 +33,15 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     is_current = last.get("step") == trainer.state.global_step and not trainer.args.load_best_model_at_end
     if not is_current or trainer.last_records is None:
         last = trainer.evaluate()
+    config = trainer.model.config
+    rows = rows_of(config.objective)
     columns = {}
     if evaluations and evaluations[0]["step"] == 0 and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
-        columns["untrained"] = without_prefix(evaluations[0])
+        columns["untrained"] = without_prefix(evaluations[0], rows=rows)
     assert trainer.last_records is not None
-    config = trainer.model.config
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
-    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids)
-    columns["trained"] = without_prefix(last)
+    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids, config.objective)
+    columns["trained"] = without_prefix(last, rows=rows)
     return columns
 
 
@@ -59,12 +60,8 @@ def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], netwo
     write_json(values, folder / METRICS_NAME)
     if results:
         logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
-        logger.info(results_table(results))
-    discriminator = networks["discriminator"]
-    logger.info(
-        "\ndiscriminator  %s\ngenerator      %s\n"
-        'Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")',
-        discriminator,
-        networks["generator"],
-        discriminator,
-    )
+        logger.info(results_table(results, rows_of(plan.objective)))
+    logger.info("\n%-13s  %s", plan.large_network, networks["discriminator"])
+    if "generator" in networks:
+        logger.info("generator      %s", networks["generator"])
+    logger.info('Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")', networks["discriminator"])

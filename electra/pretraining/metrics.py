@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, precision_score, recall
 from torch import Tensor
 
 from electra.model.modeling import ElectraPretrainingOutput
+from electra.objectives import OBJECTIVES
 
 PADDING = -100.0
 """What Trainer pads gathered arrays with."""
@@ -33,10 +34,14 @@ class Field(IntEnum):
     GENERATOR_NLL = 7
     PREDICTED_ID = 8
     SAMPLED_ID = 9
+    IS_KEPT_TOKEN = 10
+    RESTORED_ID = 11
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPretrainingOutput) -> Tensor:
-    """Everything the metrics need to know of each token, float32 (B, L, 10); see `Field`: ids below 2^24 are exact.
+    """Everything the metrics need to know of each token, float32 (B, L, 12); see `Field`: ids below 2^24 are exact.
+
+    Zero stands for what the objective does not have.
 
     Args:
         input_ids: original ids, int64 (B, L).
@@ -45,12 +50,16 @@ def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPret
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
     records[..., Field.ORIGINAL_ID] = input_ids.float().masked_fill(attention_mask == 0, PADDING)
-    assert output.corrupted_input_ids is not None and output.is_replaced is not None
-    assert output.discriminator_nll is not None and output.discriminator_logits is not None
-    records[..., Field.CORRUPTED_ID] = output.corrupted_input_ids.float()
-    records[..., Field.IS_REPLACED] = output.is_replaced.float()
-    records[..., Field.DISCRIMINATOR_NLL] = output.discriminator_nll.float()
-    records[..., Field.DISCRIMINATOR_LOGIT] = output.discriminator_logits.float()
+    by_token = {
+        Field.CORRUPTED_ID: output.corrupted_input_ids,
+        Field.IS_REPLACED: output.is_replaced,
+        Field.DISCRIMINATOR_NLL: output.discriminator_nll,
+        Field.DISCRIMINATOR_LOGIT: output.discriminator_logits,
+        Field.RESTORED_ID: output.restored_ids,
+    }
+    for field, values in by_token.items():
+        if values is not None:
+            records[..., field] = values.float()
     assert output.positions is not None and output.is_chosen is not None
     by_slot = {
         Field.IS_CHOSEN: output.is_chosen,
@@ -58,44 +67,78 @@ def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPret
         Field.GENERATOR_NLL: output.generator_nll,
         Field.PREDICTED_ID: output.predicted_ids,
         Field.SAMPLED_ID: output.sampled_ids,
+        Field.IS_KEPT_TOKEN: output.is_kept_token,
     }
     for field, values in by_slot.items():
-        assert values is not None
+        if values is None:
+            continue
         chosen_only = torch.where(output.is_chosen, values.float(), 0.0)
         # A row's positions are distinct, but slots beyond its own may repeat none of them: adding zeros is safe.
         records[..., field].scatter_add_(1, output.positions, chosen_only)
     return records
 
 
-def evaluation_metrics(records: NDArray[np.float32], discriminator_weight: float) -> dict[str, float]:
-    """All held-out metrics of a pair.
+def evaluation_metrics(
+    records: NDArray[np.float32], discriminator_weight: float, objective: str = "electra"
+) -> dict[str, float]:
+    """All held-out metrics of a model.
 
     Args:
-        records: of every row evaluated, (N, L, 10), padded rows and columns marked in `Field.ORIGINAL_ID`.
+        records: of every row evaluated, (N, L, 12), padded rows and columns marked in `Field.ORIGINAL_ID`.
         discriminator_weight: lambda, for the total loss.
+        objective: a name of `OBJECTIVES`; it says what is asked where.
     Returns:
         the metrics of docs/glossary.md, without a prefix; a metric that is not defined on these records (AUC where
         nothing was replaced, an accuracy over no position) is nan. Precision, recall, F1 and MCC of a discriminator
         that gives all tokens the same label are 0 where they would be 0/0, the usual convention.
     """
+    has = OBJECTIVES[objective]
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
-    is_mask_token = chosen[:, Field.IS_MASK_TOKEN] == 1
+    metrics: dict[str, float] = {}
+    if has.has_generator:
+        metrics |= _generator_metrics(chosen)
+        metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
+    if has.finds_replaced:
+        asked = tokens if has.at_all_tokens else chosen
+        metrics["discriminator_loss"] = _mean(asked[:, Field.DISCRIMINATOR_NLL])
+        detected = _detection_metrics(asked[:, Field.IS_REPLACED] == 1, asked[:, Field.DISCRIMINATOR_LOGIT])
+        metrics |= {f"discriminator_{name}": value for name, value in detected.items()}
+    else:
+        metrics |= _restoration_metrics(chosen, sees_mask_tokens=not has.has_generator)
+    if has.has_copy_gate:
+        metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
+        metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
+        detected = _detection_metrics(tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT])
+        metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
+    loss = metrics[has.loss_name]
+    if has.has_generator:
+        loss = metrics["generator_loss"] + discriminator_weight * loss
+    return {"loss": loss, **metrics, "tokens": float(len(tokens))}
+
+
+def _generator_metrics(chosen: NDArray[np.float32]) -> dict[str, float]:
     is_right = chosen[:, Field.PREDICTED_ID] == chosen[:, Field.ORIGINAL_ID]
-    is_sample_right = chosen[:, Field.SAMPLED_ID] == chosen[:, Field.ORIGINAL_ID]
-    generator_loss = _mean(chosen[:, Field.GENERATOR_NLL])
-    discriminator_loss = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
     return {
-        "loss": generator_loss + discriminator_weight * discriminator_loss,
-        "generator_loss": generator_loss,
+        "generator_loss": _mean(chosen[:, Field.GENERATOR_NLL]),
         "masked_accuracy": _mean(is_right),
-        "masked_accuracy_mask_token": _mean(is_right[is_mask_token]),
-        "masked_accuracy_kept_token": _mean(is_right[~is_mask_token]),
-        "sampled_accuracy": _mean(is_sample_right),
-        "replaced_rate": _mean(tokens[:, Field.IS_REPLACED]),
-        "discriminator_loss": discriminator_loss,
-        **_detection_metrics(tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT]),
-        "tokens": float(len(tokens)),
+        "masked_accuracy_mask_token": _mean(is_right[chosen[:, Field.IS_MASK_TOKEN] == 1]),
+        "masked_accuracy_kept_token": _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1]),
+        "sampled_accuracy": _mean(chosen[:, Field.SAMPLED_ID] == chosen[:, Field.ORIGINAL_ID]),
+    }
+
+
+def _restoration_metrics(chosen: NDArray[np.float32], sees_mask_tokens: bool) -> dict[str, float]:
+    """Of a large network that predicts originals, by what it saw: behind a generator samples, no [MASK]."""
+    is_right = chosen[:, Field.RESTORED_ID] == chosen[:, Field.ORIGINAL_ID]
+    sees_original = chosen[:, Field.CORRUPTED_ID] == chosen[:, Field.ORIGINAL_ID]
+    sees_mask = (chosen[:, Field.IS_MASK_TOKEN] == 1) & sees_mask_tokens
+    return {
+        "mlm_loss": _mean(chosen[:, Field.DISCRIMINATOR_NLL]),
+        "mlm_accuracy": _mean(is_right),
+        "mlm_accuracy_mask_token": _mean(is_right[sees_mask]),
+        "mlm_accuracy_other_token": _mean(is_right[~sees_original & ~sees_mask]),
+        "mlm_accuracy_kept_token": _mean(is_right[sees_original]),
     }
 
 
@@ -103,12 +146,12 @@ def _detection_metrics(is_replaced: NDArray[np.bool_], logits: NDArray[np.floati
     """Decisions are made at probability 0.5, that is logit 0."""
     decisions = logits >= 0
     return {
-        "discriminator_accuracy": _mean(decisions == is_replaced),
-        "discriminator_precision": float(precision_score(is_replaced, decisions, zero_division=0.0)),
-        "discriminator_recall": float(recall_score(is_replaced, decisions, zero_division=0.0)),
-        "discriminator_f1": float(f1_score(is_replaced, decisions, zero_division=0.0)),
-        "discriminator_mcc": float(matthews_corrcoef(is_replaced, decisions)),
-        "discriminator_auc": area_under_curve(is_replaced, logits),
+        "accuracy": _mean(decisions == is_replaced),
+        "precision": float(precision_score(is_replaced, decisions, zero_division=0.0)),
+        "recall": float(recall_score(is_replaced, decisions, zero_division=0.0)),
+        "f1": float(f1_score(is_replaced, decisions, zero_division=0.0)),
+        "mcc": float(matthews_corrcoef(is_replaced, decisions)),
+        "auc": area_under_curve(is_replaced, logits),
     }
 
 
@@ -120,31 +163,44 @@ def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating
 
 
 def unigram_metrics(
-    records: NDArray[np.float32], token_counts: NDArray[np.int64], special_token_ids: Sequence[int] = ()
+    records: NDArray[np.float32],
+    token_counts: NDArray[np.int64],
+    special_token_ids: Sequence[int] = (),
+    objective: str = "electra",
 ) -> dict[str, float]:
     """What token frequencies alone achieve on the same masks: the baseline that any use of context must beat.
 
-    The generator always predicts, and samples from, the training corpus's token frequencies p. The discriminator is
-    shown the same corrupted text as the pair's and calls a token the more suspicious the rarer it is: score -log p.
-    Special tokens, which stand in no corpus and are never replaced, are the least suspicious.
+    The generator always predicts, and samples from, the training corpus's token frequencies p, and so does a masked
+    language model. The discriminator is shown the same corrupted text as the pair's and calls a token the more
+    suspicious the rarer it is: score -log p; so does a copy gate. Special tokens, which stand in no corpus and are
+    never replaced, are the least suspicious.
 
     Args:
-        records: of every row evaluated, (N, L, 10).
+        records: of every row evaluated, (N, L, 12).
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
+        objective: a name of `OBJECTIVES`.
     """
+    has = OBJECTIVES[objective]
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
-    chosen_ids = tokens[tokens[:, Field.IS_CHOSEN] == 1][:, Field.ORIGINAL_ID].astype(np.int64)
+    chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
+    chosen_ids = chosen[:, Field.ORIGINAL_ID].astype(np.int64)
     smoothed = token_counts + 1.0
     frequencies = smoothed / smoothed.sum()
-    corrupted_ids = tokens[:, Field.CORRUPTED_ID].astype(np.int64)
-    scores = np.where(np.isin(corrupted_ids, special_token_ids), 0.0, -np.log(frequencies[corrupted_ids]))
-    return {
-        "generator_loss": _mean(-np.log(frequencies[chosen_ids])),
-        "masked_accuracy": _mean(chosen_ids == int(np.argmax(frequencies))),
-        "sampled_accuracy": _mean(frequencies[chosen_ids]),
-        "discriminator_auc": area_under_curve(tokens[:, Field.IS_REPLACED] == 1, scores),
-    }
+    loss, accuracy = _mean(-np.log(frequencies[chosen_ids])), _mean(chosen_ids == int(np.argmax(frequencies)))
+    metrics: dict[str, float] = {}
+    if has.has_generator:
+        metrics |= {"generator_loss": loss, "masked_accuracy": accuracy}
+        metrics["sampled_accuracy"] = _mean(frequencies[chosen_ids])
+    if not has.finds_replaced:
+        metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
+    if has.finds_replaced or has.has_copy_gate:
+        asked = tokens if has.at_all_tokens else chosen
+        seen_ids = asked[:, Field.CORRUPTED_ID].astype(np.int64)
+        scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
+        name = "discriminator_auc" if has.finds_replaced else "copy_gate_auc"
+        metrics[name] = area_under_curve(asked[:, Field.IS_REPLACED] == 1, scores)
+    return metrics
 
 
 def _mean(values: NDArray) -> float:

@@ -1,20 +1,30 @@
 """What a run will take, before it starts: corpus, parameters, tokens, epochs, FLOPs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformers import PreTrainedConfig
 
 from electra.data.documents import TokenCache
-from electra.flops import TransformerShape, google_training_flops, pfs_days, six_n_t_flops
+from electra.flops import (
+    GOOGLE_MLM_POSITIONS_FRACTION,
+    TransformerShape,
+    google_training_flops,
+    pfs_days,
+    six_n_t_flops,
+)
+from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.objectives import OBJECTIVES
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of a run; tokens count padding, FLOPs are of all steps."""
+    """Sizes of a run; tokens count padding, FLOPs are of all steps. "Discriminator" is the large network, whatever its
+    objective; without a generator that one's numbers are 0 and its shape is empty."""
 
+    objective: str
     documents: int
     corpus_tokens: int
     unknown_rate: float
@@ -41,14 +51,25 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def large_network(self) -> str:
+        """What it is, in a word."""
+        return "discriminator" if OBJECTIVES[self.objective].finds_replaced else "masked LM"
+
     def lines(self) -> list[str]:
+        networks = [
+            f"{self.large_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"
+        ]
+        if self.generator_shape:
+            networks.append(
+                f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
+                f"{self.total_parameters:,}, embeddings shared"
+            )
         lines = [
             f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
             f"{self.unknown_rate:.3%}; {self.held_out_documents:,} documents held out",
             f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
-            f"discriminator  {self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
-            f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
-            f"{self.total_parameters:,}, embeddings shared",
+            *networks,
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
@@ -72,10 +93,10 @@ def make_plan(
     checkpoint_steps: Sequence[int] = (),
 ) -> Plan:
     """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
-    shapes = _shape(model.config.discriminator), _shape(model.config.generator)
     parameters = parameter_counts(model)
-    sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
+    flops, google_flops = training_flops(model.config, max_length=max_length, batch_size=batch_size, steps=steps)
     return Plan(
+        objective=model.config.objective,
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         unknown_rate=float(cache.description["unknown_rate"]),
@@ -87,17 +108,41 @@ def make_plan(
         generator_parameters=parameters["generator"],
         total_parameters=parameters["total"],
         discriminator_shape=_describe(model.config.discriminator),
-        generator_shape=_describe(model.config.generator),
+        generator_shape=_describe(model.config.generator) if model.config.generator else "",
         steps=steps,
         batch_size=batch_size,
         max_length=max_length,
         tokens_per_step=batch_size * max_length,
         total_tokens=steps * batch_size * max_length,
         epochs=steps * batch_size / segments_per_epoch,
-        flops=six_n_t_flops(*shapes, **sizes, mlm_positions_fraction=model.config.mlm_probability),
-        google_flops=google_training_flops(*shapes, **sizes),
+        flops=flops,
+        google_flops=google_flops,
         checkpoint_steps=list(checkpoint_steps),
     )
+
+
+def training_flops(
+    config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
+) -> tuple[float, float]:
+    """6 N T with attention, and the original's count: the sum over the networks that the objective has.
+
+    A large network that predicts tokens has an LM head, at the chosen or at all positions; what a piece of it computes
+    twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out.
+    """
+    objective = OBJECTIVES[config.objective]
+    sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
+    large = _shape(config.discriminator)
+
+    def total(rule: Callable[..., float], share: float) -> float:
+        """`share`: of the positions that are chosen, as the rule counts them."""
+        flops = 0.0
+        if config.generator is not None:
+            flops += rule(None, _shape(config.generator), **sizes, mlm_positions_fraction=share)
+        if objective.finds_replaced:
+            return flops + rule(large, None, **sizes, mlm_positions_fraction=share)
+        return flops + rule(None, large, **sizes, mlm_positions_fraction=1.0 if objective.at_all_tokens else share)
+
+    return total(six_n_t_flops, config.mlm_probability), total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION)
 
 
 def _shape(config: PreTrainedConfig) -> TransformerShape:

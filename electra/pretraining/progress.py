@@ -13,6 +13,24 @@ logger = logging.getLogger(__name__)
 ETA_STEPS = (10, 60)
 """After the first ten steps the remaining time is said, measured without the first; once more after sixty."""
 
+_TRAINED = (
+    ("generator_loss", "generator", ".3f"),
+    ("discriminator_loss", "discriminator", ".4f"),
+    ("mlm_loss", "MLM", ".3f"),
+    ("all_tokens_loss", "all tokens", ".4f"),
+)
+_HELD_OUT = (
+    ("eval_generator_loss", "generator", ".3f"),
+    ("eval_masked_accuracy", "accuracy", ".3f"),
+    ("eval_discriminator_loss", "discriminator", ".4f"),
+    ("eval_discriminator_auc", "AUC", ".3f"),
+    ("eval_mlm_loss", "MLM", ".3f"),
+    ("eval_mlm_accuracy", "accuracy", ".3f"),
+    ("eval_all_tokens_loss", "all tokens", ".4f"),
+    ("eval_copy_gate_auc", "copy gate AUC", ".3f"),
+)
+"""What a line says of a log, as far as the objective has it: its name there, in words, digits."""
+
 
 class ReadableLog(TrainerCallback):
     """Trainer's dictionaries of numbers as lines a person can read, and the time that training will take."""
@@ -74,16 +92,13 @@ class ReadableProgress(ReadableLog, ProgressCallback):
 def describe_logs(logs: dict[str, Any], step: int) -> str:
     """One line for a logged window, an evaluation, or the end of training."""
     if "eval_loss" in logs:
-        return (
-            f"step {step}: held-out  loss {logs['eval_loss']:.3f}  generator {logs['eval_generator_loss']:.3f}  "
-            f"accuracy {logs['eval_masked_accuracy']:.3f}  discriminator {logs['eval_discriminator_loss']:.4f}  "
-            f"AUC {logs['eval_discriminator_auc']:.3f}"
-        )
+        parts = [f"step {step}: held-out  loss {logs['eval_loss']:.3f}"]
+        parts += [f"{words} {logs[name]:{digits}}" for name, words, digits in _HELD_OUT if name in logs]
+        return "  ".join(parts)
     if "loss" in logs:
         parts = [f"step {step}: loss {logs['loss']:.3f}"]
-        if "generator_loss" in logs:
-            parts.append(f"generator {logs['generator_loss']:.3f}")
-            parts.append(f"discriminator {logs['discriminator_loss']:.4f}")
+        if "generator_loss" in logs:  # otherwise the loss has no parts
+            parts += [f"{words} {logs[name]:{digits}}" for name, words, digits in _TRAINED if name in logs]
         parts.append(f"learning rate {logs['learning_rate']:.2e}")
         if "tokens_per_second" in logs:
             parts.append(f"{logs['tokens_per_second']:,} tokens/s")

@@ -7,14 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.data.documents import TokenCache
+from electra.objectives import OBJECTIVES
 
-ROWS = (
+Rows = tuple[tuple[str, str], ...]
+"""Names of metrics and what the table calls them."""
+
+_GENERATOR: Rows = (
     ("generator_loss", "generator loss (nats)"),
     ("masked_accuracy", "generator accuracy"),
     ("masked_accuracy_mask_token", "  where it saw [MASK]"),
     ("masked_accuracy_kept_token", "  where it saw the token"),
     ("sampled_accuracy", "  of its samples"),
     ("replaced_rate", "replaced tokens"),
+)
+_DISCRIMINATOR: Rows = (
     ("discriminator_loss", "discriminator loss (nats)"),
     ("discriminator_accuracy", "discriminator accuracy"),
     ("discriminator_precision", "  precision"),
@@ -23,7 +29,34 @@ ROWS = (
     ("discriminator_mcc", "  MCC"),
     ("discriminator_auc", "discriminator AUC"),
 )
+_MASKED_LM: Rows = (
+    ("mlm_loss", "MLM loss (nats)"),
+    ("mlm_accuracy", "MLM accuracy"),
+    ("mlm_accuracy_mask_token", "  where it saw [MASK]"),
+    ("mlm_accuracy_other_token", "  where it saw another"),
+    ("mlm_accuracy_kept_token", "  where it saw the token"),
+)
+_COPY_GATE: Rows = (
+    ("all_tokens_loss", "loss at all tokens (nats)"),
+    ("all_tokens_accuracy", "accuracy at all tokens"),
+    ("copy_gate_accuracy", "copy gate accuracy"),
+    ("copy_gate_auc", "copy gate AUC"),
+)
+ROWS: Rows = (*_GENERATOR, *_DISCRIMINATOR)
+"""Of the objective `electra`."""
 MAX_COUNTED_TOKENS = 20_000_000
+
+
+def rows_of(objective: str) -> Rows:
+    """What the table of an objective has, a name of `OBJECTIVES`."""
+    has = OBJECTIVES[objective]
+    parts = (
+        (has.has_generator, _GENERATOR),
+        (has.finds_replaced, _DISCRIMINATOR),
+        (not has.finds_replaced, _MASKED_LM),
+        (has.has_copy_gate, _COPY_GATE),
+    )
+    return tuple(row for is_there, rows in parts if is_there for row in rows)
 
 
 def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
@@ -38,17 +71,17 @@ def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: in
     return counts
 
 
-def without_prefix(metrics: dict[str, Any], prefix: str = "eval_") -> dict[str, float]:
+def without_prefix(metrics: dict[str, Any], prefix: str = "eval_", rows: Rows = ROWS) -> dict[str, float]:
     """The metrics of the table under their own names."""
-    return {name: float(metrics[prefix + name]) for name, _ in ROWS if prefix + name in metrics}
+    return {name: float(metrics[prefix + name]) for name, _ in rows if prefix + name in metrics}
 
 
-def results_table(columns: dict[str, dict[str, float]]) -> str:
+def results_table(columns: dict[str, dict[str, float]], rows: Rows = ROWS) -> str:
     """Aligned text, one row a metric, one column a model; what a model has no value for stays empty."""
-    width = max(len(label) for _, label in ROWS) + 2
+    width = max(len(label) for _, label in rows) + 2
     widths = {title: max(len(title), 8) for title in columns}
     lines = [" " * width + "  ".join(title.rjust(widths[title]) for title in columns)]
-    for name, label in ROWS:
+    for name, label in rows:
         cells = (
             f"{values[name]:.4f}" if name in values and not math.isnan(values[name]) else ""
             for values in columns.values()

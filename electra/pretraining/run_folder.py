@@ -203,14 +203,21 @@ def check_steps(checkpoint: Path, max_steps: int) -> None:
 
 
 def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:
-    """Refuse to resume with networks of other sizes than the checkpoint's, naming the differences."""
+    """Refuse to resume for another objective or with networks of other sizes, naming the differences."""
     try:
         saved = json.loads((checkpoint / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"{checkpoint} holds no readable config.json; name another checkpoint") from error
+    objective = saved.get("objective", "electra")
+    if objective != model.config.objective:
+        raise UserError(
+            f"{checkpoint} was trained with --objective {objective}, not {model.config.objective}; leave --objective "
+            "out to go on with it, or start a new run"
+        )
+    networks = [name for name in ("discriminator", "generator") if getattr(model.config, name) is not None]
     differences = [
         f"{network}.{name} is {old} there and {new} here"
-        for network in ("discriminator", "generator")
+        for network in networks
         for name, old, new in _differences(saved.get(network, {}), getattr(model.config, network).to_dict())
     ]
     if differences:

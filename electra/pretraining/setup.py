@@ -14,6 +14,7 @@ from electra.data.segments import TrainingSegments
 from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining
+from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 def build_model(args: Arguments, tokenizer: PreTrainedTokenizerBase) -> ElectraForJointPretraining:
     """The joint model with fresh weights."""
     sizes, objective = args.model, args.objective
+    masked, random, weight = objective.corruption_and_weight()
     discriminator = discriminator_config(
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
@@ -43,18 +45,20 @@ def build_model(args: Arguments, tokenizer: PreTrainedTokenizerBase) -> ElectraF
         initializer_range=sizes.initializer_range,
     )
     generator, notes = generator_config(discriminator, sizes.generator_size, sizes.generator_layer_size)
-    for note in notes:
+    for note in notes if OBJECTIVES[objective.objective].has_generator else []:
         logger.info(note)
     set_seed(args.training.seed)
     return ElectraForJointPretraining(
         ElectraPretrainingConfig(
             generator,
             discriminator,
+            objective=objective.objective,
             mask_token_id=tokenizer.mask_token_id,
             special_token_ids=sorted(tokenizer.all_special_ids),
             mlm_probability=objective.mlm_probability,
-            mlm_replacement_probability=objective.mlm_replacement_probability,
-            discriminator_weight=objective.discriminator_weight,
+            mlm_replacement_probability=masked,
+            mlm_random_probability=random,
+            discriminator_weight=weight,
             sampling_temperature=objective.temperature,
             disallow_correct=objective.disallow_correct,
         )

@@ -26,6 +26,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from electra.arguments import PretrainingArguments
 from electra.errors import UserError
+from electra.objectives import OBJECTIVES
 from electra.optimization import AdamWNoBiasCorrection, product_schedule
 from electra.pretraining.metrics import evaluation_metrics, token_records
 
@@ -68,7 +69,7 @@ class ElectraTrainer(Trainer):
         self.flops_per_token = flops_per_token
         self.segments_per_epoch = segments_per_epoch
         self.last_records: np.ndarray | None = None
-        """Token records of the last evaluation, (N, L, 10); see metrics.py."""
+        """Token records of the last evaluation, (N, L, 12); see metrics.py."""
         # Of the logging window: sums on the device, micro-batches in them, tokens already taken from the device,
         # and when and at which step it began.
         self._sums: dict[str, Tensor] = {}
@@ -90,9 +91,11 @@ class ElectraTrainer(Trainer):
         output = model(**inputs)
         if model.training:
             tokens = inputs["attention_mask"].sum()
-            self._add("generator_loss", output.generator_loss)
-            self._add("discriminator_loss", output.discriminator_loss)
-            self._add("replaced_rate", output.is_replaced.sum() / tokens)
+            if output.generator_loss is not None:
+                self._add("generator_loss", output.generator_loss)
+            self._add(OBJECTIVES[self.model.config.objective].loss_name, output.discriminator_loss)
+            if output.is_replaced is not None:
+                self._add("replaced_rate", output.is_replaced.sum() / tokens)
             self._add("tokens", tokens)
             self._batches += 1
         return (output.loss, output) if return_outputs else output.loss
@@ -158,7 +161,8 @@ class ElectraTrainer(Trainer):
 
     def _metrics_of(self, prediction: EvalPrediction) -> dict[str, float]:
         self.last_records = np.asarray(prediction.predictions)
-        return evaluation_metrics(self.last_records, self.model.config.discriminator_weight)
+        config = self.model.config
+        return evaluation_metrics(self.last_records, config.discriminator_weight, config.objective)
 
     # ---- logging
 
