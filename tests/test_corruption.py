@@ -168,6 +168,57 @@ def test_slots_that_do_not_count_never_become_mask_tokens() -> None:
     assert torch.equal(is_mask_token, is_chosen)
 
 
+def test_random_tokens_stand_where_the_number_falls_behind_the_share_of_mask_tokens() -> None:
+    input_ids = torch.tensor([[CLS, 7, 8, 9, 6, SEP]])
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        torch.tensor([[1, 2, 3, 4, 0]]),
+        torch.tensor([[True, True, True, True, False]]),
+        torch.tensor([[0.49, 0.5, 0.74, 0.76, 0.6]]),  # a half [MASK], a quarter random, a quarter kept
+        mask_token_id=MASK,
+        mlm_replacement_probability=0.5,
+        mlm_random_probability=0.25,
+        vocab_size=100,
+    )
+    assert is_mask_token.tolist() == [[True, False, False, False, False]]
+    # 0.5 is the first token of 100, 0.74 stands at 96 % of them; the last slot was not chosen
+    assert masked_input_ids.tolist() == [[CLS, MASK, 0, 96, 6, SEP]]
+
+
+def test_random_tokens_are_drawn_evenly_from_the_whole_vocabulary_in_the_share_asked_for() -> None:
+    input_ids, attention_mask = rows(*[100] * 4000)
+    positions, is_chosen = choose(input_ids, attention_mask, 0.25)
+    noise = uniform(*positions.shape, seed=2)
+    shares = {"mlm_replacement_probability": 0.8, "mlm_random_probability": 0.1}
+    masked, is_mask = mask_tokens(
+        input_ids, positions, is_chosen, noise, mask_token_id=MASK, vocab_size=VOCAB_SIZE, **shares
+    )
+    without, is_mask_without = mask(input_ids, positions, is_chosen, 0.8)
+    assert torch.equal(is_mask, is_mask_without)
+    slots = is_chosen & (noise >= 0.8) & (noise < 0.9)
+    assert abs(slots.sum().item() - 10_000) < 4 * (100_000 * 0.1 * 0.9) ** 0.5
+    counts = torch.bincount(masked.gather(1, positions)[slots], minlength=VOCAB_SIZE)
+    assert len(counts) == VOCAB_SIZE and chisquare(counts).pvalue > UNLIKELY
+    elsewhere = ~as_mask(positions, slots, 100)
+    assert torch.equal(masked[elsewhere], without[elsewhere])
+
+
+@pytest.mark.parametrize("vocab_size", [30, 30522])
+def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token(vocab_size: int) -> None:
+    noise = torch.nextafter(torch.tensor([[0.9]]), torch.tensor(0.0))
+    masked, _ = mask_tokens(
+        torch.tensor([[7]]),
+        torch.tensor([[0]]),
+        torch.tensor([[True]]),
+        noise,
+        mask_token_id=MASK,
+        mlm_replacement_probability=0.8,
+        mlm_random_probability=0.1,
+        vocab_size=vocab_size,
+    )
+    assert masked.tolist() == [[vocab_size - 1]]
+
+
 # ---- samples
 
 

@@ -5,7 +5,15 @@ import math
 import pytest
 import torch
 
-from electra.objectives import discriminator_nll, electra_loss, generator_nll, weighted_mean
+from electra.objectives import (
+    OBJECTIVES,
+    copy_nll,
+    copy_prediction,
+    discriminator_nll,
+    electra_loss,
+    generator_nll,
+    weighted_mean,
+)
 
 LN2, LN3 = math.log(2), math.log(3)
 
@@ -103,3 +111,83 @@ def test_the_total_loss_is_the_generators_plus_lambda_times_the_discriminators()
     assert loss == 19.5
     loss.backward()
     assert generator_loss.grad == 1.0 and discriminator_loss.grad == 50.0
+
+
+# ---- the copy gate of All-Tokens MLM
+
+
+def mixture(logits: torch.Tensor, copy_logits: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
+    """p(x) over the whole vocabulary as the paper writes it, in float64."""
+    copy = torch.sigmoid(copy_logits.double()).unsqueeze(1)
+    return copy * torch.nn.functional.one_hot(input_ids, logits.size(1)) + (1 - copy) * logits.double().softmax(1)
+
+
+def test_the_copy_loss_is_that_of_the_gate_and_the_softmax_together() -> None:
+    logits, gate = torch.zeros(4, 4), torch.tensor([0.0, 0.0, LN3, LN3])
+    seen, originals = torch.tensor([1, 1, 2, 2]), torch.tensor([1, 3, 2, 0])
+    # D = 1/2: 1/2 + 1/8 where the input is right, 1/8 where not; D = 3/4: 3/4 + 1/16, 1/16
+    expected = torch.tensor([math.log(8 / 5), math.log(8), math.log(16 / 13), math.log(16)])
+    torch.testing.assert_close(copy_nll(logits, gate, seen, originals), expected)
+
+
+def test_copy_losses_and_gradients_are_those_of_the_formula_in_float64() -> None:
+    random = torch.Generator().manual_seed(0)
+    logits = (3 * torch.randn(50, 9, generator=random)).requires_grad_()
+    gate = (3 * torch.randn(50, generator=random)).requires_grad_()
+    seen, originals = (torch.randint(9, (50,), generator=random) for _ in range(2))
+    assert 0 < (seen == originals).sum() < 50
+    nll = copy_nll(logits, gate, seen, originals)
+    exact = -mixture(logits, gate, seen).gather(1, originals.unsqueeze(1)).squeeze(1).log()
+    torch.testing.assert_close(nll.double(), exact, atol=1e-5, rtol=1e-5)
+    weights = torch.rand(50, generator=random)
+    expected = torch.autograd.grad((exact * weights).sum(), (logits, gate))
+    for grad, wanted in zip(torch.autograd.grad((nll * weights).sum(), (logits, gate)), expected, strict=True):
+        torch.testing.assert_close(grad, wanted, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sure", [100.0, 1e4])
+def test_a_gate_or_a_softmax_that_is_sure_of_itself_gives_finite_losses_and_gradients(sure: float) -> None:
+    gate = torch.tensor([sure, sure, -sure, -sure, -sure], requires_grad=True)
+    logits = torch.zeros(5, 2)
+    logits[4, 1] = sure
+    logits.requires_grad_()
+    seen, originals = torch.tensor([0, 0, 0, 0, 0]), torch.tensor([0, 1, 0, 1, 0])
+    nll = copy_nll(logits, gate, seen, originals)
+    # the last: neither way says so, by e^-sure each; together twice that
+    torch.testing.assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
+    nll.sum().backward()
+    assert gate.grad is not None and logits.grad is not None
+    assert torch.isfinite(gate.grad).all() and torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_copy_losses_of_half_precision_logits_are_computed_in_fp32(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    logits, gate = torch.randn(64, 30, generator=random).to(dtype), torch.randn(64, generator=random).to(dtype)
+    seen, originals = torch.arange(64) % 30, torch.arange(64) % 7
+    nll = copy_nll(logits, gate, seen, originals)
+    assert nll.dtype == torch.float32
+    exact = -mixture(logits, gate, seen).gather(1, originals.unsqueeze(1)).squeeze(1).log()
+    torch.testing.assert_close(nll.double(), exact, atol=1e-5, rtol=1e-5)
+
+
+def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
+    random = torch.Generator().manual_seed(0)
+    logits, gate = 2 * torch.randn(400, 7, generator=random), torch.randn(400, generator=random) - 1
+    seen = torch.randint(7, (400,), generator=random)
+    predicted = copy_prediction(logits, gate, seen)
+    assert torch.equal(predicted, mixture(logits, gate, seen).argmax(1))
+    by_softmax, by_gate = logits.argmax(1), gate > 0
+    assert (predicted != by_softmax).any() and (predicted[~by_gate] == seen[~by_gate]).any()
+    assert (predicted != seen).any()
+
+
+def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
+    assert {name: tuple(objective) for name, objective in OBJECTIVES.items()} == {
+        "electra": (True, True, True, 0.85, 0.0, 50.0),
+        "electra_15": (True, True, False, 0.85, 0.0, 50.0),
+        "mlm": (False, False, False, 0.8, 0.1, 1.0),
+        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0),
+        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0),
+    }
+    assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]

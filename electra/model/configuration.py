@@ -60,6 +60,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.discriminator_weight = discriminator_weight
         self.sampling_temperature = sampling_temperature
         self.disallow_correct = disallow_correct
+        if self.generator is None:  # transformers takes a `generator` for the text model, else this configuration
+            kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         # Without this attribute transformers ties nothing, silently.
         kwargs.setdefault("tie_word_embeddings", True)
         super().__init__(**kwargs)

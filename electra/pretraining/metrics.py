@@ -105,7 +105,7 @@ def evaluation_metrics(
         detected = _detection_metrics(asked[:, Field.IS_REPLACED] == 1, asked[:, Field.DISCRIMINATOR_LOGIT])
         metrics |= {f"discriminator_{name}": value for name, value in detected.items()}
     else:
-        metrics |= _restoration_metrics(chosen, sees_mask_tokens=not has.has_generator)
+        metrics |= _restoration_metrics(chosen, sees_samples=has.has_generator)
     if has.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
         metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
@@ -128,15 +128,15 @@ def _generator_metrics(chosen: NDArray[np.float32]) -> dict[str, float]:
     }
 
 
-def _restoration_metrics(chosen: NDArray[np.float32], sees_mask_tokens: bool) -> dict[str, float]:
-    """Of a large network that predicts originals, by what it saw: behind a generator samples, no [MASK]."""
+def _restoration_metrics(chosen: NDArray[np.float32], sees_samples: bool) -> dict[str, float]:
+    """Of a large network that predicts originals, by what it saw: [MASK], or no [MASK] but samples of a generator."""
     is_right = chosen[:, Field.RESTORED_ID] == chosen[:, Field.ORIGINAL_ID]
     sees_original = chosen[:, Field.CORRUPTED_ID] == chosen[:, Field.ORIGINAL_ID]
-    sees_mask = (chosen[:, Field.IS_MASK_TOKEN] == 1) & sees_mask_tokens
+    sees_mask = (chosen[:, Field.IS_MASK_TOKEN] == 1) & (not sees_samples)
     return {
         "mlm_loss": _mean(chosen[:, Field.DISCRIMINATOR_NLL]),
         "mlm_accuracy": _mean(is_right),
-        "mlm_accuracy_mask_token": _mean(is_right[sees_mask]),
+        **({} if sees_samples else {"mlm_accuracy_mask_token": _mean(is_right[sees_mask])}),
         "mlm_accuracy_other_token": _mean(is_right[~sees_original & ~sees_mask]),
         "mlm_accuracy_kept_token": _mean(is_right[sees_original]),
     }

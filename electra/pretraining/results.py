@@ -32,7 +32,6 @@ _DISCRIMINATOR: Rows = (
 _MASKED_LM: Rows = (
     ("mlm_loss", "MLM loss (nats)"),
     ("mlm_accuracy", "MLM accuracy"),
-    ("mlm_accuracy_mask_token", "  where it saw [MASK]"),
     ("mlm_accuracy_other_token", "  where it saw another"),
     ("mlm_accuracy_kept_token", "  where it saw the token"),
 )
@@ -50,10 +49,13 @@ MAX_COUNTED_TOKENS = 20_000_000
 def rows_of(objective: str) -> Rows:
     """What the table of an objective has, a name of `OBJECTIVES`."""
     has = OBJECTIVES[objective]
+    sees_mask_tokens = not has.has_generator
     parts = (
         (has.has_generator, _GENERATOR),
         (has.finds_replaced, _DISCRIMINATOR),
-        (not has.finds_replaced, _MASKED_LM),
+        (not has.finds_replaced, _MASKED_LM[:2]),
+        (sees_mask_tokens, (("mlm_accuracy_mask_token", "  where it saw [MASK]"),)),
+        (not has.finds_replaced, _MASKED_LM[2:]),
         (has.has_copy_gate, _COPY_GATE),
     )
     return tuple(row for is_there, rows in parts if is_there for row in rows)

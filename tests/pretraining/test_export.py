@@ -13,9 +13,10 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.documents import TokenCache
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.export import export_networks
-from electra.pretraining.plan import Plan
+from electra.pretraining.plan import Plan, make_plan
 
 METRICS = {"generator_loss": 4.56789, "discriminator_auc": 0.87654321}
 TEXT = "The quick fox sells sea shells; the unwonted dog does not mind."
@@ -209,3 +210,53 @@ def test_what_a_killed_export_left_behind_is_not_exported(
     folders = export()
     assert not (folders["generator"] / "pytorch_model.bin").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"generator", "discriminator"}
+
+
+MASKED_LM_STRANGER = """
+import sys, torch
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+run, answers_to = sys.argv[1:]
+inputs = torch.load(run + "/inputs.pt", weights_only=True)
+model, info = AutoModelForMaskedLM.from_pretrained(run + "/discriminator", output_loading_info=True)
+classifier = AutoModelForSequenceClassification.from_pretrained(run + "/discriminator", num_labels=3)
+torch.save({
+    "logits": model.eval()(**inputs).logits.detach(),
+    "info": {name: sorted(keys) for name, keys in info.items()},
+    "hidden": classifier.eval().electra(**inputs).last_hidden_state.detach(),
+}, answers_to)
+"""
+
+
+@pytest.mark.parametrize("objective", ["mlm", "all_tokens_mlm"])
+def test_plain_transformers_opens_the_large_network_of_other_objectives_as_a_masked_language_model(
+    make_pair: Callable[..., ElectraForJointPretraining],
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    cache: TokenCache,
+    tmp_path: Path,
+    objective: str,
+) -> None:
+    model = make_pair(objective=objective)
+    plan = make_plan(model, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    folders = export_networks(
+        model, wordpiece_tokenizer, tmp_path, plan=plan, sources=["a"], metrics={"mlm_loss": 2.0}
+    )
+    networks = {"discriminator"} if objective == "mlm" else {"generator", "discriminator"}
+    assert set(folders) == {path.name for path in tmp_path.iterdir()} == networks
+    inputs = {"input_ids": torch.randint(5, 140, (3, 17), generator=torch.Generator().manual_seed(0))}
+    torch.save(inputs, tmp_path / "inputs.pt")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-I", "-c", MASKED_LM_STRANGER, str(tmp_path), str(tmp_path / "answers.pt")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, Any] = torch.load(tmp_path / "answers.pt", weights_only=True)
+    with torch.no_grad():
+        torch.testing.assert_close(answers["logits"], model.discriminator(**inputs).logits, atol=1e-6, rtol=0)
+        hidden = model.discriminator.electra(**inputs).last_hidden_state
+        torch.testing.assert_close(answers["hidden"], hidden, atol=1e-6, rtol=0)
+    assert not any(answers["info"].values())
+    card = (tmp_path / "discriminator" / "README.md").read_text()
+    assert "tags: [electra, masked-language-model]" in card and f"| objective | {objective} |" in card
+    assert "# ELECTRA masked language model: " in card and "AutoModelForMaskedLM.from_pretrained" in card
+    assert "2 layers of 32, 2 heads, feed-forward 48" in card and "| mlm_loss | 2 |" in card
+    assert ("gate by which it copied" in card) == (objective == "all_tokens_mlm")

@@ -27,7 +27,7 @@ WORDS = 6
 """Ids that occur, from 5 on: few, so that untrained predictions and samples are right now and then."""
 
 
-def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -> list[Batch]:
+def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int], judged: bool = True) -> list[Batch]:
     """Outputs of a pair on random batches of (rows, length); rows end in padding of random length."""
     random = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
@@ -42,9 +42,10 @@ def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -
         input_ids = input_ids.masked_fill(attention_mask == 0, 0)
         with torch.no_grad():
             output = pair(input_ids, attention_mask)
-        # An untrained discriminator says much the same of all tokens; here it decides both ways, and ties occur.
-        noise = torch.randn(rows, length, generator=random)
-        output.discriminator_logits = (noise + output.is_replaced).round(decimals=1)
+        if judged:
+            # An untrained discriminator says much the same of all tokens; here it decides both ways, and ties occur.
+            noise = torch.randn(rows, length, generator=random)
+            output.discriminator_logits = (noise + output.is_replaced).round(decimals=1)
         batches.append((input_ids, attention_mask, output))
     return batches
 
@@ -269,3 +270,113 @@ def test_special_tokens_are_the_least_suspicious_to_token_frequencies() -> None:
     records = one_row([0, 2, 2, 0], [1], [True], [1])  # 2 -> 1, framed by special tokens
     assert unigram_metrics(records, counts, special_token_ids=[0])["discriminator_auc"] == 1.0
     assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(1 / 3)
+
+
+# ---- other objectives
+
+
+def looped_restoration(batches: list[Batch], sees_samples: bool) -> dict[str, float]:
+    """Metrics of a large network that predicts originals, token by token."""
+    nll, right, kinds = [], [], []
+    for input_ids, _, output in batches:
+        for row, slot in output.is_chosen.nonzero().tolist():
+            position = output.positions[row, slot]
+            original, seen = input_ids[row, position], output.corrupted_input_ids[row, position]
+            nll.append(output.discriminator_nll[row, position])
+            right.append(bool(output.restored_ids[row, position] == original))
+            is_mask = seen == 4 and bool(output.is_mask_token[row, slot]) and not sees_samples
+            kinds.append("mask" if is_mask else "kept" if seen == original else "other")
+    by_kind = {kind: [r for r, k in zip(right, kinds, strict=True) if k == kind] for kind in ("mask", "other", "kept")}
+    return {
+        "mlm_loss": mean(nll),
+        "mlm_accuracy": mean(right),
+        **({} if sees_samples else {"mlm_accuracy_mask_token": mean(by_kind["mask"])}),
+        "mlm_accuracy_other_token": mean(by_kind["other"]),
+        "mlm_accuracy_kept_token": mean(by_kind["kept"]),
+    }
+
+
+@pytest.mark.parametrize("objective", ["mlm", "replace_mlm", "all_tokens_mlm"])
+def test_metrics_of_a_masked_language_model_are_those_of_a_loop_over_all_tokens(
+    make_pair: Callable[..., ElectraForJointPretraining], objective: str
+) -> None:
+    shares = {"mlm_replacement_probability": 0.5, "mlm_random_probability": 0.2, "mlm_probability": 0.4}
+    pair = make_pair(objective=objective, **shares)
+    with torch.no_grad():
+        for network in (pair.generator, pair.discriminator):
+            if network is not None:
+                network.generator_lm_head.bias[5 : 5 + WORDS] += 10.0
+        if pair.copy_gate is not None:
+            pair.copy_gate.weight.mul_(5.0)
+    batches = judged_batches(pair, (4, 20), (6, 33), judged=False)
+    metrics = evaluation_metrics(records_of(batches), 3.0, objective)
+    expected = looped_restoration(batches, sees_samples=objective != "mlm")
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert all(0 < value < 1 for name, value in expected.items() if "accuracy" in name)
+    trained = metrics["mlm_loss"]
+    if objective == "all_tokens_mlm":
+        real = [(batch, *cell) for batch in batches for cell in batch[1].nonzero().tolist()]
+        trained = mean([output.discriminator_nll[row, t] for (_, _, output), row, t in real])
+        assert metrics["all_tokens_loss"] == pytest.approx(trained, rel=1e-5)
+        right = [output.restored_ids[row, t] == ids[row, t] for (ids, _, output), row, t in real]
+        assert metrics["all_tokens_accuracy"] == pytest.approx(mean(right), rel=1e-5)
+        labels = np.array([bool(output.is_replaced[row, t]) for (_, _, output), row, t in real])
+        gate = np.array([float(output.discriminator_logits[row, t]) for (_, _, output), row, t in real])
+        assert metrics["copy_gate_accuracy"] == pytest.approx(((gate >= 0) == labels).mean())
+        assert metrics["copy_gate_auc"] == pytest.approx(area_under_curve(labels, gate))
+        assert metrics["copy_gate_auc"] != 0.5
+    generator_loss = metrics.get("generator_loss")
+    assert (generator_loss is None) == (objective == "mlm")
+    assert metrics["loss"] == pytest.approx(trained if generator_loss is None else generator_loss + 3 * trained)
+    assert not any(name.startswith("discriminator") for name in metrics)
+
+
+def test_tokens_kept_for_the_generator_are_neither_masked_nor_random(
+    make_pair: Callable[..., ElectraForJointPretraining],
+) -> None:
+    pair = make_pair(mlm_replacement_probability=0.3, mlm_random_probability=0.4, mlm_probability=0.5)
+    batches = judged_batches(pair, (8, 30), judged=False)
+    with torch.no_grad():  # a generator that repeats what it sees is right at the kept positions alone
+        for _, _, output in batches:
+            originals = batches[0][0].gather(1, output.positions)
+            output.predicted_ids = torch.where(output.is_kept_token, originals, originals + 1)
+    metrics = evaluation_metrics(records_of(batches), 50.0)
+    assert metrics["masked_accuracy_kept_token"] == 1.0 and metrics["masked_accuracy_mask_token"] == 0.0
+    assert 0.2 < metrics["masked_accuracy"] < 0.45
+
+
+def test_electra_15_is_measured_at_the_chosen_positions(
+    make_pair: Callable[..., ElectraForJointPretraining],
+) -> None:
+    pair = make_pair(objective="electra_15", mlm_probability=0.4)
+    assert pair.generator is not None
+    with torch.no_grad():
+        pair.generator.generator_lm_head.bias[5 : 5 + WORDS] += 10.0
+    batches = judged_batches(pair, (6, 30))
+    records = records_of(batches)
+    records[..., Field.DISCRIMINATOR_LOGIT] *= records[..., Field.IS_CHOSEN] * 2 - 1  # turned round elsewhere
+    metrics, everywhere = (evaluation_metrics(records, 50.0, name) for name in ("electra_15", "electra"))
+    chosen = records[records[..., Field.IS_CHOSEN] == 1]
+    labels, logits = chosen[:, Field.IS_REPLACED] == 1, chosen[:, Field.DISCRIMINATOR_LOGIT]
+    assert metrics["discriminator_accuracy"] == pytest.approx(((logits >= 0) == labels).mean())
+    assert metrics["discriminator_auc"] == pytest.approx(area_under_curve(labels, logits))
+    assert metrics["discriminator_auc"] != everywhere["discriminator_auc"]
+    assert metrics["discriminator_loss"] == pytest.approx(batches[0][2].discriminator_loss.item(), rel=1e-5)
+    assert metrics["loss"] == pytest.approx(batches[0][2].loss.item(), rel=1e-5)
+    assert metrics["replaced_rate"] == everywhere["replaced_rate"]
+
+
+def test_frequencies_answer_what_the_objective_asks() -> None:
+    counts = np.array([3, 0, 4, 9])
+    records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])
+    electra = unigram_metrics(records, counts)
+    asked = {name: electra[name] for name in ("generator_loss", "masked_accuracy", "sampled_accuracy")}
+    mlm = {"mlm_loss": electra["generator_loss"], "mlm_accuracy": electra["masked_accuracy"]}
+    assert unigram_metrics(records, counts, objective="mlm") == mlm
+    assert unigram_metrics(records, counts, objective="replace_mlm") == {**asked, **mlm}
+    with_gate = {**asked, **mlm, "copy_gate_auc": electra["discriminator_auc"]}
+    assert unigram_metrics(records, counts, objective="all_tokens_mlm") == with_gate
+    # Of the chosen ones 1 is the rarest and replaced, 2 is not; elsewhere a rarer one may stand.
+    records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
+    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
+    assert unigram_metrics(records, counts, objective="electra_15")["discriminator_auc"] == 1.0

@@ -79,3 +79,38 @@ def test_the_plan_is_said_in_aligned_lines_with_all_its_numbers(plan: Plan) -> N
 
 def test_the_plan_goes_into_json_as_it_is(plan: Plan) -> None:
     assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan
+
+
+@pytest.mark.parametrize(("objective", "head_share"), [("mlm", 0.3), ("replace_mlm", 0.3), ("all_tokens_mlm", 1.0)])
+def test_flops_of_a_masked_language_model_count_its_head_where_it_predicts(
+    make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache, objective: str, head_share: float
+) -> None:
+    pair = make_pair(objective=objective, mlm_probability=0.3)
+    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    per_token = 0.0
+    for network, width_in_layers, share in ((pair.discriminator, 2 * 32, head_share), (pair.generator, 16, 0.3)):
+        if network is not None:
+            head = weights(network.generator_predictions) + weights(network.generator_lm_head)
+            per_token += 6 * (weights(network.electra) - weights(network.electra.embeddings) + share * head)
+            per_token += 12 * 16 * width_in_layers
+    assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
+    vocab_size = pair.config.discriminator.vocab_size
+    large, small = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
+    run = {"max_length": 16, "train_batch_size": 10, "steps": 12}
+    share = 1.0 if objective == "all_tokens_mlm" else 0.15625
+    expected = google_training_flops(None, large, **run, mlm_positions_fraction=share)
+    expected += 0 if objective == "mlm" else google_training_flops(None, small, **run)
+    assert plan.google_flops == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_plan_of_mlm_knows_one_network(
+    make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache
+) -> None:
+    pair = make_pair(objective="mlm")
+    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    assert (plan.objective, plan.generator_parameters, plan.generator_shape) == ("mlm", 0, "")
+    assert plan.discriminator_parameters == plan.total_parameters == weights(pair)
+    lines = plan.lines()
+    names = ["corpus", "token cache", "masked LM", "training", "compute"]
+    assert [line[:15].strip() for line in lines] == names
+    assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from electra.data.documents import TokenCache
+from electra.objectives import OBJECTIVES
 from electra.pretraining import results
-from electra.pretraining.results import ROWS, results_table, token_counts, without_prefix
+from electra.pretraining.results import ROWS, results_table, rows_of, token_counts, without_prefix
 
 UNTRAINED = {name: 0.5 for name, _ in ROWS} | {"generator_loss": 10.25, "masked_accuracy_kept_token": math.nan}
 FREQUENCIES = {"generator_loss": 7.0, "masked_accuracy": 0.0625, "sampled_accuracy": 0.03, "discriminator_auc": 0.75}
@@ -43,11 +44,30 @@ def test_a_short_title_leaves_room_for_its_numbers() -> None:
     assert lines[2:] == [label for _, label in ROWS[1:]]
 
 
-def test_every_row_is_a_metric_of_the_evaluation() -> None:
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_the_rows_are_all_metrics_of_the_evaluation_but_the_loss_and_the_number_of_tokens(objective: str) -> None:
     from electra.pretraining.metrics import Field, evaluation_metrics
 
     records = np.zeros((1, 2, len(Field)), dtype=np.float32)
-    assert {name for name, _ in ROWS} <= set(evaluation_metrics(records, 50.0))
+    metrics = set(evaluation_metrics(records, 50.0, objective))
+    assert [name for name, _ in rows_of(objective)] == list(dict.fromkeys(name for name, _ in rows_of(objective)))
+    assert {name for name, _ in rows_of(objective)} == metrics - {"loss", "tokens"}
+
+
+def test_the_table_of_an_objective_has_its_rows_alone() -> None:
+    assert rows_of("electra") == rows_of("electra_15") == ROWS
+    values = {name: 0.25 for name, _ in rows_of("mlm")}
+    assert results_table({"trained": values}, rows_of("mlm")).splitlines() == [
+        "                           trained",
+        "MLM loss (nats)             0.2500",
+        "MLM accuracy                0.2500",
+        "  where it saw [MASK]       0.2500",
+        "  where it saw another      0.2500",
+        "  where it saw the token    0.2500",
+    ]
+    assert without_prefix({"eval_mlm_loss": 1.0, "eval_masked_accuracy": 0.5}, rows=rows_of("mlm")) == {
+        "mlm_loss": 1.0
+    }
 
 
 def test_metrics_lose_their_prefix_and_what_is_not_of_the_table_is_left_out() -> None:

@@ -1,5 +1,6 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is named."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,6 +185,20 @@ def test_another_architecture_than_the_checkpoints_is_refused_with_the_differenc
     assert "discriminator.hidden_size is 32 there and 64 here" in message
     assert "generator.hidden_size is 16 there and 32 here" in message
     assert "vocab_size" not in message
+
+
+def test_another_objective_than_the_checkpoints_is_refused_by_name(tmp_path: Path, make_pair: MakePair) -> None:
+    make_pair(objective="mlm").save_pretrained(tmp_path)
+    check_same_architecture(make_pair(objective="mlm"), tmp_path)
+    with pytest.raises(UserError, match="was trained with --objective mlm, not electra_15; leave --objective out"):
+        check_same_architecture(make_pair(objective="electra_15"), tmp_path)
+    make_pair().save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert values.pop("objective") == "electra"
+    (tmp_path / "config.json").write_text(json.dumps(values))  # of a run before there were others
+    check_same_architecture(make_pair(), tmp_path)
+    with pytest.raises(UserError, match="was trained with --objective electra, not replace_mlm"):
+        check_same_architecture(make_pair(objective="replace_mlm"), tmp_path)
 
 
 def test_sizes_that_transformers_has_as_defaults_are_compared_too(tmp_path: Path, make_pair: MakePair) -> None:
