@@ -203,20 +203,21 @@ def test_random_tokens_are_drawn_evenly_from_the_whole_vocabulary_in_the_share_a
     assert torch.equal(masked[elsewhere], without[elsewhere])
 
 
-@pytest.mark.parametrize("vocab_size", [30, 30522])
-def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token(vocab_size: int) -> None:
-    noise = torch.nextafter(torch.tensor([[0.9]]), torch.tensor(0.0))
-    masked, _ = mask_tokens(
-        torch.tensor([[7]]),
-        torch.tensor([[0]]),
-        torch.tensor([[True]]),
-        noise,
-        mask_token_id=MASK,
-        mlm_replacement_probability=0.8,
-        mlm_random_probability=0.1,
-        vocab_size=vocab_size,
-    )
-    assert masked.tolist() == [[vocab_size - 1]]
+def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token() -> None:
+    shares = [(masked / 20, random / 20) for masked in range(20) for random in range(1, 21 - masked)]
+    for masked_share, random_share in shares:
+        end = torch.nextafter(torch.tensor([[masked_share + random_share]]), torch.tensor(0.0))
+        masked, _ = mask_tokens(
+            torch.tensor([[7]]),
+            torch.tensor([[0]]),
+            torch.tensor([[True]]),
+            end,
+            mask_token_id=MASK,
+            mlm_replacement_probability=masked_share,
+            mlm_random_probability=random_share,
+            vocab_size=2**24,  # the largest: so that rounding shows
+        )
+        assert 0.99999 * 2**24 < masked.item() < 2**24
 
 
 # ---- samples

@@ -3,7 +3,8 @@
 transformers fills what a file lacks with random numbers, and reports it in a log that few read: a whole encoder can
 be fresh and fine-tuned as if it were trained. Here that is an error.
 
-The joint model of a pre-training checkpoint holds an encoder, too: the discriminator's, whose embeddings are stored as
+The joint model of a pre-training checkpoint holds an encoder, too: the large network's (`discriminator`, whatever its
+objective). Where there is a generator, its embeddings are stored as
 the generator's.
 """
 

@@ -233,6 +233,24 @@ def test_all_tokens_are_copied_or_predicted_in_pieces_of_any_size(
         torch.testing.assert_close(grads[name], grad, atol=1e-5, rtol=1e-4, msg=name)
 
 
+def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(
+    make_model: Make, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeling, "HEAD_POSITIONS", 7)
+    model = make_model(objective="all_tokens_mlm").train()
+    kept: list[tuple[int, ...]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tuple(tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = run(model, make_batch(33, 33))
+    slots = output.positions.numel()
+    assert (slots, VOCAB_SIZE) in kept and (7, VOCAB_SIZE) not in kept
+    output.loss.backward()
+
+
 def test_the_gate_is_positive_for_copying_and_its_logit_in_the_output_for_replaced(
     make_model: Make, make_batch: MakeBatch
 ) -> None:
@@ -289,6 +307,8 @@ def test_a_checkpoint_knows_its_objective(make_model: Make, tmp_path: Path, obje
     config = ElectraPretrainingConfig.from_pretrained(tmp_path)
     assert (config.objective, config.mlm_random_probability) == (objective, 0.05)
     assert (config.generator is None) == (objective == "mlm")
+    # What Trainer compares with the tokenizer's; it warns, and writes into the configuration, where they differ.
+    assert config.get_text_config().pad_token_id == 0
 
 
 @pytest.mark.parametrize("objective", list(OBJECTIVES))

@@ -52,6 +52,8 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
 
     # What run_glue.py starts from, from the run and from the checkpoint: the large network's encoder.
     trained = ElectraForJointPretraining.from_pretrained(run / "checkpoint-12").eval()
+    for name in ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"):
+        assert getattr(trained.config, name) == getattr(has, name)
     inputs = {"input_ids": torch.randint(5, 100, (3, 9), generator=torch.Generator().manual_seed(0))}
     with torch.no_grad():
         hidden = trained.discriminator.electra(**inputs).last_hidden_state
