@@ -4,8 +4,7 @@ transformers fills what a file lacks with random numbers, and reports it in a lo
 be fresh and fine-tuned as if it were trained. Here that is an error.
 
 The joint model of a pre-training checkpoint holds an encoder, too: the large network's (`discriminator`, whatever its
-objective). Where there is a generator, its embeddings are stored as
-the generator's.
+objective). Where there is a generator, its embeddings are stored as the generator's.
 """
 
 import inspect
