@@ -154,5 +154,6 @@ def make_trainer(
     set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
-    trainer.add_callback(DiscriminatorHealth(len(tokenizer)))
+    if model.config.objective == "electra":  # the others are asked something else, and have other base rates
+        trainer.add_callback(DiscriminatorHealth(len(tokenizer)))
     return trainer
