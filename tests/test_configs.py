@@ -172,6 +172,7 @@ def test_a_config_takes_a_step_when_scaled_down(path: Path, tmp_path: Path) -> N
     assert config["discriminator"]["hidden_dropout_prob"] == args.model.hidden_dropout_prob
     logs = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"][0]
     assert logs["step"] == 1 and math.isfinite(logs["grad_norm"]) and logs["grad_norm"] > 0
-    expected = logs["generator_loss"] + args.objective.discriminator_weight * logs["discriminator_loss"]
+    _, _, weight = args.objective.corruption_and_weight()
+    expected = logs["generator_loss"] + weight * logs["discriminator_loss"]
     assert logs["loss"] == pytest.approx(expected, rel=1e-3)
     assert logs["learning_rate"] == pytest.approx(TINY["learning_rate"])
