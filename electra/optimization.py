@@ -12,6 +12,7 @@ them later, are used as they are; it costs nothing over `torch.optim.AdamW`. The
 rule that biases and LayerNorms do not decay, are transformers' own.
 """
 
+import functools
 import re
 from typing import Any
 
@@ -69,8 +70,7 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 def product_schedule(step: int, *, warmup_steps: int, total_steps: int, power: float = 1.0) -> float:
     """The original's learning-rate factor: (1 - step / total_steps) ** power * min(1, step / warmup_steps).
 
-    The peak is thereby below 1, at the end of the warm-up: 0.99 for 10k of 1M steps. For an optimizer:
-    `LambdaLR(optimizer, functools.partial(product_schedule, warmup_steps=..., total_steps=...))`.
+    The peak is thereby below 1, at the end of the warm-up: 0.99 for 10k of 1M steps.
 
     Args:
         step: optimizer steps taken so far; the first update is made with step 0, a learning rate of 0 if there is
@@ -91,6 +91,14 @@ def product_schedule(step: int, *, warmup_steps: int, total_steps: int, power: f
         )
     decay = (1 - min(step, total_steps) / total_steps) ** power
     return decay * min(1.0, step / warmup_steps) if warmup_steps > 0 else decay
+
+
+def product_scheduler(
+    optimizer: torch.optim.Optimizer, *, warmup_steps: int, total_steps: int
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """`product_schedule` for an optimizer; arguments are those there."""
+    factor = functools.partial(product_schedule, warmup_steps=warmup_steps, total_steps=total_steps)
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:

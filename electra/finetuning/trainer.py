@@ -9,7 +9,6 @@
 Nothing is saved by Trainer: a run takes minutes, and what is kept of it is written by whoever asked for it.
 """
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.errors import UserError
 from electra.finetuning.encoding import EncodedExamples, PaddingCollator
 from electra.finetuning.heads import EncoderWithHead
-from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_schedule
+from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
 
 
 @dataclass(frozen=True)
@@ -196,12 +195,11 @@ class FineTuner(Trainer):
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
         if self.settings.product_schedule and self.lr_scheduler is None:
-            factor = functools.partial(
-                product_schedule,
+            self.lr_scheduler = product_scheduler(
+                optimizer or self.optimizer,
                 warmup_steps=self.args.get_warmup_steps(num_training_steps),
                 total_steps=num_training_steps,
             )
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
         return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:

@@ -11,7 +11,6 @@
 Checkpoints, resuming, mixed precision, accumulation and distribution are Trainer's own.
 """
 
-import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from electra.arguments import PretrainingArguments
 from electra.errors import UserError
 from electra.objectives import OBJECTIVES
-from electra.optimization import AdamWNoBiasCorrection, product_schedule
+from electra.optimization import AdamWNoBiasCorrection, product_scheduler
 from electra.pretraining.metrics import evaluation_metrics, token_records
 
 
@@ -122,12 +121,11 @@ class ElectraTrainer(Trainer):
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
         if self.args.product_schedule and self.lr_scheduler is None:
-            factor = functools.partial(
-                product_schedule,
+            self.lr_scheduler = product_scheduler(
+                optimizer or self.optimizer,
                 warmup_steps=self.args.get_warmup_steps(num_training_steps),
                 total_steps=num_training_steps,
             )
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
             self._created_lr_scheduler = True
         with _naming_options("--lr_scheduler_type and its options"):
             return super().create_scheduler(num_training_steps, optimizer)
