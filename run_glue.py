@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     encoder = open_encoder(args)
-    evaluation = open_evaluation(args, encoder)
+    evaluation = open_evaluation(args)
     prepared = prepare(args, encoder, evaluation)
 
     prepared.runs.run_all(prepared.planned)

@@ -8,7 +8,6 @@ named on the command line above all of them. Unknown names fail with the nearest
 import ast
 import difflib
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -20,6 +19,7 @@ from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.errors import UserError
+from electra.files import write_file
 from electra.recipes import RECIPES
 
 ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
@@ -204,7 +204,5 @@ def _recipe_tokens(model_size: str | None) -> list[str]:
 
 def write_yaml(values: dict[str, Any], path: Path, comment: str) -> None:
     """Write options to a YAML file that `--config` reads back; the old file or the new one, never half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     text = f"# {comment}\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}"
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    write_file(text.encode(), path)

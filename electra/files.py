@@ -38,11 +38,19 @@ def replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
-def write_json(values: dict[str, Any], path: Path) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of it. A nan becomes null."""
+def write_file(content: bytes, path: Path) -> None:
+    """Write beside, sync, rename: a reader sees the old file or the new one, never half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(_finite(values), indent=2, allow_nan=False) + "\n")
+    with open(beside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(beside, path)
+
+
+def write_json(values: dict[str, Any], path: Path) -> None:
+    """`write_file` of a mapping as JSON; a nan becomes null."""
+    write_file((json.dumps(_finite(values), indent=2, allow_nan=False) + "\n").encode(), path)
 
 
 def _finite(value: Any) -> Any:

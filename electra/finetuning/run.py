@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import (
@@ -95,6 +94,5 @@ def fine_tune(
     if keep_best is None or keep_best.best is None:
         return Outcome(predict(), float(trainer.state.epoch or 0), trainer)
     _, logits, epoch, weights = keep_best.best
-    with torch.no_grad():
-        model.load_state_dict(weights)
+    model.load_state_dict(weights)
     return Outcome(logits, epoch, trainer)

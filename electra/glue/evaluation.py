@@ -8,6 +8,7 @@ submission.zip           test predictions, if wanted
 config.yaml              the options of the last command
 """
 
+import io
 import logging
 import os
 import re
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from electra.command_line import write_yaml
 from electra.errors import UserError
-from electra.finetuning.encoder import Encoder
+from electra.files import write_file
 from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
 from electra.glue.options import Arguments
 
@@ -100,15 +101,12 @@ class Evaluation:
     def write_predictions(self, task: str, seed: int, logits: Mapping[str, NDArray[np.float32]]) -> None:
         path = self.predictions_path(task, seed)
         path.parent.mkdir(exist_ok=True)
-        beside = path.with_name(f".{path.name}")
-        with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, **dict(logits))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **dict(logits))
+        write_file(content.getvalue(), path)
 
 
-def open_evaluation(args: Arguments, encoder: Encoder) -> Evaluation:
+def open_evaluation(args: Arguments) -> Evaluation:
     """Lock the folder, and read what is finished in it; the same on every process. Nothing is made yet.
 
     Raises:

@@ -57,12 +57,11 @@ def log_sweep(evaluation: Evaluation) -> None:
 
 def submitted_words(args: Arguments, evaluation: Evaluation, tasks: Sequence[str]) -> dict[str, list[str]]:
     """What the submission says of each test row, by file: of the best run of a task, or of all its runs together."""
-    seeds = range(args.glue.seed, args.glue.seed + args.glue.num_seeds)
     words: dict[str, list[str]] = {}
     for name in tasks:
         task = TASKS[name]
         results = sorted(
-            (r for r in evaluation.results if r.task == name and r.seed in seeds),
+            (r for r in evaluation.results if r.task == name and r.seed in args.seeds),
             key=lambda r: (-headline_of(task, r.metrics), r.seed),
         )
         logits = [evaluation.read_predictions(name, result.seed) for result in results]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from electra.command_line import CommandLine
 from electra.errors import UserError
+from electra.finetuning.trainer import Hyperparameters
 from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, GlueArguments
 from electra.glue.tasks import TASKS, task_by_name
 
@@ -18,18 +19,8 @@ logger = logging.getLogger(__name__)
 CONFIGS = Path(__file__).parents[2] / "configs" / "glue"
 DEMO = CONFIGS / "demo.yaml"
 GROUPS = (EncoderArguments, GlueArguments, FineTuningArguments)
-MACHINE_OPTIONS = (
-    "per_device_eval_batch_size",
-    "bf16",
-    "fp16",
-    "use_cpu",
-    "dataloader_num_workers",
-    "logging_steps",
-    "report_to",
-    "disable_tqdm",
-)
-"""Of how a run is computed. The other options of `FineTuningArguments` are of what it is, and may differ by task."""
-TASK_OPTIONS = {f.name for f in fields(FineTuningArguments)} - set(MACHINE_OPTIONS) | {"double_unordered"}
+TASK_OPTIONS = {f.name for f in fields(Hyperparameters)} | {"double_unordered"}
+"""Options that may differ by task: what a run is, not how it is computed."""
 
 
 class Arguments(NamedTuple):
@@ -42,6 +33,11 @@ class Arguments(NamedTuple):
     """Options that differ from task to task, by task."""
     effective: dict[str, Any]
     """What was chosen, by name, ready to be written for --config."""
+
+    @property
+    def seeds(self) -> range:
+        """Of the runs of each task."""
+        return range(self.glue.seed, self.glue.seed + self.glue.num_seeds)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:

@@ -9,13 +9,13 @@ those files alone, without dates: the same results give the same bytes. No torch
 import argparse
 import json
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError, run_script
+from electra.files import write_file
 from electra.finetuning.results import RESULTS_NAME, read_results
 from electra.glue.aggregate import Average, RunSummary, Spread, TaskSummary, summarize
 from electra.glue.blocks import DEFINITIONS, report_blocks
@@ -72,9 +72,7 @@ def write_report(folders: Sequence[Path], output: Path) -> list[Path]:
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            unfinished = output / f"{name}.unfinished"
-            unfinished.write_bytes(text.encode(errors="backslashreplace"))
-            os.replace(unfinished, output / name)
+            write_file(text.encode(errors="backslashreplace"), output / name)
     except OSError as error:
         raise UserError(f"cannot write the report to {output}: {error}; name another --output") from error
     return [output / name for name in texts]

@@ -122,7 +122,7 @@ class GlueRuns:
         if task.name not in self.args.glue.start_from_mnli:
             return ("scratch" if self.args.encoder.from_scratch else "pretrained"), None
         if self.args.glue.mnli_run == "best":
-            mnli = [r for r in self.evaluation.results if r.task == "mnli" and r.seed in self.seeds]
+            mnli = [r for r in self.evaluation.results if r.task == "mnli" and r.seed in self.args.seeds]
             seed = max(mnli, key=lambda r: (headline_of(TASKS["mnli"], r.metrics), -r.seed)).seed
             others = {r.start for r in self.evaluation.results if r.task == task.name} - {f"mnli-{seed}"}
             if others:
@@ -131,10 +131,6 @@ class GlueRuns:
                     f"best run of mnli is now mnli-{seed}; choose another --experiment_name"
                 )
         return f"mnli-{seed}", str(self.evaluation.encoder_path(seed))
-
-    @property
-    def seeds(self) -> range:
-        return range(self.args.glue.seed, self.args.glue.seed + self.args.glue.num_seeds)
 
     def _run(self, p: PlannedTask, seed: int, progress: Progress) -> Result:
         task, folder = p.task, self.evaluation.folder
@@ -173,7 +169,7 @@ class GlueRuns:
             epoch=round(outcome.epoch, 6),
             start=start,
             model=next((found.model for found in self.evaluation.results), self.encoder.name),
-            parameters=sum(parameter.numel() for parameter in self.encoder.model.parameters()),
+            parameters=self.encoder.model.num_parameters(),
             rows=p.rows,
             settings=settings,
         )
@@ -222,7 +218,7 @@ def describe(task: Task, result: Result) -> str:
 @contextmanager
 def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
     """Have wandb take what follows as one run of a group, ended with it; in a sweep, as part of the trial's run."""
-    if "wandb" not in report_to and "all" not in report_to:
+    if "wandb" not in report_to:
         yield
         return
     import wandb

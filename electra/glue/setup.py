@@ -73,11 +73,10 @@ def prepare(args: Arguments, encoder: Encoder, evaluation: Evaluation) -> Prepar
     }
     _check_results(evaluation, settings, fingerprint)
 
-    seeds = range(args.glue.seed, args.glue.seed + args.glue.num_seeds)
     wants_test = args.glue.predict_test != "none"
 
     def left(name: str, has_test: bool) -> list[int]:
-        return [seed for seed in seeds if not evaluation.is_finished(args, name, seed, has_test=has_test)]
+        return [seed for seed in args.seeds if not evaluation.is_finished(args, name, seed, has_test=has_test)]
 
     unfinished = [name for name in names if left(name, wants_test)]
     data = load_tasks(unfinished, args.glue.glue_dir, with_test=wants_test) if unfinished else {}
@@ -97,7 +96,7 @@ def prepare(args: Arguments, encoder: Encoder, evaluation: Evaluation) -> Prepar
             tests["mnli"]["ax"] = encode(diagnostics, encoder.tokenizer, length)
     runs = GlueRuns(args, encoder, evaluation, computed, tests, fingerprint)
     available = [name for name in names if name in data or name not in unfinished]
-    done = len(available) * len(seeds) - sum(len(p.seeds) for p in planned)
+    done = len(available) * len(args.seeds) - sum(len(p.seeds) for p in planned)
     if PartialState().is_main_process:
         evaluation.begin(args)
     _announce(encoder, evaluation, planned, computed, done)
@@ -153,7 +152,7 @@ def _encode(examples: Examples, task: Task, tokenizer: PreTrainedTokenizerBase, 
 def _announce(
     encoder: Encoder, evaluation: Evaluation, planned: Sequence[PlannedTask], computed: Machine, done: int
 ) -> None:
-    size = sum(parameter.numel() for parameter in encoder.model.parameters())
+    size = encoder.model.num_parameters()
     logger.info("model          %s: %s, %s parameters", encoder.name, type(encoder.model).__name__, f"{size:,}")
     logger.info("folder         %s", evaluation.folder)
     if not planned:

@@ -8,7 +8,6 @@ named here first. The zip is a function of the answers alone, byte for byte.
 
 import argparse
 import io
-import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from electra.errors import UserError, run_script
+from electra.files import write_file
 from electra.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, Task
 
 HEADER = "index\tprediction"
@@ -78,9 +78,7 @@ def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> li
             rows = (f"{index}\t{word}" for index, word in enumerate(predictions[title]))
             archive.writestr(entry, "\n".join([HEADER, *rows, ""]))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content.getvalue())
-    os.replace(beside, path)
+    write_file(content.getvalue(), path)
     return notes + validate_submission(path)
 
 

@@ -75,7 +75,7 @@ def _lines(source: random.Random, title: str, split: str, rows: int) -> list[str
     return ["\t".join(c for c in HEADERS[title] if split != "test" or c not in LABEL_COLUMNS), *lines]
 
 
-def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0) -> Path:
+def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, dropout: float = 0.1) -> Path:
     """A model folder with an encoder of random weights."""
     torch.manual_seed(seed)
     model = ElectraModel(
@@ -89,6 +89,8 @@ def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 
             max_position_embeddings=32,
             pad_token_id=tokenizer.pad_token_id,
             initializer_range=0.2,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
         )
     )
     model.save_pretrained(folder)

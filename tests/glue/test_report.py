@@ -339,7 +339,7 @@ def test_the_command_writes_into_the_first_run_and_never_imports_torch(folders: 
     )
     assert "IMPORTED []" in done.stdout
     assert "needs QNLI" in done.stdout and str(folders[0] / "report.html") in done.stdout
-    assert (folders[0] / "report.json").is_file() and not list(folders[0].glob("*.unfinished"))
+    assert (folders[0] / "report.json").is_file() and not list(folders[0].glob(".report*"))
 
 
 def test_the_command_ends_with_one_line_on_a_wrong_folder(tmp_path: Path) -> None:
