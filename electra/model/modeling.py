@@ -170,7 +170,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         corrupted_input_ids, is_replaced = masked_input_ids, None
         generator_loss, said_by_generator = None, {}
         if self.generator is not None:
-            hidden = self.generator.electra(masked_input_ids, attention_mask, token_type_ids).last_hidden_state
+            hidden = encode(self.generator, masked_input_ids, attention_mask, token_type_ids)
             generator_logits = lm_logits(self.generator, rows_at(hidden, positions))
             token_nll = generator_nll(generator_logits, originals.flatten()).view_as(positions)
             generator_loss = weighted_mean(token_nll, is_chosen)
@@ -188,7 +188,7 @@ class ElectraForJointPretraining(PreTrainedModel):
                 "sampled_ids": sampled_ids,
             }
 
-        hidden = self.discriminator.electra(corrupted_input_ids, attention_mask, token_type_ids).last_hidden_state
+        hidden = encode(self.discriminator, corrupted_input_ids, attention_mask, token_type_ids)
         if is_replaced is not None and self.objective.finds_replaced:
             logits = self.discriminator.discriminator_predictions(hidden)
             nll, said = discriminator_nll(logits, is_replaced), {"discriminator_logits": logits.detach()}
@@ -260,6 +260,13 @@ def rows_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Hidden states at the chosen positions only: (B, L, D), (B, K) -> (B * K, D)."""
     index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))
     return hidden.gather(1, index).flatten(0, 1)
+
+
+def encode(
+    network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None
+) -> Tensor:
+    """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
+    return network.base_model(input_ids, attention_mask, token_type_ids).last_hidden_state
 
 
 def lm_logits(network: ElectraForMaskedLM, hidden: Tensor) -> Tensor:
