@@ -13,9 +13,10 @@ from electra.errors import run_script
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import evaluate_at_end, report
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run, save_options
-from electra.pretraining.setup import announce_plan, build_model, make_trainer
+from electra.pretraining.setup import announce_plan, make_trainer
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> None:
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)
     data = make_segments(args, tokenizer, corpus, validation)
-    model = build_model(args, tokenizer)
+    model = build_model(args, tokenizer, run.checkpoint)
     plan = announce_plan(args, run, model, data)
     trainer = make_trainer(args, run, model, tokenizer, data, plan)
     save_options(args, run, tokenizer)

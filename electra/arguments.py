@@ -5,26 +5,31 @@ Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in c
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
 from transformers import TrainingArguments
 
+from electra.backbones import BACKBONES
 from electra.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
 
 _SMALL: dict[str, Any] = RECIPES["small"]
+GENERATOR_SIZES = ("generator_num_attention_heads", "generator_intermediate_size")
+"""Sizes of the generator that are not relative to the discriminator's."""
 MAX_VOCAB_SIZE = 2**24
 """Ids up to here are exact in float32, in which held-out records are gathered."""
 
 
-def option(default: Any, help: str) -> Any:
-    """A field of a group of options: its default and what --help says."""
+def option(default: Any, help: str, choices: Iterable[str] | None = None) -> Any:
+    """A field of a group of options: its default, what --help says, and the values it may have if they are few."""
+    metadata = {"help": help, **({} if choices is None else {"choices": list(choices)})}
     if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata={"help": help})
-    return field(default=default, metadata={"help": help})
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def _from_recipe(name: str, help: str) -> Any:
@@ -119,7 +124,15 @@ class ModelArguments:
     model_size: Literal["small", "small++", "base", "large"] = option(
         "small", "Recipe of the paper's table 6: architecture, masking, length, batch, learning rate, steps."
     )
-    embedding_size: int = _from_recipe("embedding_size", "Width of the embeddings, shared by both networks.")
+    discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
+    generator_type: str | None = option(
+        None, "Architecture of the generator. Not set: the discriminator's.", choices=BACKBONES
+    )
+    embedding_size: int = _from_recipe(
+        "embedding_size",
+        "Width of the embeddings, where the architecture projects them (electra, albert, deberta-v2); else they are "
+        "as wide as the network.",
+    )
     hidden_size: int = _from_recipe("hidden_size", "Width of the discriminator.")
     num_hidden_layers: int = _from_recipe("num_hidden_layers", "Layers of the discriminator.")
     num_attention_heads: int = _from_recipe("num_attention_heads", "Attention heads of the discriminator.")
@@ -133,11 +146,40 @@ class ModelArguments:
         0.02,
         "Standard deviation of fresh weights, > 0. Networks narrower than 256 learn sooner with more, such as 0.06.",
     )
+    initialization: Literal["normal", "truncated_normal", "original"] = option(
+        "normal",
+        "Of fresh weights. normal: transformers'; truncated_normal: none beyond two standard deviations; original: "
+        "that, and Glorot's of the projection of the embeddings and of the replaced-token output.",
+    )
     generator_size: float = _from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, > 0; whole attention heads."
     )
     generator_layer_size: float = _from_recipe(
         "generator_layer_size", "Layers of the generator relative to the discriminator's, > 0."
+    )
+    generator_num_attention_heads: int | None = option(
+        None, "Attention heads of the generator. Not set: as wide as the discriminator's."
+    )
+    generator_intermediate_size: int | None = option(
+        None, "Width of the generator's feed-forward layers. Not set: 4 times its own."
+    )
+    tie: Literal["none", "word", "embeddings", "all", "gdes"] | None = option(
+        None,
+        "What the networks share. word: word embeddings; embeddings: also those of positions and types, and their "
+        "LayerNorm; all: the whole encoder; gdes: words and positions, with a table of differences on top, as in "
+        "DeBERTa-v3. Not set: embeddings.",
+    )
+    tie_embedding_projection: bool = option(
+        False, "Share the projection of the embeddings to the networks' width, too; they must have one width."
+    )
+    init_discriminator: str | None = option(
+        None,
+        "Start the discriminator from trained weights: a run of this program, a model folder or a Hub id. Its sizes "
+        "and its tokenizer are taken over.",
+    )
+    init_generator: str | None = option(
+        None,
+        "The same for the generator. google/electra-small-generator is as large as its discriminator, not a quarter.",
     )
 
     def __post_init__(self) -> None:
@@ -147,6 +189,9 @@ class ModelArguments:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
         check(0 < self.initializer_range <= 1, "initializer_range", self.initializer_range, "in (0, 1]")
+        for name in ("generator_num_attention_heads", "generator_intermediate_size"):
+            value = getattr(self, name)
+            check(value is None or value > 0, name, value, "positive")
         for name in ("generator_size", "generator_layer_size"):
             check(0 < getattr(self, name) <= 100, name, getattr(self, name), "in (0, 100]")
 
@@ -344,6 +389,22 @@ class TokenizerTrainingArguments:
 
     def __post_init__(self) -> None:
         check(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2^32)")
+
+
+def check_networks(model: ModelArguments, objective: ObjectiveArguments) -> None:
+    """Refuse options of a network that the objective does not have, and ways to share that it cannot have."""
+    has = OBJECTIVES[objective.objective]
+    if not has.has_generator:
+        for name in ("generator_type", "tie", "tie_embedding_projection", "init_generator", *GENERATOR_SIZES):
+            if getattr(model, name):
+                raise UserError(
+                    f"--{name} has no meaning for --objective {objective.objective}: it has no generator; leave it out"
+                )
+    if model.tie == "gdes" and not has.finds_replaced:
+        raise UserError(
+            f"--tie gdes does not work with --objective {objective.objective}: its large network predicts tokens with "
+            "the table that would be a difference; choose embeddings, word or none"
+        )
 
 
 def check_lengths(max_length: int, max_position_embeddings: int) -> None:

@@ -19,6 +19,7 @@ LAYERS = (
     (
         "corruption",
         "objectives",
+        "backbones",
         "tokenizer_training",
         "tokenization",
         "optimization",

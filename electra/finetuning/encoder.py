@@ -12,10 +12,18 @@ import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.errors import UserError
-from electra.finetuning.pretrained import load_weights, locate_model, read_config, silent_transformers, without_pooling
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config
+from electra.model.pretrained import (
+    load_tokenizer_beside_model,
+    load_weights,
+    locate_model,
+    may_have_tokenizer,
+    read_config,
+    refuse_another_tokenizer,
+    without_pooling,
+)
 from electra.recipes import RECIPES
-from electra.tokenization import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
+from electra.tokenization import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +77,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
         tokenizer = _own_tokenizer(source)
     else:
         tokenizer = load_tokenizer(tokenizer_path)
-        _refuse_another(tokenizer, tokenizer_path, source)
+        refuse_another_tokenizer(tokenizer, tokenizer_path, source)
     return _put_together(model, tokenizer, pretrain_path)
 
 
@@ -108,34 +116,9 @@ def _recipe_config(recipe: str, tokenizer: PreTrainedTokenizerBase) -> PreTraine
 
 def _own_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer that lies in a model's folder or at its Hub id."""
-    if not _may_have_tokenizer(source):
+    if not may_have_tokenizer(source):
         raise UserError(f"no tokenizer lies with the model in {source}; name one with --tokenizer_path")
-    return _load_beside_model(source)
-
-
-def _may_have_tokenizer(source: str) -> bool:
-    return not Path(source).is_dir() or any((Path(source) / name).is_file() for name in TOKENIZER_FILES)
-
-
-def _load_beside_model(source: str) -> PreTrainedTokenizerBase:
-    with silent_transformers():  # it looks at config.json, too, and warns of the joint model's
-        return load_tokenizer(source)
-
-
-def _refuse_another(tokenizer: PreTrainedTokenizerBase, tokenizer_path: str, source: str) -> None:
-    """Refuse a tokenizer that is not the model's, if that can be known."""
-    if not _may_have_tokenizer(source):
-        return
-    try:
-        own = _load_beside_model(source)
-    except UserError as error:  # the very reason to name one
-        logger.warning("%s cannot be compared with the model's own tokenizer: %s", tokenizer_path, error)
-        return
-    if tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
-        raise UserError(
-            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) is not the one that lies with the model in "
-            f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
-        )
+    return load_tokenizer_beside_model(source)
 
 
 def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Encoder:

@@ -1,10 +1,12 @@
-"""Sizes of the two networks: what the user asks for, as `ElectraConfig`s and the configuration of the joint model."""
+"""Sizes of the two networks: what the user asks for, as configurations of transformers, and
+that of the joint model."""
 
 import math
 from typing import Any
 
-from transformers import CONFIG_MAPPING, ElectraConfig, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
+from electra.backbones import BACKBONES
 from electra.errors import UserError
 from electra.objectives import OBJECTIVES
 
@@ -27,11 +29,12 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
+        tie, tie_embedding_projection: which weights the networks have in common (tying.py).
     """
 
     model_type = "electra-pretraining"
     # So that a dtype or an attention implementation asked of the joint model reaches both networks.
-    sub_configs = {"generator": ElectraConfig, "discriminator": ElectraConfig}
+    sub_configs = {"generator": AutoConfig, "discriminator": AutoConfig}
 
     def __init__(
         self,
@@ -47,6 +50,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: float = 50.0,
         sampling_temperature: float = 1.0,
         disallow_correct: bool = False,
+        tie: str = "embeddings",
+        tie_embedding_projection: bool = False,
         **kwargs: Any,
     ) -> None:
         self.objective = objective
@@ -60,6 +65,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.discriminator_weight = discriminator_weight
         self.sampling_temperature = sampling_temperature
         self.disallow_correct = disallow_correct
+        self.tie = tie
+        self.tie_embedding_projection = tie_embedding_projection
         if self.generator is None:  # transformers takes a `generator` for the text model, else this configuration
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         # Without this attribute transformers ties nothing, silently.
@@ -87,9 +94,14 @@ def discriminator_config(
     hidden_dropout_prob: float,
     attention_probs_dropout_prob: float,
     initializer_range: float = 0.02,
-) -> ElectraConfig:
+    model_type: str = "electra",
+) -> PreTrainedConfig:
     """The discriminator's configuration, checked.
 
+    Args:
+        embedding_size: of no account where the architecture does not project its embeddings: they are as wide as it.
+        max_position_embeddings: tokens of the longest text.
+        model_type: a name of `BACKBONES`.
     Raises:
         UserError: the hidden size is no multiple of the number of heads.
     """
@@ -98,42 +110,73 @@ def discriminator_config(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
         )
-    return ElectraConfig(
-        vocab_size=vocab_size,
-        pad_token_id=pad_token_id,
-        embedding_size=embedding_size,
-        hidden_size=hidden_size,
-        num_hidden_layers=num_hidden_layers,
-        num_attention_heads=num_attention_heads,
-        intermediate_size=intermediate_size,
-        max_position_embeddings=max_position_embeddings,
-        hidden_dropout_prob=hidden_dropout_prob,
-        attention_probs_dropout_prob=attention_probs_dropout_prob,
-        initializer_range=initializer_range,
-    )
+    backbone = BACKBONES[model_type]
+    positions = max_position_embeddings + (pad_token_id + 1 if backbone.counts_positions_behind_padding else 0)
+    values = {
+        "vocab_size": vocab_size,
+        "pad_token_id": pad_token_id,
+        "embedding_size": embedding_size if backbone.projection else hidden_size,
+        "hidden_size": hidden_size,
+        "num_hidden_layers": num_hidden_layers,
+        "num_attention_heads": num_attention_heads,
+        "intermediate_size": intermediate_size,
+        "max_position_embeddings": positions,
+        "hidden_dropout_prob": hidden_dropout_prob,
+        "attention_probs_dropout_prob": attention_probs_dropout_prob,
+        "initializer_range": initializer_range,
+        **backbone.settings,
+    }
+    values = {backbone.renamed.get(name, name): value for name, value in values.items()}
+    config: PreTrainedConfig = CONFIG_MAPPING[model_type](**values)
+    return config
+
+
+def embedding_width(config: PreTrainedConfig) -> int:
+    """Width of the word embeddings of a network of any backbone."""
+    width: int = getattr(config, "embedding_size", config.hidden_size)
+    return width if BACKBONES[config.model_type].projection else config.hidden_size
+
+
+def longest_text(config: PreTrainedConfig) -> int:
+    """Tokens of the longest text that a network of any backbone can read."""
+    counts = BACKBONES[config.model_type].counts_positions_behind_padding
+    positions: int = config.max_position_embeddings - (config.pad_token_id + 1 if counts else 0)
+    return positions
 
 
 def generator_config(
-    discriminator: ElectraConfig, generator_size: float, generator_layer_size: float
-) -> tuple[ElectraConfig, list[str]]:
+    discriminator: PreTrainedConfig,
+    generator_size: float,
+    generator_layer_size: float,
+    *,
+    model_type: str | None = None,
+    num_attention_heads: int | None = None,
+    intermediate_size: int | None = None,
+) -> tuple[PreTrainedConfig, list[str]]:
     """The generator's configuration: the discriminator's, `generator_size` times as wide.
 
     Width is rounded to whole attention heads of the discriminator's head width; a generator narrower than one such
     head gets a single head of its own width, as in google-research/electra, so that 12.5 % of Small is 32 wide and
     not the same network as 25 %. Feed-forward layers are 4 times the generator's width; it has at least one layer.
+    Its word embeddings are as wide as the discriminator's where its architecture projects them.
 
     Args:
-        discriminator: whose embeddings are shared.
+        discriminator: whose sizes it is relative to.
         generator_size: width relative to the discriminator's, > 0.
         generator_layer_size: number of layers relative to the discriminator's, > 0.
+        model_type: a name of `BACKBONES`; the discriminator's if not given.
+        num_attention_heads, intermediate_size: in place of the rules above.
     Returns:
         the configuration, and one sentence for each size that had to be rounded.
     Raises:
-        UserError: too narrow for one head.
+        UserError: too narrow for one head, or no multiple of the number of heads.
     """
+    model_type = model_type or discriminator.model_type
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
-    if wanted >= head_width:
+    if num_attention_heads is not None:
+        heads, hidden_size = num_attention_heads, num_attention_heads * max(1, round(wanted / num_attention_heads))
+    elif wanted >= head_width:
         heads = max(1, math.floor(wanted / head_width + 0.5))
         hidden_size = heads * head_width
     else:
@@ -151,13 +194,22 @@ def generator_config(
         notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
     if abs(wanted_layers - layers) > 0.01 * wanted_layers:
         notes.append(f"generator layers {wanted_layers:g} rounded to {layers}")
-    config = ElectraConfig(**{**discriminator.to_dict(), "architectures": None})
-    config.update(
-        {
-            "hidden_size": hidden_size,
-            "num_attention_heads": heads,
-            "intermediate_size": 4 * hidden_size,
-            "num_hidden_layers": layers,
-        }
+    dropouts = (
+        getattr(discriminator, BACKBONES[discriminator.model_type].renamed.get(name, name))
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    )
+    config = discriminator_config(
+        vocab_size=discriminator.vocab_size,
+        pad_token_id=discriminator.pad_token_id,
+        embedding_size=embedding_width(discriminator),
+        hidden_size=hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate_size or 4 * hidden_size,
+        max_position_embeddings=longest_text(discriminator),
+        hidden_dropout_prob=next(dropouts),
+        attention_probs_dropout_prob=next(dropouts),
+        initializer_range=discriminator.initializer_range,
+        model_type=model_type,
     )
     return config, notes

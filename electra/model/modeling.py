@@ -1,12 +1,13 @@
 """The joint model: a small generator corrupts text, a discriminator tells which tokens were replaced.
 
 What the large network sees and has to say is the objective's (objectives.py). It is called discriminator here and in
-files also where it is a masked language model, `ElectraForMaskedLM`, and predicts original tokens.
+files also where it is a masked language model and predicts original tokens.
 
-Both are plain transformers models (`ElectraForMaskedLM`, `ElectraForPreTraining`), composed and not rewritten, so
-what is saved opens anywhere. Three things differ from calling them one after the other:
+Both are models of transformers, composed and not rewritten (networks.py), so what is saved opens anywhere: unless
+asked otherwise `ElectraForMaskedLM` and `ElectraForPreTraining`. Three things differ from calling them one after the
+other:
 
-- their embeddings (word, position, type, LayerNorm) are one module, and the LM head is its word table;
+- they share weights (tying.py): the embeddings, and the LM head is the word table;
 - the LM head sees the chosen positions only, 15 % of the rows of the largest matrix product of the step;
 - the losses are ours (objectives.py), because the discriminator's own knows no padding.
 
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import ElectraForMaskedLM, ElectraForPreTraining, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
 from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.networks import encode, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.tying import disentangle, tied_weights
 from electra.objectives import (
     OBJECTIVES,
     copy_nll,
@@ -36,14 +39,6 @@ from electra.objectives import (
     weighted_mean,
 )
 
-SHARED_EMBEDDINGS = (
-    "word_embeddings.weight",
-    "position_embeddings.weight",
-    "token_type_embeddings.weight",
-    "LayerNorm.weight",
-    "LayerNorm.bias",
-)
-"""What generator and discriminator share, section 3.2 of the paper and its code."""
 HEAD_POSITIONS = 2048
 """At so many positions at once the LM head is applied where it is applied to all: 250 MB of logits."""
 
@@ -101,30 +96,32 @@ class ElectraForJointPretraining(PreTrainedModel):
     _supports_attention_backend = True
     # Our loss is a mean: without this Trainer would multiply it by accumulation steps and by processes.
     accepts_loss_kwargs = False
-    generator: ElectraForMaskedLM | None
-    discriminator: ElectraForPreTraining | ElectraForMaskedLM
+    generator: PreTrainedModel | None
+    discriminator: PreTrainedModel
     copy_gate: nn.Linear | None
 
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)
         self.objective = OBJECTIVES[config.objective]
-        self.generator = ElectraForMaskedLM(config.generator) if self.objective.has_generator else None
-        large = ElectraForPreTraining if self.objective.finds_replaced else ElectraForMaskedLM
-        self.discriminator = large(config.discriminator)
+        self.generator = masked_lm(config.generator) if self.objective.has_generator else None
+        build_large = token_detector if self.objective.finds_replaced else masked_lm
+        self.discriminator = build_large(config.discriminator)
         self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
-        # Target to source. The generator's embeddings are the ones written to a checkpoint, if there is one.
-        self._tied_weights_keys = {}
+        # Target to source. What is shared is written to a checkpoint as the generator's, if there is one.
+        self._tied_weights_keys: dict[str, str] = {}
         if self.generator is not None:
-            self.discriminator.electra.embeddings = self.generator.electra.embeddings
-            word_table = "generator.electra.embeddings.word_embeddings.weight"
-            self._tied_weights_keys["generator.generator_lm_head.weight"] = word_table
-            for name in SHARED_EMBEDDINGS:
-                source = f"generator.electra.embeddings.{name}"
-                self._tied_weights_keys[f"discriminator.electra.embeddings.{name}"] = source
-        # So that Trainer expects them to be missing when it resumes.
-        self._keys_to_ignore_on_save = set(self._tied_weights_keys)
-        if not self.objective.finds_replaced:  # transformers ties it to the embeddings beside it, after those above
-            self._keys_to_ignore_on_save.add("discriminator.generator_lm_head.weight")
+            self._tied_weights_keys |= tied_weights(
+                self.generator, self.discriminator, config.tie, config.tie_embedding_projection
+            )
+            if config.tie == "gdes":
+                disentangle(self.generator, self.discriminator)
+        # So that Trainer expects them to be missing when it resumes: these, and those that each network ties itself.
+        self._keys_to_ignore_on_save = set(self._tied_weights_keys) | {
+            f"{role}.{name}"
+            for role in ("generator", "discriminator")
+            if getattr(self, role) is not None
+            for name in getattr(self, role).get_expanded_tied_weights_keys()
+        }
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -190,7 +187,7 @@ class ElectraForJointPretraining(PreTrainedModel):
 
         hidden = encode(self.discriminator, corrupted_input_ids, attention_mask, token_type_ids)
         if is_replaced is not None and self.objective.finds_replaced:
-            logits = self.discriminator.discriminator_predictions(hidden)
+            logits = replaced_logits(self.discriminator, hidden)
             nll, said = discriminator_nll(logits, is_replaced), {"discriminator_logits": logits.detach()}
         elif self.copy_gate is not None:
             nll, said = self._restore_or_copy(hidden, corrupted_input_ids, input_ids, self.copy_gate)
@@ -260,18 +257,6 @@ def rows_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Hidden states at the chosen positions only: (B, L, D), (B, K) -> (B * K, D)."""
     index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))
     return hidden.gather(1, index).flatten(0, 1)
-
-
-def encode(
-    network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None
-) -> Tensor:
-    """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
-    return network.base_model(input_ids, attention_mask, token_type_ids).last_hidden_state
-
-
-def lm_logits(network: ElectraForMaskedLM, hidden: Tensor) -> Tensor:
-    """Logits over the vocabulary: (N, D) -> (N, V)."""
-    return network.generator_lm_head(network.generator_predictions(hidden))
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:

@@ -14,6 +14,7 @@ from electra.data.corpus_tokenizer import load_or_train_tokenizer
 from electra.data.documents import TokenCache, load_or_build_cache, split_documents
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
+from electra.model.pretrained import refuse_another_tokenizer, trained_source
 from electra.pretraining.options import Arguments, corpus_options, tokenizer_options
 from electra.pretraining.run_folder import Run, check_same_tokenizer
 from electra.tokenization import check_tokenizer, load_tokenizer
@@ -45,14 +46,19 @@ def open_corpora(args: Arguments) -> tuple[Corpus, Corpus | None]:
 
 
 def get_tokenizer(args: Arguments, run: Run, corpus: Corpus) -> PreTrainedTokenizerBase:
-    """The tokenizer named, the checkpoint's, or one trained on the corpus."""
-    path = args.tokenizer_path.tokenizer_path or run.checkpoint
+    """The tokenizer named, the checkpoint's, that of the trained networks, or one trained on the corpus."""
+    trained = args.model.init_discriminator or args.model.init_generator
+    role = "discriminator" if args.model.init_discriminator else "generator"
+    source = trained_source(trained, role) if trained and run.checkpoint is None else None
+    path = args.tokenizer_path.tokenizer_path or run.checkpoint or source
     if path is not None:
         tokenizer = load_tokenizer(path)
     else:
         options = tokenizer_options(args.tokenizer, args.training.data_seed)
         tokenizer = load_or_train_tokenizer(corpus, options, args.cache.cache_dir)
     check_tokenizer(tokenizer, path or "trained on the corpus")
+    if source is not None and path != source:
+        refuse_another_tokenizer(tokenizer, str(path), source)
     tokenizer.model_max_length = args.model.max_position_embeddings
     if run.checkpoint is not None:
         check_same_tokenizer(tokenizer, Path(run.checkpoint))

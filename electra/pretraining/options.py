@@ -16,6 +16,7 @@ from electra.arguments import (
     TokenizerArguments,
     TokenizerPathArguments,
     check_lengths,
+    check_networks,
 )
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
@@ -55,6 +56,8 @@ class Arguments(NamedTuple):
     training: PretrainingArguments
     effective: dict[str, Any]
     """What was chosen, by name, ready to be written for --config."""
+    flags: frozenset[str] = frozenset()
+    """What is on the command line itself, not only in a file or a recipe."""
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
@@ -81,8 +84,9 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
                 os.path.relpath(QUICKSTART),
             )
     groups = command_line.parse(argv, default_config)
-    args = Arguments._make((*groups, command_line.effective))
+    args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
+    check_networks(args.model, args.objective)
     return args
 
 

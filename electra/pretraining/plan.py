@@ -6,6 +6,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from electra.backbones import BACKBONES
 from electra.data.documents import TokenCache
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
@@ -14,7 +15,7 @@ from electra.flops import (
     pfs_days,
     six_n_t_flops,
 )
-from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.configuration import ElectraPretrainingConfig, embedding_width
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES
 
@@ -148,17 +149,19 @@ def training_flops(
 def _shape(config: PreTrainedConfig) -> TransformerShape:
     return TransformerShape(
         hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
+        # a gated layer has a third matrix
+        intermediate_size=config.intermediate_size * BACKBONES[config.model_type].ffn_matrices // 2,
         num_layers=config.num_hidden_layers,
         num_heads=config.num_attention_heads,
-        embedding_size=config.embedding_size,
+        embedding_size=embedding_width(config),
         vocab_size=config.vocab_size,
     )
 
 
 def _describe(config: PreTrainedConfig) -> str:
+    kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
-        f"{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
+        f"{kind}{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
         f"{_count(config.num_attention_heads, 'head')}, "
         f"feed-forward {config.intermediate_size}"
     )

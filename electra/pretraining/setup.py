@@ -1,20 +1,18 @@
-"""From options and inputs to a trainer: the model, the plan, the trainer itself."""
+"""From options and inputs to a trainer: the plan, the trainer itself."""
 
 import logging
 import math
 from pathlib import Path
 
 from accelerate.utils import set_seed as set_process_seed
-from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, set_seed
+from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.console import check_trackers
 from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
 from electra.errors import UserError
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining
-from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
@@ -25,44 +23,6 @@ from electra.pretraining.run_folder import Run, check_same_architecture, check_s
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
-
-
-def build_model(args: Arguments, tokenizer: PreTrainedTokenizerBase) -> ElectraForJointPretraining:
-    """The joint model with fresh weights."""
-    sizes, objective = args.model, args.objective
-    masked, random, weight = objective.corruption_and_weight()
-    discriminator = discriminator_config(
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        embedding_size=sizes.embedding_size,
-        hidden_size=sizes.hidden_size,
-        num_hidden_layers=sizes.num_hidden_layers,
-        num_attention_heads=sizes.num_attention_heads,
-        intermediate_size=sizes.intermediate_size,
-        max_position_embeddings=sizes.max_position_embeddings,
-        hidden_dropout_prob=sizes.hidden_dropout_prob,
-        attention_probs_dropout_prob=sizes.attention_probs_dropout_prob,
-        initializer_range=sizes.initializer_range,
-    )
-    generator, notes = generator_config(discriminator, sizes.generator_size, sizes.generator_layer_size)
-    for note in notes if OBJECTIVES[objective.objective].has_generator else []:
-        logger.info(note)
-    set_seed(args.training.seed)
-    return ElectraForJointPretraining(
-        ElectraPretrainingConfig(
-            generator,
-            discriminator,
-            objective=objective.objective,
-            mask_token_id=tokenizer.mask_token_id,
-            special_token_ids=sorted(tokenizer.all_special_ids),
-            mlm_probability=objective.mlm_probability,
-            mlm_replacement_probability=masked,
-            mlm_random_probability=random,
-            discriminator_weight=weight,
-            sampling_temperature=objective.temperature,
-            disallow_correct=objective.disallow_correct,
-        )
-    )
 
 
 def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, data: Segments) -> Plan:

@@ -14,10 +14,17 @@ from transformers import ElectraForMaskedLM
 
 from electra.model import modeling
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.modeling import SHARED_EMBEDDINGS, ElectraForJointPretraining
+from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from tests.model.conftest import VOCAB_SIZE
-from tests.model.test_modeling import MASK, chosen_cells, gradients, loss_gradients, untie_networks
+from tests.model.test_modeling import (
+    MASK,
+    SHARED_EMBEDDINGS,
+    chosen_cells,
+    gradients,
+    loss_gradients,
+    untie_networks,
+)
 
 Make = Callable[..., ElectraForJointPretraining]
 MakeBatch = Callable[..., dict[str, Tensor]]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, PreTrainedModel
 
 from electra.model.modeling import (
-    SHARED_EMBEDDINGS,
     ElectraForJointPretraining,
     ElectraPretrainingOutput,
     parameter_counts,
@@ -23,6 +22,14 @@ MASK = 4
 Make = Callable[..., ElectraForJointPretraining]
 MakeBatch = Callable[..., dict[str, Tensor]]
 
+SHARED_EMBEDDINGS = (
+    "word_embeddings.weight",
+    "position_embeddings.weight",
+    "token_type_embeddings.weight",
+    "LayerNorm.weight",
+    "LayerNorm.bias",
+)
+"""What generator and discriminator share, section 3.2 of the paper and its code."""
 ALWAYS_LIKELIEST = 1e-7
 """A sampling temperature at which the noise never decides, so that samples follow from the logits alone."""
 

@@ -10,10 +10,11 @@ from safetensors.torch import load_file
 
 from electra.optimization import AdamWNoBiasCorrection
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.results import ROWS
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import announce_plan, build_model, make_trainer
+from electra.pretraining.setup import announce_plan, make_trainer
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus

@@ -28,6 +28,7 @@ from transformers import (
     MODEL_MAPPING,
     PreTrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
 )
 from transformers.utils import (
     CONFIG_NAME,
@@ -40,6 +41,7 @@ from transformers.utils import logging as transformers_logging
 
 from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig
+from electra.tokenization import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,13 @@ def locate_model(pretrain_path: str) -> str:
     if not pretrain_path or not _may_be_hub_id(pretrain_path):
         raise UserError(f"there is no folder '{pretrain_path}'; name a run, a checkpoint, a model folder or a Hub id")
     return pretrain_path
+
+
+def trained_source(path: str, role: str) -> str:
+    """The folder, or Hub id, of the network of this role: of a run, the exported one."""
+    exported = Path(path).expanduser() / role
+    source = str(exported) if exported.is_dir() else locate_model(path)
+    return source
 
 
 def _may_be_hub_id(name: str) -> bool:
@@ -222,6 +231,31 @@ def _refuse(source: str, problem: str, whose: str, keys: list[str]) -> None:
         raise UserError(
             f"{source} {problem} {len(keys)} of {whose} weights ({', '.join(keys[:3])}"
             f"{', ...' if len(keys) > 3 else ''}); its {CONFIG_NAME} and its weights do not belong together"
+        )
+
+
+def may_have_tokenizer(source: str) -> bool:
+    return not Path(source).is_dir() or any((Path(source) / name).is_file() for name in TOKENIZER_FILES)
+
+
+def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
+    with silent_transformers():  # it looks at config.json, too, and warns of the joint model's
+        return load_tokenizer(source)
+
+
+def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path: str, source: str) -> None:
+    """Refuse a tokenizer that is not the model's, if that can be known."""
+    if not may_have_tokenizer(source):
+        return
+    try:
+        own = load_tokenizer_beside_model(source)
+    except UserError as error:  # the very reason to name one
+        logger.warning("%s cannot be compared with the model's own tokenizer: %s", tokenizer_path, error)
+        return
+    if tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
+        raise UserError(
+            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) is not the one that lies with the model in "
+            f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
         )
 
 

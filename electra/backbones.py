@@ -1,0 +1,84 @@
+"""The transformers architectures that generator and discriminator can be made of: what differs between them, as data.
+
+A backbone is an encoder of transformers with its LM head, composed and not rewritten. What the rest of this package
+must know of one is a row of `BACKBONES`; CONTRIBUTING.md shows how to add another.
+"""
+
+from typing import Any, NamedTuple
+
+UNIFORM = "uniform"
+"""The generator that is no network: it draws tokens evenly from the vocabulary."""
+
+
+class Backbone(NamedTuple):
+    """One architecture, named by its `model_type` in transformers.
+
+    Args:
+        lm_head: attributes of the model `*ForMaskedLM` that turn hidden states into logits, applied one after another.
+        projection: path in the encoder of what brings embeddings to the network's width; None: they are as wide.
+        embeddings: paths in the encoder of what can be shared, by what it is; one that is not there is not shared.
+        takes_token_types: the encoder is told which tokens belong to the second segment.
+        has_pooler: a layer over the first token belongs to the encoder. No objective here trains it; it keeps its
+            fresh weights, so that `*ForSequenceClassification` finds all but its classifier in what is exported.
+        counts_positions_behind_padding: the first token's position is the padding token's id + 1.
+        ffn_matrices: of a feed-forward layer; 3 where it is gated.
+        settings: values of the configuration that are fixed here.
+        renamed: names of the configuration's values where they are not BERT's.
+    """
+
+    lm_head: tuple[str, ...]
+    projection: str | None = None
+    embeddings: dict[str, str] = {
+        "word": "embeddings.word_embeddings",
+        "position": "embeddings.position_embeddings",
+        "token_type": "embeddings.token_type_embeddings",
+        "norm": "embeddings.LayerNorm",
+    }
+    takes_token_types: bool = True
+    has_pooler: bool = False
+    counts_positions_behind_padding: bool = False
+    ffn_matrices: int = 2
+    settings: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
+
+
+BACKBONES = {
+    "electra": Backbone(
+        lm_head=("generator_predictions", "generator_lm_head"),
+        projection="embeddings_project",
+    ),
+    "bert": Backbone(lm_head=("cls",), has_pooler=True),
+    # Layers share their parameters.
+    "albert": Backbone(
+        lm_head=("predictions",),
+        projection="encoder.embedding_hidden_mapping_in",
+        has_pooler=True,
+    ),
+    "roberta": Backbone(lm_head=("lm_head",), counts_positions_behind_padding=True, settings={"type_vocab_size": 2}),
+    # As DeBERTa-v3: relative positions only, in buckets, and no token types. The norm comes behind the projection.
+    "deberta-v2": Backbone(
+        lm_head=("cls",),
+        projection="embeddings.embed_proj",
+        embeddings={"word": "embeddings.word_embeddings"},
+        settings={
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+            "position_buckets": 256,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "max_relative_positions": -1,
+            "type_vocab_size": 0,
+        },
+    ),
+    # Rotary positions, which have no table, and no token types.
+    "modernbert": Backbone(
+        lm_head=("head", "decoder"),
+        embeddings={"word": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
+        takes_token_types=False,
+        ffn_matrices=3,
+        settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
+        renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},
+    ),
+}
+"""By `model_type`. What a discriminator or a generator can be made of."""

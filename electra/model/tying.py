@@ -1,0 +1,169 @@
+"""Which weights generator and discriminator have in common: the `--tie` modes.
+
+    none        nothing
+    word        word embeddings
+    embeddings  word, position and type embeddings and their LayerNorm (section 3.2 of the paper, and its code)
+    all         the whole encoder; generator and discriminator must be of one size
+    gdes        words and positions as in DeBERTa-v3: the discriminator's are the generator's plus a table of its own;
+                its gradient reaches that table only
+
+Sharing is by parameter and left to transformers (`_tied_weights_keys`), which keeps it through loading, moving and
+saving. A network's LM head is tied to the word embeddings of that network in every mode.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from electra.backbones import BACKBONES
+from electra.errors import UserError
+from electra.model.networks import backbone_of, embedding_modules
+
+TIES = ("none", "word", "embeddings", "all", "gdes")
+
+
+class DisentangledEmbedding(nn.Embedding):
+    """E_D = sg(E_G) + E_delta: a table on top of another network's, which gets no gradient from here.
+
+    Gradient-disentangled embedding sharing, section 3.3 of DeBERTaV3 (He et al. 2021). E_delta starts at zero.
+
+    Args:
+        shared: the generator's table. It is not a part of this module: it is saved and moved by its owner.
+    """
+
+    shared: nn.Embedding
+
+    def __init__(self, shared: nn.Embedding) -> None:
+        super().__init__(shared.num_embeddings, shared.embedding_dim, padding_idx=shared.padding_idx)
+        self.__dict__["shared"] = shared  # past nn.Module, which would register it
+        with torch.no_grad():
+            self.weight.zero_()
+        setattr(self.weight, "_is_hf_initialized", True)  # noqa: B010 transformers would draw it anew
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return F.embedding(input_ids, self.shared.weight.detach()) + super().forward(input_ids)
+
+    def table(self) -> Tensor:
+        """E_D as one table, (V, E)."""
+        return (self.shared.weight + self.weight).detach()
+
+
+def tied_weights(
+    generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str, tie_embedding_projection: bool
+) -> dict[str, str]:
+    """Names of the discriminator's weights, and of the generator's that stand in for them.
+
+    Args:
+        generator, discriminator: of any two backbones; whose weights, where they are shared, have one shape.
+        tie: of `TIES`.
+        tie_embedding_projection: share what brings embeddings to the networks' width, too.
+    Returns:
+        names as of the joint model, in which the networks are `generator` and `discriminator`.
+    Raises:
+        UserError: the networks differ where they were to be one, with what to do.
+    """
+    ties: dict[str, str] = {}
+    if tie in ("word", "embeddings"):
+        ties |= _embeddings(generator, discriminator, roles=("word",) if tie == "word" else None)
+    if tie == "all":
+        ties |= _whole_encoder(generator, discriminator)
+    if tie_embedding_projection:
+        ties |= _projection(generator, discriminator)
+    return ties
+
+
+def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
+    """Put a `DisentangledEmbedding` in the place of the discriminator's words and positions.
+
+    Raises:
+        UserError: the word embeddings of the two are not of one size.
+    """
+    own, shared = embedding_modules(discriminator), embedding_modules(generator)
+    _check_words(generator, discriminator, "gdes")
+    for role in ("word", "position"):
+        if role in own and role in shared and own[role].weight.shape == shared[role].weight.shape:
+            discriminator.base_model.set_submodule(
+                backbone_of(discriminator).embeddings[role], DisentangledEmbedding(shared[role])
+            )
+
+
+def _embeddings(
+    generator: PreTrainedModel, discriminator: PreTrainedModel, roles: tuple[str, ...] | None
+) -> dict[str, str]:
+    _check_words(generator, discriminator, "embeddings" if roles is None else "word")
+    targets, sources = embedding_modules(discriminator), embedding_modules(generator)
+    ties: dict[str, str] = {}
+    for role in roles or targets:
+        if role in sources and _shapes(targets[role]) == _shapes(sources[role]):
+            target = f"{_encoder('discriminator', discriminator)}.{backbone_of(discriminator).embeddings[role]}"
+            source = f"{_encoder('generator', generator)}.{backbone_of(generator).embeddings[role]}"
+            ties |= {f"{target}.{name}": f"{source}.{name}" for name in _shapes(targets[role])}
+    return ties
+
+
+def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> None:
+    widths = [embedding_modules(network)["word"].weight.size(1) for network in (generator, discriminator)]
+    if widths[0] != widths[1]:
+        projecting = " ".join(name for name, backbone in BACKBONES.items() if backbone.projection)
+        raise UserError(
+            f"--tie {tie} shares the word embeddings, but the generator's are {widths[0]} wide and the "
+            f"discriminator's {widths[1]}: give both networks one width, or the wider one a type that projects its "
+            f"embeddings ({projecting}) with --embedding_size {min(widths)}, or choose --tie none"
+        )
+
+
+def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
+    targets, sources = (
+        {name: shape for name, shape in _shapes(network.base_model).items() if not name.startswith("pooler.")}
+        for network in (discriminator, generator)
+    )
+    differing = sorted(name for name in targets.keys() | sources.keys() if targets.get(name) != sources.get(name))
+    if differing:
+        name = differing[0]
+        raise UserError(
+            f"--tie all makes one encoder of both, but {name} is {_describe(sources.get(name))} in the generator and "
+            f"{_describe(targets.get(name))} in the discriminator; give them one type and size (--generator_size 1.0 "
+            "--generator_layer_size 1.0), or choose --tie embeddings"
+        )
+    target, source = _encoder("discriminator", discriminator), _encoder("generator", generator)
+    return {f"{target}.{name}": f"{source}.{name}" for name in targets}
+
+
+def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
+    paths = [backbone_of(network).projection for network in (generator, discriminator)]
+    shapes = [
+        _shapes(network.base_model.get_submodule(path)) if path and _has(network, path) else None
+        for network, path in zip((generator, discriminator), paths, strict=True)
+    ]
+    if None in shapes or shapes[0] != shapes[1]:
+        described = [
+            "none" if shape is None else f"one to {next(iter(shape.values()))[0]} columns" for shape in shapes
+        ]
+        raise UserError(
+            f"--tie_embedding_projection: the generator has {described[0]} and the discriminator {described[1]}; it "
+            "needs two networks of one width, wider than --embedding_size, of types that project their embeddings"
+        )
+    names = (_encoder("discriminator", discriminator), _encoder("generator", generator))
+    return {f"{names[0]}.{paths[1]}.{name}": f"{names[1]}.{paths[0]}.{name}" for name in shapes[1] or {}}
+
+
+def _encoder(role: str, network: PreTrainedModel) -> str:
+    """Name of its encoder in the joint model."""
+    return f"{role}.{network.base_model_prefix}"
+
+
+def _shapes(module: nn.Module) -> dict[str, torch.Size]:
+    return {name: parameter.shape for name, parameter in module.named_parameters()}
+
+
+def _describe(shape: torch.Size | None) -> str:
+    return "absent" if shape is None else " x ".join(map(str, shape))
+
+
+def _has(network: PreTrainedModel, path: str) -> bool:
+    try:
+        network.base_model.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
