@@ -11,8 +11,8 @@ import yaml
 
 from electra.arguments import check_lengths
 from electra.command_line import CommandLine
-from electra.model.configuration import discriminator_config, generator_config
-from electra.model.modeling import ElectraForJointPretraining, ElectraPretrainingConfig, parameter_counts
+from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.pretraining.networks import build_model
 from electra.pretraining.options import GROUPS, QUICKSTART, Arguments
 from electra.recipes import RECIPES
 from run_pretraining import main
@@ -52,16 +52,25 @@ PUBLISHED = {"small": (14e6, 0.5e6), "small++": (14e6, 0.5e6), "base": (110e6, 1
 
 
 def parse(path: Path) -> Arguments:
-    return Arguments._make((*CommandLine(GROUPS, "test").parse(["--config", str(path)]), {}))
+    return Arguments(*CommandLine(GROUPS, "test").parse(["--config", str(path)]), {})
+
+
+class Vocabulary:
+    """What the networks' sizes need of a tokenizer."""
+
+    pad_token_id, mask_token_id, all_special_ids = 0, 4, (0, 1, 2, 3, 4)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
 
 
 def networks(args: Arguments) -> ElectraForJointPretraining:
     """Of the vocabulary size that is asked for, without memory for their weights."""
-    sizes = {name: value for name, value in vars(args.model).items() if not name.startswith(("generator", "model"))}
-    discriminator = discriminator_config(vocab_size=args.tokenizer.vocab_size, pad_token_id=0, **sizes)
-    generator, _ = generator_config(discriminator, args.model.generator_size, args.model.generator_layer_size)
     with torch.device("meta"):
-        return ElectraForJointPretraining(ElectraPretrainingConfig(generator, discriminator))
+        return build_model(args, Vocabulary(args.tokenizer.vocab_size))  # type: ignore[arg-type]
 
 
 def content(stem: str) -> dict[str, Any]:

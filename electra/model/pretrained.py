@@ -4,7 +4,7 @@ transformers fills what a file lacks with random numbers, and reports it in a lo
 be fresh and fine-tuned as if it were trained. Here that is an error.
 
 The joint model of a pre-training checkpoint holds an encoder, too: the large network's (`discriminator`, whatever its
-objective). Where there is a generator, its embeddings are stored as the generator's.
+objective). Where there is a generator, what the two share is stored as the generator's.
 """
 
 import inspect
@@ -41,6 +41,8 @@ from transformers.utils import logging as transformers_logging
 
 from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.modeling import ElectraForJointPretraining
+from electra.model.tying import DisentangledEmbedding
 from electra.tokenization import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -48,8 +50,6 @@ logger = logging.getLogger(__name__)
 LAYER_KEY = re.compile(r"(?:^|\.)(?:layers?|albert_layer_groups|albert_layers)\.\d+\.")
 """A weight of a layer of an encoder, whatever its architecture; heads have none."""
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
-DISCRIMINATOR_KEYS = {"discriminator.electra.": "", "generator.electra.embeddings.": "embeddings."}
-"""Beginnings of names in the joint model, and in its discriminator's encoder."""
 
 
 def locate_model(pretrain_path: str) -> str:
@@ -182,16 +182,18 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     """
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in WEIGHT_FILES):
         raise UserError(f"{source} holds no weights, expected {SAFE_WEIGHTS_NAME}; name a folder of a trained model")
-    is_joint = isinstance(config, ElectraPretrainingConfig)
-    if is_joint and not Path(source).is_dir():
-        raise UserError(f"{source} is a checkpoint of pre-training; download it and name its folder")
-    config = config.discriminator if is_joint else config
+    is_joint, weights = isinstance(config, ElectraPretrainingConfig), None
+    if isinstance(config, ElectraPretrainingConfig):
+        if not Path(source).is_dir():
+            raise UserError(f"{source} is a checkpoint of pre-training; download it and name its folder")
+        weights = _discriminator_weights(Path(source), config)
+        config = config.discriminator
     with silent_transformers():
         try:
             model, report = model_class(config).from_pretrained(
                 None if is_joint else source,
                 config=config,
-                state_dict=_discriminator_weights(Path(source)) if is_joint else None,
+                state_dict=weights,
                 dtype=torch.float32,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
@@ -210,18 +212,26 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-def _discriminator_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The encoder's weights under its own names.
+def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
+    """The encoder's weights under its own names; what it shares is stored as the generator's.
 
-    Not by `ElectraForJointPretraining.from_pretrained`: its networks share a module, and what a file lacks of such a
-    module is left uninitialized by transformers without a word. Nor by `key_mapping`, which saving would undo.
+    Not by `ElectraForJointPretraining.from_pretrained`: what a file lacks of a shared weight is left uninitialized by
+    transformers without a word. Nor by `key_mapping`, which saving would undo.
     """
-    weights = {}
-    for path in checkpoint.glob("*.safetensors"):
-        for name, value in load_file(path).items():
-            for beginning, new in DISCRIMINATOR_KEYS.items():
-                if name.startswith(beginning):
-                    weights[new + name.removeprefix(beginning)] = value
+    stored = {name: value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
+    with torch.device("meta"):  # for its names alone
+        model = ElectraForJointPretraining(config)
+    encoder, weights = model.discriminator.base_model, {}
+    for name, _ in encoder.named_parameters():
+        own = f"discriminator.{model.discriminator.base_model_prefix}.{name}"
+        key = own if own in stored else model.all_tied_weights_keys.get(own)
+        if key in stored:
+            weights[name] = stored[key]
+    names = {id(module): name for name, module in model.named_modules()}
+    for name, module in encoder.named_modules():
+        shared = f"{names[id(module.shared)]}.weight" if isinstance(module, DisentangledEmbedding) else None
+        if shared in stored and f"{name}.weight" in weights:
+            weights[f"{name}.weight"] = weights[f"{name}.weight"] + stored[shared]
     return weights
 
 

@@ -73,6 +73,15 @@ def tied_weights(
     return ties
 
 
+def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights of one network on its own, in which a `DisentangledEmbedding` is one table again."""
+    state: dict[str, Tensor] = network.state_dict()
+    for name, module in network.named_modules():
+        if isinstance(module, DisentangledEmbedding):
+            state[f"{name}.weight"] = module.table()
+    return state
+
+
 def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
     """Put a `DisentangledEmbedding` in the place of the discriminator's words and positions.
 

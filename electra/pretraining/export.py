@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.files import replace_folder
 from electra.model.modeling import ElectraForJointPretraining
+from electra.model.tying import plain_state
 from electra.objectives import OBJECTIVES
 from electra.pretraining.plan import Plan
 
@@ -61,6 +62,10 @@ _WHAT_IT_SAW = {
     "all_tokens_mlm": " It was trained on a generator's samples and never saw [MASK]. The gate by which it copied "
     "tokens is in the checkpoints only, not in this folder.",
 }
+_HEAD_OF_OURS = (
+    " transformers has no such head for this architecture: it is in the file as `discriminator_predictions`, and "
+    "`electra.model.networks.token_detector` makes the model that reads it."
+)
 _AUTO_CLASS = {
     DISCRIMINATOR: "AutoModelForPreTraining",
     GENERATOR: "AutoModelForMaskedLM",
@@ -93,7 +98,7 @@ def export_networks(
         for network, folder in unfinished.items():
             shutil.rmtree(folder, ignore_errors=True)  # of an export that was killed
             exported: PreTrainedModel = getattr(model, network)
-            exported.save_pretrained(folder)
+            exported.save_pretrained(folder, state_dict=plain_state(exported))
             tokenizer.save_pretrained(folder)
             card = _card(network, run_folder.name, plan, sources, metrics)
             (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
@@ -108,14 +113,18 @@ def export_networks(
 
 def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict[str, float]) -> str:
     is_discriminator = network == "discriminator"
+    model_type = plan.discriminator_type if is_discriminator else plan.generator_type
     kind = MASKED_LM if is_discriminator and not OBJECTIVES[plan.objective].finds_replaced else network
+    is_bare = kind == DISCRIMINATOR and model_type != "electra"
     return _CARD.format(
         network=network,
         kind=kind,
         tag=kind.replace(" ", "-"),
         name=name,
-        what=_WHAT[kind] + (_WHAT_IT_SAW[plan.objective] if kind == MASKED_LM else ""),
-        auto_class=_AUTO_CLASS[kind],
+        what=_WHAT[kind]
+        + (_WHAT_IT_SAW[plan.objective] if kind == MASKED_LM else "")
+        + (_HEAD_OF_OURS if is_bare else ""),
+        auto_class="AutoModel" if is_bare else _AUTO_CLASS[kind],
         objective=plan.objective,
         shape=plan.discriminator_shape if is_discriminator else plan.generator_shape,
         parameters=plan.discriminator_parameters if is_discriminator else plan.generator_parameters,

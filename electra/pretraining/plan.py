@@ -36,6 +36,8 @@ class Plan:
     discriminator_parameters: int
     generator_parameters: int
     total_parameters: int
+    discriminator_type: str
+    generator_type: str
     discriminator_shape: str
     generator_shape: str
     steps: int
@@ -48,6 +50,8 @@ class Plan:
     google_flops: float
     checkpoint_steps: list[int]
     """Of the checkpoints of partial training; not those of every so many steps."""
+
+    shared: str = "embeddings shared"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,7 +68,7 @@ class Plan:
         if self.generator_shape:
             networks.append(
                 f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
-                f"{self.total_parameters:,}, embeddings shared"
+                f"{self.total_parameters:,}, {self.shared}"
             )
         lines = [
             f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
@@ -80,6 +84,15 @@ class Plan:
             steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
             lines.append(f"checkpoints    kept for good: steps {steps}")
         return lines
+
+
+_SHARED = {
+    "none": "nothing shared",
+    "word": "word embeddings shared",
+    "embeddings": "embeddings shared",
+    "all": "encoder shared",
+    "gdes": "embeddings shared without the discriminator's gradient",
+}
 
 
 def make_plan(
@@ -108,6 +121,8 @@ def make_plan(
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],
         total_parameters=parameters["total"],
+        discriminator_type=model.config.discriminator.model_type,
+        generator_type=model.config.generator.model_type if model.config.generator else "",
         discriminator_shape=_describe(model.config.discriminator),
         generator_shape=_describe(model.config.generator) if model.config.generator else "",
         steps=steps,
@@ -119,6 +134,7 @@ def make_plan(
         flops=flops,
         google_flops=google_flops,
         checkpoint_steps=list(checkpoint_steps),
+        shared=_SHARED[model.config.tie],
     )
 
 

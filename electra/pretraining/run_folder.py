@@ -214,19 +214,23 @@ def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path)
             f"{checkpoint} was trained with --objective {objective}, not {model.config.objective}; leave --objective "
             "out to go on with it, or start a new run"
         )
-    networks = [name for name in ("discriminator", "generator") if getattr(model.config, name) is not None]
+    old, new = _architecture(saved), _architecture(model.config.to_dict())
     differences = [
-        f"{network}.{name} is {old} there and {new} here"
-        for network in networks
-        for name, old, new in _differences(saved.get(network, {}), getattr(model.config, network).to_dict())
+        f"{name} is {value} there and {new[name]} here" for name, value in old.items() if new.get(name, value) != value
     ]
     if differences:
         raise UserError(f"the model is not the one of {checkpoint}: {'; '.join(differences[:4])}")
 
 
-def _differences(saved: dict[str, Any], current: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Of the sizes: whole numbers that are no token ids."""
-    for name, old in saved.items():
-        is_size = isinstance(old, int) and not isinstance(old, bool) and not name.endswith("_token_id")
-        if is_size and name in current and current[name] != old:
-            yield name, old, current[name]
+def _architecture(config: dict[str, Any]) -> dict[str, Any]:
+    """What decides on the weights of a joint model: types, what is shared, and sizes, which are its whole numbers."""
+    found = {
+        "tie": config.get("tie", "embeddings"),
+        "tie_embedding_projection": config.get("tie_embedding_projection", False),
+    }
+    for network in ("discriminator", "generator"):
+        for name, value in (config.get(network) or {}).items():
+            is_size = isinstance(value, int) and not isinstance(value, bool) and not name.endswith("_token_id")
+            if is_size or name == "model_type":
+                found[f"{network}.{name}"] = value
+    return found
