@@ -4,7 +4,7 @@ transformers fills what a file lacks with random numbers, and reports it in a lo
 be fresh and fine-tuned as if it were trained. Here that is an error.
 
 The joint model of a pre-training checkpoint holds an encoder, too: the large network's (`discriminator`, whatever its
-objective). Where there is a generator, its embeddings are stored as the generator's.
+objective). Embeddings that it shares with a generator are stored as the generator's.
 """
 
 import inspect
@@ -207,12 +207,12 @@ def _discriminator_weights(checkpoint: Path) -> dict[str, Tensor]:
     Not by `ElectraForJointPretraining.from_pretrained`: its networks share a module, and what a file lacks of such a
     module is left uninitialized by transformers without a word. Nor by `key_mapping`, which saving would undo.
     """
-    weights = {}
-    for path in checkpoint.glob("*.safetensors"):
-        for name, value in load_file(path).items():
-            for beginning, new in DISCRIMINATOR_KEYS.items():
-                if name.startswith(beginning):
-                    weights[new + name.removeprefix(beginning)] = value
+    weights: dict[str, Tensor] = {}
+    saved = {name: value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
+    for beginning, new in DISCRIMINATOR_KEYS.items():  # embeddings of its own before those of the generator
+        for name, value in saved.items():
+            if name.startswith(beginning):
+                weights.setdefault(new + name.removeprefix(beginning), value)
     return weights
 
 

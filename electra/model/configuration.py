@@ -6,7 +6,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING, ElectraConfig, PreTrainedConfig
 
 from electra.errors import UserError
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 
 SMALLEST_HEAD = 8
 """Width of the narrowest attention head built."""
@@ -27,6 +27,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
+        uniform_generator: samples are drawn evenly from the vocabulary; `generator` is None then.
+        generator_steps: optimizer steps in which an objective of two stages trains the generator; 0 for the others.
     """
 
     model_type = "electra-pretraining"
@@ -47,10 +49,14 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: float = 50.0,
         sampling_temperature: float = 1.0,
         disallow_correct: bool = False,
+        uniform_generator: bool = False,
+        generator_steps: int = 0,
         **kwargs: Any,
     ) -> None:
         self.objective = objective
-        self.generator = _as_config(generator) if OBJECTIVES[objective].has_generator else None
+        self.uniform_generator = uniform_generator
+        self.generator_steps = generator_steps
+        self.generator = _as_config(generator) if objective_of(objective, uniform_generator).has_generator else None
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id
         self.special_token_ids = special_token_ids or []

@@ -20,6 +20,7 @@ from electra.arguments import (
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
 from electra.errors import UserError
+from electra.pretraining.combinations import check_same_sizes, check_uniform_generator, gate_of
 from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,9 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     groups = command_line.parse(argv, default_config)
     args = Arguments._make((*groups, command_line.effective))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
+    check_uniform_generator(args.model, args.objective)
+    check_same_sizes(args.model, args.objective)
+    gate_of(args.objective, args.segments, args.training)
     return args
 
 
