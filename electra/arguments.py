@@ -6,13 +6,13 @@ Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in c
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 import torch
 from transformers import TrainingArguments
 
-from electra.backbones import BACKBONES
+from electra.backbones import BACKBONES, UNIFORM
 from electra.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
@@ -126,7 +126,10 @@ class ModelArguments:
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
     generator_type: str | None = option(
-        None, "Architecture of the generator. Not set: the discriminator's.", choices=BACKBONES
+        None,
+        "Architecture of the generator, or uniform: none, replacements are drawn evenly from the vocabulary and the "
+        "large network is trained alone. Not set: the discriminator's.",
+        choices=[*BACKBONES, UNIFORM],
     )
     embedding_size: int = _from_recipe(
         "embedding_size",
@@ -167,7 +170,7 @@ class ModelArguments:
         None,
         "What the networks share. word: word embeddings; embeddings: also those of positions and types, and their "
         "LayerNorm; all: the whole encoder; gdes: words and positions, with a table of differences on top, as in "
-        "DeBERTa-v3. Not set: embeddings.",
+        "DeBERTa-v3. Not set: embeddings; of two_stage none.",
     )
     tie_embedding_projection: bool = option(
         False, "Share the projection of the embeddings to the networks' width, too; they must have one width."
@@ -196,15 +199,19 @@ class ModelArguments:
             check(0 < getattr(self, name) <= 100, name, getattr(self, name), "in (0, 100]")
 
 
+ObjectiveName = Literal["electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm", "two_stage", "adversarial"]
+
+
 @dataclass
 class ObjectiveArguments:
     """Corruption and losses, sections 2 and 3.4 of the paper."""
 
-    objective: Literal["electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm"] = option(
+    objective: ObjectiveName = option(
         "electra",
         "electra: tell replaced tokens from originals, at all tokens; electra_15: at the chosen ones only; mlm: BERT, "
         "one network and no generator; replace_mlm: predict the originals behind the generator's samples; "
-        "all_tokens_mlm: predict every token, with a copy gate.",
+        "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
+        "discriminator alone; adversarial: the generator is trained to fool the discriminator.",
     )
     mlm_probability: float = _from_recipe("mlm_probability", "Share of the tokens that is chosen, in (0, 1).")
     mlm_replacement_probability: float | None = option(
@@ -219,6 +226,21 @@ class ObjectiveArguments:
         None,
         "Weight of the large network's loss beside the generator's, lambda in the paper, 0 or more. Not set: 50; of "
         "replace_mlm and all_tokens_mlm, whose two losses are of one size, 1.",
+    )
+    discriminator_warmup_steps: int = option(
+        0,
+        "Optimizer steps in which that weight rises linearly to its full value; 0: it has it from the first step on.",
+    )
+    generator_gate: list[str] = option(
+        [],
+        "METRIC THRESHOLD: the generator is trained only while METRIC of the last held-out evaluation, such as "
+        "discriminator_auc, was at least THRESHOLD. Until the first one after step 0 it is.",
+    )
+    generator_steps: int | None = option(
+        None, "Optimizer steps of the generator's stage of two_stage, above 0. Not set: half of them."
+    )
+    init_from_generator: bool = option(
+        True, "The discriminator's stage of two_stage starts from the generator's weights; their sizes must be equal."
     )
     temperature: float = option(1.0, "Temperature of the generator's samples, > 0; divides the logits.")
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
@@ -236,11 +258,27 @@ class ObjectiveArguments:
             )
         check(weight >= 0, "discriminator_weight", weight, "0 or more")
         check(self.temperature > 0, "temperature", self.temperature, "above 0")
-        of_generator = {"discriminator_weight": None, "temperature": 1.0, "disallow_correct": False}
-        for name, default in of_generator.items():
-            if not OBJECTIVES[self.objective].has_generator and getattr(self, name) != default:
+        rise, alone = self.discriminator_warmup_steps, self.generator_steps
+        check(rise >= 0, "discriminator_warmup_steps", rise, "0 or more")
+        check(alone is None or alone > 0, "generator_steps", alone, "above 0")
+        has = OBJECTIVES[self.objective]
+        at_once = ("discriminator_weight", "discriminator_warmup_steps", "generator_gate")
+        if not has.has_generator:
+            self.refuse(("temperature", "disallow_correct", *at_once), "it has no generator")
+        if has.has_stages:
+            self.refuse(at_once, "it trains one network at a time")
+        else:
+            self.refuse(("generator_steps", "init_from_generator"), "it has no stages")
+        if has.is_adversarial:
+            self.refuse(("temperature", "disallow_correct"), "its generator learns from samples as they are")
+
+    def refuse(self, names: Iterable[str], reason: str, whose: str = "") -> None:
+        """Raise a UserError if one of these options is set; `whose` settings give it no meaning, the objective's."""
+        for f in fields(self):
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            if f.name in names and getattr(self, f.name) != default:
                 raise UserError(
-                    f"--{name} has no meaning for --objective {self.objective}: it has no generator; leave it out"
+                    f"--{f.name} has no meaning for {whose or f'--objective {self.objective}'}: {reason}; leave it out"
                 )
 
     def corruption_and_weight(self) -> tuple[float, float, float]:
@@ -337,7 +375,9 @@ class PretrainingArguments(TrainingArguments):
         "another --max_steps they are other steps.",
     )
     logging_nan_inf_filter: bool = option(False, "Hide losses that are not numbers from the log.")
-    ddp_find_unused_parameters: bool | None = option(False, "Search for weights without gradient; there are none.")
+    ddp_find_unused_parameters: bool | None = option(
+        False, "Search for weights without gradient. Set where there are some: two_stage, --generator_gate."
+    )
     remove_unused_columns: bool = option(False, "Not used: batches hold what the model takes.")
     report_to: list[str] = option(["none"], "Where to log: tensorboard, wandb, none ... one or several.")
 
@@ -389,22 +429,6 @@ class TokenizerTrainingArguments:
 
     def __post_init__(self) -> None:
         check(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2^32)")
-
-
-def check_networks(model: ModelArguments, objective: ObjectiveArguments) -> None:
-    """Refuse options of a network that the objective does not have, and ways to share that it cannot have."""
-    has = OBJECTIVES[objective.objective]
-    if not has.has_generator:
-        for name in ("generator_type", "tie", "tie_embedding_projection", "init_generator", *GENERATOR_SIZES):
-            if getattr(model, name):
-                raise UserError(
-                    f"--{name} has no meaning for --objective {objective.objective}: it has no generator; leave it out"
-                )
-    if model.tie == "gdes" and not has.finds_replaced:
-        raise UserError(
-            f"--tie gdes does not work with --objective {objective.objective}: its large network predicts tokens with "
-            "the table that would be a difference; choose embeddings, word or none"
-        )
 
 
 def check_lengths(max_length: int, max_position_embeddings: int) -> None:

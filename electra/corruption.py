@@ -133,6 +133,23 @@ def sample_tokens(
     return (scores - torch.rand_like(scores).log_().neg_().log_()).argmax(dim=1)
 
 
+def draw_tokens(positions: Tensor, vocab_size: int, uniform: Tensor | None = None) -> Tensor:
+    """x_hat drawn evenly from the whole vocabulary, special tokens and the original included: no generator is asked.
+
+    Args:
+        positions: the chosen ones, (B, K); only shape and device matter.
+        vocab_size: V.
+        uniform: a number in [0, 1) per slot, float (B, K), for a repeatable draw.
+    Returns:
+        int64 (B, K).
+
+    Source: google-research/electra, `uniform_generator`.
+    """
+    if uniform is None:
+        return torch.randint(vocab_size, positions.shape, device=positions.device)
+    return (uniform * vocab_size).long().clamp(max=vocab_size - 1)  # float32 may round up
+
+
 def replace_tokens(
     input_ids: Tensor, positions: Tensor, is_chosen: Tensor, sampled_ids: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,8 @@ sees at the chosen positions, what it has to say, and where.
     mlm             [MASK] (BERT)             the original       at the chosen positions
     replace_mlm     samples of the generator  the original       at the chosen positions
     all_tokens_mlm  samples of the generator  the original       at all tokens, with a copy gate
+    two_stage       as electra, but one network after the other: first the generator, then the discriminator
+    adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
 """
 
 from typing import NamedTuple
@@ -31,7 +33,11 @@ class Objective(NamedTuple):
         mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
             random token; the rest stays. BERT's 80/10/10, the original's 85/15 where a generator is asked.
         discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary; two losses
-            over the vocabulary are of one size, and the paper names no weight for them: 1.
+            over the vocabulary are of one size, and the paper names no weight for them: 1. So it is where one loss is
+            trained at a time.
+        has_stages: the generator is trained alone, then the discriminator alone; they share nothing.
+        is_adversarial: the generator is trained by `adversarial_nll` in place of `generator_nll`.
+        draws_uniformly: samples are drawn evenly from the vocabulary and not by a network; see `objective_of`.
     """
 
     has_generator: bool
@@ -40,6 +46,14 @@ class Objective(NamedTuple):
     mlm_replacement_probability: float = 0.85
     mlm_random_probability: float = 0.0
     discriminator_weight: float = 50.0
+    has_stages: bool = False
+    is_adversarial: bool = False
+    draws_uniformly: bool = False
+
+    @property
+    def sees_samples(self) -> bool:
+        """The large network sees samples at the chosen positions; otherwise [MASK]."""
+        return self.has_generator or self.draws_uniformly
 
     @property
     def has_copy_gate(self) -> bool:
@@ -60,7 +74,17 @@ OBJECTIVES = {
     "mlm": Objective(False, False, False, 0.8, 0.1, discriminator_weight=1.0),
     "replace_mlm": Objective(True, False, False, discriminator_weight=1.0),
     "all_tokens_mlm": Objective(True, False, True, discriminator_weight=1.0),
+    "two_stage": Objective(True, True, True, discriminator_weight=1.0, has_stages=True),
+    "adversarial": Objective(True, True, True, is_adversarial=True),
 }
+
+
+def objective_of(name: str, uniform_generator: bool = False) -> Objective:
+    """An objective, or what it is where no network makes the samples: one loss alone, hence no lambda."""
+    objective = OBJECTIVES[name]
+    if not uniform_generator:
+        return objective
+    return objective._replace(has_generator=False, draws_uniformly=True, discriminator_weight=1.0)
 
 
 def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
@@ -85,6 +109,46 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
         float32 (B, L), for padding too: weigh it out with `weighted_mean`.
     """
     return F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
+
+
+def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseline_logits: Tensor) -> Tensor:
+    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each chosen position; only log p_G has a gradient.
+
+    Adversarial training, appendix F. The generator is to make the discriminator's loss large: it ascends
+    E[sum_t R_t] by REINFORCE, whose estimate of the gradient from one sample x_hat ~ p_G is
+
+        sum_t grad log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)]
+
+    where R_t is the discriminator's loss at t, -log D(x_corrupt, t) of the label that x_hat_t has, taken to depend on
+    no other sample, and b_t = -log sigmoid(w^T h_G(x_masked)_t) a baseline, trained by `baseline_nll`. Descending
+    this is ascending that. The samples must be of softmax(logits) itself.
+
+    Args:
+        logits: the generator's at the chosen positions, any float (N, V).
+        sampled_ids: x_hat, int64 (N,).
+        rewards: R, `discriminator_nll` at these positions, float32 (N,).
+        baseline_logits: w^T h_G, any float (N,).
+    Returns:
+        float32 (N,). Its gradient means something, its value does not.
+    """
+    advantages = rewards + F.logsigmoid(baseline_logits.float())
+    return advantages.detach() * generator_nll(logits, sampled_ids)
+
+
+def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
+    """-[q log s + (1 - q) log(1 - s)] for s = sigmoid(w^T h_G) and q = exp(-R), the right label's probability.
+
+    Args:
+        baseline_logits, rewards: as of `adversarial_nll`.
+    Returns:
+        float32 (N,), without gradient for the rewards.
+    """
+    return F.binary_cross_entropy_with_logits(baseline_logits.float(), rewards.detach().neg().exp(), reduction="none")
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """-sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
+    return torch.special.entr(logits.float().softmax(dim=1)).sum(dim=1)
 
 
 def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor) -> Tensor:

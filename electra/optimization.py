@@ -14,6 +14,7 @@ rule that biases and LayerNorms do not decay, are transformers' own.
 
 import functools
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -99,6 +100,24 @@ def product_scheduler(
     """`product_schedule` for an optimizer; arguments are those there."""
     factor = functools.partial(product_schedule, warmup_steps=warmup_steps, total_steps=total_steps)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def join_schedules(
+    optimizer: torch.optim.Optimizer, schedules: Sequence[torch.optim.lr_scheduler.LambdaLR], *, first_steps: int
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """Two schedules one after the other: the first for `first_steps` optimizer steps, then the second from its start.
+
+    Args:
+        optimizer: of both; its rates become those of the first one's start.
+        schedules: two, whose factors alone are used.
+        first_steps: how long the first one lasts.
+    """
+
+    def join(first: Callable[[int], float], second: Callable[[int], float]) -> Callable[[int], float]:
+        return lambda step: first(step) if step < first_steps else second(step - first_steps)
+
+    factors = [join(*pair) for pair in zip(*(schedule.lr_lambdas for schedule in schedules), strict=True)]
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
 
 
 def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:

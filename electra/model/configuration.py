@@ -8,7 +8,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from electra.backbones import BACKBONES
 from electra.errors import UserError
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 
 SMALLEST_HEAD = 8
 """Width of the narrowest attention head built."""
@@ -30,6 +30,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
         tie, tie_embedding_projection: which weights the networks have in common (tying.py).
+        uniform_generator: samples are drawn evenly from the vocabulary; `generator` is None then.
+        generator_steps: optimizer steps in which an objective of two stages trains the generator; 0 for the others.
     """
 
     model_type = "electra-pretraining"
@@ -52,10 +54,14 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         disallow_correct: bool = False,
         tie: str = "embeddings",
         tie_embedding_projection: bool = False,
+        uniform_generator: bool = False,
+        generator_steps: int = 0,
         **kwargs: Any,
     ) -> None:
         self.objective = objective
-        self.generator = _as_config(generator) if OBJECTIVES[objective].has_generator else None
+        self.uniform_generator = uniform_generator
+        self.generator_steps = generator_steps
+        self.generator = _as_config(generator) if objective_of(objective, uniform_generator).has_generator else None
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id
         self.special_token_ids = special_token_ids or []

@@ -25,17 +25,25 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
+from electra.corruption import (
+    choose_positions,
+    draw_tokens,
+    mask_tokens,
+    maskable_tokens,
+    replace_tokens,
+    sample_tokens,
+)
+from electra.model.adversarial import adversarial_loss
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.networks import encode, lm_logits, masked_lm, replaced_logits, token_detector
 from electra.model.tying import disentangle, tied_weights
 from electra.objectives import (
-    OBJECTIVES,
     copy_nll,
     copy_prediction,
     discriminator_nll,
     electra_loss,
     generator_nll,
+    objective_of,
     weighted_mean,
 )
 
@@ -46,15 +54,19 @@ HEAD_POSITIONS = 2048
 @dataclass
 class ElectraPretrainingOutput(ModelOutput):
     """What a step yields. K is the number of slots for chosen positions in a row; slots beyond a row's own are
-    marked in `is_chosen`. What an objective does not have is None.
+    marked in `is_chosen`. What an objective does not have is None, and so is what is of the large network in a
+    training step that leaves it out.
 
     Args:
         loss: what is trained, float32 ().
         generator_loss: mean over the chosen positions, float32 (), detached.
+        adversarial_loss, baseline_loss: what trains an adversarial generator and its baseline, means over the chosen
+            positions, float32 (), detached.
         discriminator_loss: of the large network, mean over the tokens its objective asks for, float32 (), detached.
         positions, is_chosen, is_mask_token, is_kept_token: the chosen positions, which of them were shown as [MASK]
             and which as they are, (B, K).
         generator_nll: -log probability of the original token, float32 (B, K).
+        generator_entropy: of an adversarial generator's distribution, nats, float32 (B, K).
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
             evaluation only.
         corrupted_input_ids: what the large network saw, (B, L).
@@ -67,12 +79,15 @@ class ElectraPretrainingOutput(ModelOutput):
 
     loss: Tensor | None = None
     generator_loss: Tensor | None = None
+    adversarial_loss: Tensor | None = None
+    baseline_loss: Tensor | None = None
     discriminator_loss: Tensor | None = None
     positions: Tensor | None = None
     is_chosen: Tensor | None = None
     is_mask_token: Tensor | None = None
     is_kept_token: Tensor | None = None
     generator_nll: Tensor | None = None
+    generator_entropy: Tensor | None = None
     predicted_ids: Tensor | None = None
     sampled_ids: Tensor | None = None
     corrupted_input_ids: Tensor | None = None
@@ -83,7 +98,12 @@ class ElectraPretrainingOutput(ModelOutput):
 
 
 class ElectraForJointPretraining(PreTrainedModel):
-    """Generator and discriminator with shared embeddings, and the forward pass that trains both."""
+    """Generator and discriminator with shared embeddings, and the forward pass that trains both.
+
+    Which of them a step trains is said by three attributes, set from outside (pretraining/phases.py) and read in
+    training mode alone: `train_generator`, `train_discriminator` and `discriminator_weight`, lambda. A generator that
+    is not trained runs without gradient, a discriminator that is not trained does not run.
+    """
 
     config_class = ElectraPretrainingConfig
     config: ElectraPretrainingConfig
@@ -99,14 +119,20 @@ class ElectraForJointPretraining(PreTrainedModel):
     generator: PreTrainedModel | None
     discriminator: PreTrainedModel
     copy_gate: nn.Linear | None
+    baseline: nn.Linear | None
 
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)
-        self.objective = OBJECTIVES[config.objective]
+        self.objective = objective_of(config.objective, config.uniform_generator)
+        self.train_generator = self.train_discriminator = True
+        self.discriminator_weight = config.discriminator_weight
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         build_large = token_detector if self.objective.finds_replaced else masked_lm
         self.discriminator = build_large(config.discriminator)
         self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
+        self.baseline = None
+        if self.generator is not None and self.objective.is_adversarial:
+            self.baseline = nn.Linear(self.generator.config.hidden_size, 1, bias=False)
         # Target to source. What is shared is written to a checkpoint as the generator's, if there is one.
         self._tied_weights_keys: dict[str, str] = {}
         if self.generator is not None:
@@ -165,25 +191,36 @@ class ElectraForJointPretraining(PreTrainedModel):
         )
         originals = input_ids.gather(1, positions)
         corrupted_input_ids, is_replaced = masked_input_ids, None
+        slot_noise = None if sample_noise is None else sample_noise.gather(1, positions)
+        train_generator = self.generator is not None and (self.train_generator or not self.training)
         generator_loss, said_by_generator = None, {}
         if self.generator is not None:
-            hidden = encode(self.generator, masked_input_ids, attention_mask, token_type_ids)
-            generator_logits = lm_logits(self.generator, rows_at(hidden, positions))
-            token_nll = generator_nll(generator_logits, originals.flatten()).view_as(positions)
-            generator_loss = weighted_mean(token_nll, is_chosen)
-            sampled_ids = sample_tokens(
-                generator_logits,
-                temperature=config.sampling_temperature,
-                disallowed_ids=originals.flatten() if config.disallow_correct else None,
-                uniform=None if sample_noise is None else sample_noise.gather(1, positions).flatten(),
-            ).view_as(positions)
-            corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and train_generator):
+                generator_hidden = encode(self.generator, masked_input_ids, attention_mask, token_type_ids)
+                generator_hidden = rows_at(generator_hidden, positions)
+                generator_logits = lm_logits(self.generator, generator_hidden)
+                token_nll = generator_nll(generator_logits, originals.flatten()).view_as(positions)
+                generator_loss = weighted_mean(token_nll, is_chosen)
             said_by_generator = {
                 "generator_loss": generator_loss.detach(),
                 "generator_nll": token_nll.detach(),
                 "predicted_ids": None if self.training else generator_logits.argmax(dim=1).view_as(positions),
-                "sampled_ids": sampled_ids,
             }
+            if self.training and not self.train_discriminator:
+                return ElectraPretrainingOutput(
+                    loss=generator_loss, positions=positions, is_chosen=is_chosen, **said_by_generator
+                )
+            sampled_ids = sample_tokens(
+                generator_logits,
+                temperature=config.sampling_temperature,
+                disallowed_ids=originals.flatten() if config.disallow_correct else None,
+                uniform=None if slot_noise is None else slot_noise.flatten(),
+            ).view_as(positions)
+        elif self.objective.draws_uniformly:
+            sampled_ids = draw_tokens(positions, config.discriminator.vocab_size, slot_noise)
+        if self.objective.sees_samples:
+            corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
+            said_by_generator["sampled_ids"] = sampled_ids
 
         hidden = encode(self.discriminator, corrupted_input_ids, attention_mask, token_type_ids)
         if is_replaced is not None and self.objective.finds_replaced:
@@ -197,8 +234,17 @@ class ElectraForJointPretraining(PreTrainedModel):
         if not self.objective.at_all_tokens:
             is_asked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, positions, is_chosen)
         loss = weighted_mean(nll, is_asked)
+        if self.baseline is not None:
+            baseline_logits = self.baseline(generator_hidden.detach()).squeeze(1)
+            rewards = nll.gather(1, positions)
+            generator_loss, told = adversarial_loss(generator_logits, baseline_logits, sampled_ids, rewards, is_chosen)
+            said_by_generator |= told
+        total = loss
+        if generator_loss is not None:
+            weight = self.discriminator_weight if self.training else config.discriminator_weight
+            total = electra_loss(generator_loss, loss, weight) if train_generator else weight * loss
         return ElectraPretrainingOutput(
-            loss=loss if generator_loss is None else electra_loss(generator_loss, loss, config.discriminator_weight),
+            loss=total,
             discriminator_loss=loss.detach(),
             positions=positions,
             is_chosen=is_chosen,

@@ -122,21 +122,34 @@ def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
         )
 
 
-def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
-    targets, sources = (
-        {name: shape for name, shape in _shapes(network.base_model).items() if not name.startswith("pooler.")}
-        for network in (discriminator, generator)
+def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """Of the encoder, by their names in it, but for the pooler that nothing here trains."""
+    return {name: p for name, p in network.base_model.named_parameters() if not name.startswith("pooler.")}
+
+
+def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
+    """Why one encoder's weights cannot be the other's, in a few words; None if they can."""
+    ours, theirs = (
+        {name: p.shape for name, p in encoder_weights(network).items()} for network in (generator, discriminator)
     )
-    differing = sorted(name for name in targets.keys() | sources.keys() if targets.get(name) != sources.get(name))
-    if differing:
-        name = differing[0]
+    name = min((name for name in ours | theirs if ours.get(name) != theirs.get(name)), default=None)
+    if name is None:
+        return None
+    sizes = [
+        "absent" if shape is None else " x ".join(map(str, shape)) for shape in (ours.get(name), theirs.get(name))
+    ]
+    return f"{name} is {sizes[0]} in the generator and {sizes[1]} in the discriminator"
+
+
+def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
+    different = difference(generator, discriminator)
+    if different:
         raise UserError(
-            f"--tie all makes one encoder of both, but {name} is {_describe(sources.get(name))} in the generator and "
-            f"{_describe(targets.get(name))} in the discriminator; give them one type and size (--generator_size 1.0 "
+            f"--tie all makes one encoder of both, but {different}; give them one type and size (--generator_size 1.0 "
             "--generator_layer_size 1.0), or choose --tie embeddings"
         )
     target, source = _encoder("discriminator", discriminator), _encoder("generator", generator)
-    return {f"{target}.{name}": f"{source}.{name}" for name in targets}
+    return {f"{target}.{name}": f"{source}.{name}" for name in encoder_weights(discriminator)}
 
 
 def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
@@ -164,10 +177,6 @@ def _encoder(role: str, network: PreTrainedModel) -> str:
 
 def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: parameter.shape for name, parameter in module.named_parameters()}
-
-
-def _describe(shape: torch.Size | None) -> str:
-    return "absent" if shape is None else " x ".join(map(str, shape))
 
 
 def _has(network: PreTrainedModel, path: str) -> bool:

@@ -1,7 +1,7 @@
 """From a trained pair to two plain Hugging Face folders, each with its tokenizer and a model card.
 
 The large network is in `discriminator/` whatever its objective, so that what fine-tunes it need not know; where it is
-a masked language model, `AutoModelForMaskedLM` opens it. An objective without generator writes that folder alone.
+a masked language model, `AutoModelForMaskedLM` opens it. Without a generator network that folder is written alone.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.files import replace_folder
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.tying import plain_state
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 from electra.pretraining.plan import Plan
 
 NETWORKS = ("generator", "discriminator")
@@ -58,9 +58,18 @@ _WHAT = {
 }
 _WHAT_IT_SAW = {
     "mlm": " It was trained as BERT was: it saw [MASK] at most of the positions asked for.",
-    "replace_mlm": " It was trained on a generator's samples and never saw [MASK].",
-    "all_tokens_mlm": " It was trained on a generator's samples and never saw [MASK]. The gate by which it copied "
-    "tokens is in the checkpoints only, not in this folder.",
+    "replace_mlm": " It was trained on replaced tokens and never saw [MASK].",
+    "all_tokens_mlm": " It was trained on replaced tokens and never saw [MASK]. The gate by which it copied tokens is "
+    "in the checkpoints only, not in this folder.",
+}
+_HOW_IT_WAS_TRAINED = {
+    ("two_stage", DISCRIMINATOR): " It was trained on the samples of a generator that was trained before it.",
+    ("two_stage", GENERATOR): " It was trained first, alone, and does not share its embeddings.",
+    (
+        "adversarial",
+        GENERATOR,
+    ): " It learned from the other network's mistakes alone, by REINFORCE, and was never told "
+    "the original tokens. Its baseline is in the checkpoints only, not in this folder.",
 }
 _HEAD_OF_OURS = (
     " transformers has no such head for this architecture: it is in the file as `discriminator_predictions`, and "
@@ -114,7 +123,8 @@ def export_networks(
 def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict[str, float]) -> str:
     is_discriminator = network == "discriminator"
     model_type = plan.discriminator_type if is_discriminator else plan.generator_type
-    kind = MASKED_LM if is_discriminator and not OBJECTIVES[plan.objective].finds_replaced else network
+    has = objective_of(plan.objective, plan.uniform_generator)
+    kind = MASKED_LM if is_discriminator and not has.finds_replaced else network
     is_bare = kind == DISCRIMINATOR and model_type != "electra"
     return _CARD.format(
         network=network,
@@ -123,9 +133,10 @@ def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict
         name=name,
         what=_WHAT[kind]
         + (_WHAT_IT_SAW[plan.objective] if kind == MASKED_LM else "")
+        + _HOW_IT_WAS_TRAINED.get((plan.objective, kind), "")
         + (_HEAD_OF_OURS if is_bare else ""),
         auto_class="AutoModel" if is_bare else _AUTO_CLASS[kind],
-        objective=plan.objective,
+        objective=plan.objective + (", replacements drawn uniformly" if plan.uniform_generator else ""),
         shape=plan.discriminator_shape if is_discriminator else plan.generator_shape,
         parameters=plan.discriminator_parameters if is_discriminator else plan.generator_parameters,
         sources=", ".join(sources),

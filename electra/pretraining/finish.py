@@ -34,13 +34,14 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     if not is_current or trainer.last_records is None:
         last = trainer.evaluate()
     config = trainer.model.config
-    rows = rows_of(config.objective)
+    asked = {"objective": config.objective, "uniform_generator": config.uniform_generator}
+    rows = rows_of(**asked)
     columns = {}
     if evaluations and evaluations[0]["step"] == 0 and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
         columns["untrained"] = without_prefix(evaluations[0], rows=rows)
     assert trainer.last_records is not None
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
-    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids, config.objective)
+    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids, **asked)
     columns["trained"] = without_prefix(last, rows=rows)
     return columns
 
@@ -60,7 +61,7 @@ def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], netwo
     write_json(values, folder / METRICS_NAME)
     if results:
         logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
-        logger.info(results_table(results, rows_of(plan.objective)))
+        logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
     logger.info("\n%-13s  %s", plan.large_network, networks["discriminator"])
     if "generator" in networks:
         logger.info("generator      %s", networks["generator"])

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, precision_score, recall
 from torch import Tensor
 
 from electra.model.modeling import ElectraPretrainingOutput
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 
 PADDING = -100.0
 """What Trainer pads gathered arrays with."""
@@ -36,10 +36,11 @@ class Field(IntEnum):
     SAMPLED_ID = 9
     IS_KEPT_TOKEN = 10
     RESTORED_ID = 11
+    GENERATOR_ENTROPY = 12
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPretrainingOutput) -> Tensor:
-    """Everything the metrics need to know of each token, float32 (B, L, 12); see `Field`: ids below 2^24 are exact.
+    """Everything the metrics need to know of each token, float32 (B, L, 13); see `Field`: ids below 2^24 are exact.
 
     Zero stands for what the objective does not have.
 
@@ -68,6 +69,7 @@ def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPret
         Field.PREDICTED_ID: output.predicted_ids,
         Field.SAMPLED_ID: output.sampled_ids,
         Field.IS_KEPT_TOKEN: output.is_kept_token,
+        Field.GENERATOR_ENTROPY: output.generator_entropy,
     }
     for field, values in by_slot.items():
         if values is None:
@@ -79,25 +81,32 @@ def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPret
 
 
 def evaluation_metrics(
-    records: NDArray[np.float32], discriminator_weight: float, objective: str = "electra"
+    records: NDArray[np.float32],
+    discriminator_weight: float,
+    objective: str = "electra",
+    uniform_generator: bool = False,
 ) -> dict[str, float]:
     """All held-out metrics of a model.
 
     Args:
-        records: of every row evaluated, (N, L, 12), padded rows and columns marked in `Field.ORIGINAL_ID`.
+        records: of every row evaluated, (N, L, 13), padded rows and columns marked in `Field.ORIGINAL_ID`.
         discriminator_weight: lambda, for the total loss.
         objective: a name of `OBJECTIVES`; it says what is asked where.
+        uniform_generator: samples were drawn evenly, by no network.
     Returns:
         the metrics of docs/glossary.md, without a prefix; a metric that is not defined on these records (AUC where
         nothing was replaced, an accuracy over no position) is nan. Precision, recall, F1 and MCC of a discriminator
         that gives all tokens the same label are 0 where they would be 0/0, the usual convention.
     """
-    has = OBJECTIVES[objective]
+    has = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
     metrics: dict[str, float] = {}
     if has.has_generator:
         metrics |= _generator_metrics(chosen)
+    if has.is_adversarial:
+        metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
+    if has.sees_samples:
         metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
     if has.finds_replaced:
         asked = tokens if has.at_all_tokens else chosen
@@ -105,7 +114,7 @@ def evaluation_metrics(
         detected = _detection_metrics(asked[:, Field.IS_REPLACED] == 1, asked[:, Field.DISCRIMINATOR_LOGIT])
         metrics |= {f"discriminator_{name}": value for name, value in detected.items()}
     else:
-        metrics |= _restoration_metrics(chosen, sees_samples=has.has_generator)
+        metrics |= _restoration_metrics(chosen, sees_samples=has.sees_samples)
     if has.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
         metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
@@ -167,6 +176,7 @@ def unigram_metrics(
     token_counts: NDArray[np.int64],
     special_token_ids: Sequence[int] = (),
     objective: str = "electra",
+    uniform_generator: bool = False,
 ) -> dict[str, float]:
     """What token frequencies alone achieve on the same masks: the baseline that any use of context must beat.
 
@@ -176,12 +186,12 @@ def unigram_metrics(
     never replaced, are the least suspicious.
 
     Args:
-        records: of every row evaluated, (N, L, 12).
+        records: of every row evaluated, (N, L, 13).
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
-        objective: a name of `OBJECTIVES`.
+        objective, uniform_generator: as of `evaluation_metrics`.
     """
-    has = OBJECTIVES[objective]
+    has = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
     chosen_ids = chosen[:, Field.ORIGINAL_ID].astype(np.int64)

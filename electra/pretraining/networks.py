@@ -10,7 +10,7 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.arguments import GENERATOR_SIZES
-from electra.backbones import BACKBONES
+from electra.backbones import BACKBONES, UNIFORM
 from electra.errors import UserError
 from electra.model.configuration import (
     ElectraPretrainingConfig,
@@ -20,8 +20,9 @@ from electra.model.configuration import (
 from electra.model.initialization import initialize
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.pretrained import read_config, silent_transformers, trained_source
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 from electra.pretraining.options import Arguments
+from electra.pretraining.phases import check_same_encoders
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +50,11 @@ def build_model(
     """
     sizes, objective = args.model, args.objective
     masked, random, weight = objective.corruption_and_weight()
-    has_generator = OBJECTIVES[objective.objective].has_generator
+    uniform_generator = sizes.generator_type == UNIFORM
+    has = objective_of(objective.objective, uniform_generator)
     discriminator = _discriminator_config(args, tokenizer, checkpoint)
     generator, notes = _generator_config(args, discriminator, tokenizer, checkpoint)
-    for note in notes if has_generator else []:
+    for note in notes if has.has_generator else []:
         logger.info(note)
     set_seed(args.training.seed)
     model = ElectraForJointPretraining(
@@ -65,13 +67,17 @@ def build_model(
             mlm_probability=objective.mlm_probability,
             mlm_replacement_probability=masked,
             mlm_random_probability=random,
-            discriminator_weight=weight,
+            discriminator_weight=has.discriminator_weight if uniform_generator else weight,
             sampling_temperature=objective.temperature,
             disallow_correct=objective.disallow_correct,
-            tie=sizes.tie or "embeddings",
+            uniform_generator=uniform_generator,
+            # A frozen generator's weights must not move with the discriminator's.
+            tie=sizes.tie or ("none" if has.has_stages else "embeddings"),
             tie_embedding_projection=sizes.tie_embedding_projection,
         )
     )
+    if has.has_stages and objective.init_from_generator:
+        check_same_encoders(model)
     for network in (model.discriminator, model.generator):
         if network is not None:
             initialize(network, sizes.initialization)
@@ -118,7 +124,7 @@ def _generator_config(
         discriminator,
         sizes.generator_size,
         sizes.generator_layer_size,
-        model_type=sizes.generator_type,
+        model_type=None if sizes.generator_type == UNIFORM else sizes.generator_type,
         num_attention_heads=sizes.generator_num_attention_heads,
         intermediate_size=sizes.generator_intermediate_size,
     )

@@ -16,11 +16,11 @@ from electra.arguments import (
     TokenizerArguments,
     TokenizerPathArguments,
     check_lengths,
-    check_networks,
 )
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
 from electra.errors import UserError
+from electra.pretraining.combinations import check_networks, check_same_sizes, check_uniform_generator, gate_of
 from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,10 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     groups = command_line.parse(argv, default_config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
+    check_uniform_generator(args.model, args.objective)
     check_networks(args.model, args.objective)
+    check_same_sizes(args.model, args.objective)
+    gate_of(args.objective, args.segments, args.training)
     return args
 
 

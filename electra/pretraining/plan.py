@@ -17,7 +17,8 @@ from electra.flops import (
 )
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
-from electra.objectives import OBJECTIVES
+from electra.objectives import OBJECTIVES, objective_of
+from electra.pretraining.phases import stage_lengths
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Plan:
     google_flops: float
     checkpoint_steps: list[int]
     """Of the checkpoints of partial training; not those of every so many steps."""
+    uniform_generator: bool = False
+    generator_steps: int = 0
+    """Optimizer steps of the generator's stage; 0: there are no stages."""
 
     shared: str = "embeddings shared"
 
@@ -70,6 +74,8 @@ class Plan:
                 f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
                 f"{self.total_parameters:,}, {self.shared}"
             )
+        elif self.uniform_generator:
+            networks.append("generator      none: replacements are drawn evenly from the vocabulary")
         lines = [
             f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
             f"{self.unknown_rate:.3%}; {self.held_out_documents:,} documents held out",
@@ -80,6 +86,9 @@ class Plan:
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
             f"{self.google_flops:.2e} by the original's count",
         ]
+        if self.generator_steps:
+            first, second = stage_lengths(self.steps, self.generator_steps)
+            lines.append(f"stages         {first:,} steps of the generator, then {second:,} of the discriminator")
         if self.checkpoint_steps:
             steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
             lines.append(f"checkpoints    kept for good: steps {steps}")
@@ -135,6 +144,8 @@ def make_plan(
         google_flops=google_flops,
         checkpoint_steps=list(checkpoint_steps),
         shared=_SHARED[model.config.tie],
+        uniform_generator=model.config.uniform_generator,
+        generator_steps=model.config.generator_steps,
     )
 
 
@@ -144,22 +155,29 @@ def training_flops(
     """6 N T with attention, and the original's count: the sum over the networks that the objective has.
 
     A large network that predicts tokens has an LM head, at the chosen or at all positions; what a piece of it computes
-    twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out.
+    twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out, and so is the
+    baseline. Of two stages, the first has no discriminator, and in the second the generator runs forward only.
     """
-    objective = OBJECTIVES[config.objective]
-    sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size, "steps": steps}
+    objective = objective_of(config.objective, config.uniform_generator)
+    sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
     large = _shape(config.discriminator)
+    discriminator_steps = steps - config.generator_steps
 
-    def total(rule: Callable[..., float], share: float) -> float:
-        """`share`: of the positions that are chosen, as the rule counts them."""
+    def total(rule: Callable[..., float], share: float, forward: float) -> float:
+        """`share`: of the positions that are chosen, `forward`: of a step's work, both as the rule counts them."""
         flops = 0.0
         if config.generator is not None:
-            flops += rule(None, _shape(config.generator), **sizes, mlm_positions_fraction=share)
+            trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
+            flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=share)
         if objective.finds_replaced:
-            return flops + rule(large, None, **sizes, mlm_positions_fraction=share)
-        return flops + rule(None, large, **sizes, mlm_positions_fraction=1.0 if objective.at_all_tokens else share)
+            return flops + rule(large, None, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
+        share = 1.0 if objective.at_all_tokens else share
+        return flops + rule(None, large, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
 
-    return total(six_n_t_flops, config.mlm_probability), total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION)
+    return (
+        total(six_n_t_flops, config.mlm_probability, forward=1 / 3),
+        total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
+    )
 
 
 def _shape(config: PreTrainedConfig) -> TransformerShape:

@@ -15,6 +15,7 @@ ETA_STEPS = (10, 60)
 
 _TRAINED = (
     ("generator_loss", "generator", ".3f"),
+    ("generator_entropy", "its entropy", ".2f"),
     ("discriminator_loss", "discriminator", ".4f"),
     ("mlm_loss", "MLM", ".3f"),
     ("all_tokens_loss", "all tokens", ".4f"),

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.data.documents import TokenCache
-from electra.objectives import OBJECTIVES
+from electra.objectives import objective_of
 
 Rows = tuple[tuple[str, str], ...]
 """Names of metrics and what the table calls them."""
@@ -18,8 +18,8 @@ _GENERATOR: Rows = (
     ("masked_accuracy_mask_token", "  where it saw [MASK]"),
     ("masked_accuracy_kept_token", "  where it saw the token"),
     ("sampled_accuracy", "  of its samples"),
-    ("replaced_rate", "replaced tokens"),
 )
+_REPLACED: Rows = (("replaced_rate", "replaced tokens"),)
 _DISCRIMINATOR: Rows = (
     ("discriminator_loss", "discriminator loss (nats)"),
     ("discriminator_accuracy", "discriminator accuracy"),
@@ -41,17 +41,19 @@ _COPY_GATE: Rows = (
     ("copy_gate_accuracy", "copy gate accuracy"),
     ("copy_gate_auc", "copy gate AUC"),
 )
-ROWS: Rows = (*_GENERATOR, *_DISCRIMINATOR)
+ROWS: Rows = (*_GENERATOR, *_REPLACED, *_DISCRIMINATOR)
 """Of the objective `electra`."""
 MAX_COUNTED_TOKENS = 20_000_000
 
 
-def rows_of(objective: str) -> Rows:
-    """What the table of an objective has, a name of `OBJECTIVES`."""
-    has = OBJECTIVES[objective]
-    sees_mask_tokens = not has.has_generator
+def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
+    """What the table of an objective has, a name of `OBJECTIVES`, with or without a generator network."""
+    has = objective_of(objective, uniform_generator)
+    sees_mask_tokens = not has.sees_samples
     parts = (
         (has.has_generator, _GENERATOR),
+        (has.is_adversarial, (("generator_entropy", "  entropy (nats)"),)),
+        (has.sees_samples, _REPLACED),
         (has.finds_replaced, _DISCRIMINATOR),
         (not has.finds_replaced, _MASKED_LM[:2]),
         (sees_mask_tokens, (("mlm_accuracy_mask_token", "  where it saw [MASK]"),)),

@@ -202,17 +202,50 @@ def check_steps(checkpoint: Path, max_steps: int) -> None:
         raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; ask for more steps")
 
 
-def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:
-    """Refuse to resume for another objective or with networks of other sizes, naming the differences."""
+def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None) -> int:
+    """Optimizer steps of the generator's stage: those asked for, else the resumed checkpoint's, else half of them.
+
+    Raises:
+        UserError: one of the two stages would have none.
+    """
+    resumed = _saved_config(Path(checkpoint)).get("generator_steps") if checkpoint is not None else None
+    steps = asked or resumed or max_steps // 2
+    if not 0 < steps < max_steps:
+        raise UserError(
+            f"--generator_steps {steps} is not possible: it must be above 0 and below --max_steps {max_steps}; "
+            "each stage needs some"
+        )
+    return int(steps)
+
+
+def _saved_config(checkpoint: Path) -> dict[str, Any]:
     try:
-        saved = json.loads((checkpoint / "config.json").read_text())
+        saved: dict[str, Any] = json.loads((checkpoint / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"{checkpoint} holds no readable config.json; name another checkpoint") from error
+    return saved
+
+
+def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:
+    """Refuse to resume for another objective or with networks of other sizes, naming the differences."""
+    saved = _saved_config(checkpoint)
     objective = saved.get("objective", "electra")
     if objective != model.config.objective:
         raise UserError(
             f"{checkpoint} was trained with --objective {objective}, not {model.config.objective}; leave --objective "
             "out to go on with it, or start a new run"
+        )
+    was_uniform = bool(saved.get("uniform_generator"))
+    if was_uniform != model.config.uniform_generator:
+        raise UserError(
+            f"{checkpoint} was trained {'with' if was_uniform else 'without'} --generator_type uniform; leave "
+            "--generator_type out to go on with it, or start a new run"
+        )
+    generator_steps = saved.get("generator_steps", 0)
+    if generator_steps != model.config.generator_steps:
+        raise UserError(
+            f"{checkpoint} was trained with --generator_steps {generator_steps}, not {model.config.generator_steps}; "
+            "leave --generator_steps out to go on with it, or start a new run"
         )
     old, new = _architecture(saved), _architecture(model.config.to_dict())
     differences = [

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from accelerate.utils import set_seed as set_process_seed
-from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.console import check_trackers
@@ -13,13 +13,16 @@ from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
+from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
+from electra.pretraining.combinations import gate_of
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
 from electra.pretraining.options import Arguments
+from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
-from electra.pretraining.run_folder import Run, check_same_architecture, check_steps
+from electra.pretraining.run_folder import Run, check_same_architecture, check_steps, generator_steps_of
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,10 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
             setattr(training, f"{event}_steps", steps_per_epoch)
     if run.checkpoint is not None:
         check_steps(Path(run.checkpoint), training.max_steps)
+    if OBJECTIVES[args.objective.objective].has_stages:
+        asked = args.objective.generator_steps
+        model.config.generator_steps = generator_steps_of(asked, training.max_steps, run.checkpoint)
+    if run.checkpoint is not None:
         check_same_architecture(model, Path(run.checkpoint))
     plan = make_plan(
         model,
@@ -60,15 +67,18 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
             training.save_steps,
             training.max_steps,
         )
-    warmup_steps = training.get_warmup_steps(training.max_steps)
-    if warmup_steps >= training.max_steps:
-        logger.warning(
-            "warmup_steps=%d is not less than max_steps=%d: the learning rate never reaches %g. Set --warmup_steps, "
-            "0.1 for a tenth of the steps.",
-            warmup_steps,
-            training.max_steps,
-            training.learning_rate,
-        )
+    for steps in stage_lengths(training.max_steps, model.config.generator_steps):
+        warmup_steps = training.get_warmup_steps(steps)
+        if warmup_steps >= steps:
+            logger.warning(
+                "warmup_steps=%d is not less than %s=%d: the learning rate never reaches %g. Set --warmup_steps, "
+                "0.1 for a tenth of the steps.",
+                warmup_steps,
+                "the steps of a stage" if model.config.generator_steps else "max_steps",
+                steps,
+                training.learning_rate,
+            )
+            break
     return plan
 
 
@@ -86,7 +96,16 @@ def make_trainer(
         training.eval_strategy = IntervalStrategy.NO
     training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
     check_trackers(training.report_to)
-    callbacks = []
+    phases = PhaseOptions(
+        discriminator_weight=model.config.discriminator_weight,
+        discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
+        gate=gate_of(args.objective, args.segments, training),
+        generator_steps=model.config.generator_steps,
+        init_from_generator=args.objective.init_from_generator,
+    )
+    if phases.leaves_out_networks:
+        training.ddp_find_unused_parameters = True
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases)]
     if plan.checkpoint_steps:
         callbacks.append(FractionCheckpoints(plan.checkpoint_steps, training.save_total_limit))
         training.save_total_limit = None  # the callback deletes in Trainer's place
@@ -102,6 +121,7 @@ def make_trainer(
             callbacks=callbacks,
             flops_per_token=plan.flops / plan.total_tokens,
             segments_per_epoch=len(data.policy),
+            phases=phases,
         )
     except (
         ValueError,
@@ -114,6 +134,7 @@ def make_trainer(
     set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
-    if model.config.objective == "electra":  # the others are asked something else, and have other base rates
+    # Others are asked something else, or have other base rates; without a generator nothing can be too strong.
+    if model.config.objective == "electra" and model.generator is not None:
         trainer.add_callback(DiscriminatorHealth(len(tokenizer)))
     return trainer

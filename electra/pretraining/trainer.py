@@ -5,13 +5,14 @@
     prediction_step     one record per token, for exact metrics
     evaluation_loop     leaves the random state of training alone
     create_optimizer    Adam without bias correction, if asked
-    create_scheduler    the original's product schedule, if asked
+    create_scheduler    the original's product schedule, if asked; one schedule for each stage, if there are stages
     _get_train_sampler  positions of the run in order: the data set itself shuffles (data/segments.py)
 
 Checkpoints, resuming, mixed precision, accumulation and distribution are Trainer's own.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,13 +22,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer
-from transformers.trainer_utils import EvalLoopOutput
+from transformers.trainer_utils import EvalLoopOutput, SchedulerType
 
 from electra.arguments import PretrainingArguments
 from electra.errors import UserError
-from electra.objectives import OBJECTIVES
-from electra.optimization import AdamWNoBiasCorrection, product_scheduler
+from electra.objectives import weighted_mean
+from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_scheduler
 from electra.pretraining.metrics import evaluation_metrics, token_records
+from electra.pretraining.phases import PhaseOptions, stage_lengths
 
 
 @contextmanager
@@ -57,22 +59,26 @@ class ElectraTrainer(Trainer):
     Args:
         flops_per_token: training FLOPs per token, for the log.
         segments_per_epoch: to log the epoch, passes over the corpus so far.
+        phases: what decides which network is trained when, as the callback `TrainingPhases` applies it.
         kwargs: those of `transformers.Trainer`.
     """
 
     args: PretrainingArguments
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
-    def __init__(self, *, flops_per_token: float, segments_per_epoch: int, **kwargs: Any) -> None:
+    def __init__(
+        self, *, flops_per_token: float, segments_per_epoch: int, phases: PhaseOptions, **kwargs: Any
+    ) -> None:
         super().__init__(compute_metrics=self._metrics_of, **kwargs)
+        self.phases = phases
         self.flops_per_token = flops_per_token
         self.segments_per_epoch = segments_per_epoch
         self.last_records: np.ndarray | None = None
-        """Token records of the last evaluation, (N, L, 12); see metrics.py."""
-        # Of the logging window: sums on the device, micro-batches in them, tokens already taken from the device,
+        """Token records of the last evaluation, (N, L, 13); see metrics.py."""
+        # Of the logging window: sums on the device, micro-batches in each, tokens already taken from the device,
         # and when and at which step it began.
         self._sums: dict[str, Tensor] = {}
-        self._batches = 0
+        self._batches: Counter[str] = Counter()
         self._window_tokens = 0
         self._window_start: tuple[float, int] | None = None
 
@@ -90,17 +96,17 @@ class ElectraTrainer(Trainer):
         output = model(**inputs)
         if model.training:
             tokens = inputs["attention_mask"].sum()
-            if output.generator_loss is not None:
-                self._add("generator_loss", output.generator_loss)
-            self._add(OBJECTIVES[self.model.config.objective].loss_name, output.discriminator_loss)
+            parts = {name: output.get(name) for name in ("generator_loss", "adversarial_loss", "baseline_loss")}
+            parts[self.model.objective.loss_name] = output.discriminator_loss
+            if output.generator_entropy is not None:
+                parts["generator_entropy"] = weighted_mean(output.generator_entropy, output.is_chosen)
             if output.is_replaced is not None:
-                self._add("replaced_rate", output.is_replaced.sum() / tokens)
-            self._add("tokens", tokens)
-            self._batches += 1
+                parts["replaced_rate"] = output.is_replaced.sum() / tokens
+            for name, value in {**parts, "tokens": tokens}.items():
+                if value is not None:
+                    self._sums[name] = self._sums[name] + value if name in self._sums else value
+                    self._batches[name] += 1
         return (output.loss, output) if return_outputs else output.loss
-
-    def _add(self, name: str, value: Tensor) -> None:
-        self._sums[name] = self._sums[name] + value if name in self._sums else value
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
         return int(self.flops_per_token * inputs["input_ids"].numel())
@@ -119,6 +125,32 @@ class ElectraTrainer(Trainer):
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        if self.phases.generator_steps and self.lr_scheduler is None:
+            self.lr_scheduler = self._joined_schedule(num_training_steps, optimizer)
+            self._created_lr_scheduler = True
+            return self.lr_scheduler
+        return self._schedule_of_one_stage(num_training_steps, optimizer)
+
+    def _joined_schedule(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None
+    ) -> torch.optim.lr_scheduler.LambdaLR:
+        schedules = []
+        for steps in stage_lengths(num_training_steps, self.phases.generator_steps):
+            schedule = self._schedule_of_one_stage(steps, optimizer)
+            if not isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
+                name = SchedulerType(self.args.lr_scheduler_type).value
+                raise UserError(
+                    f"--lr_scheduler_type {name} cannot be started again for "
+                    f"the second stage of --objective {self.model.config.objective}; choose linear, cosine or another "
+                    "that is a function of the step"
+                )
+            schedules.append(schedule)
+            self.lr_scheduler = None
+        return join_schedules(optimizer or self.optimizer, schedules, first_steps=self.phases.generator_steps)
+
+    def _schedule_of_one_stage(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None
     ) -> torch.optim.lr_scheduler.LRScheduler:
         if self.args.product_schedule and self.lr_scheduler is None:
             self.lr_scheduler = product_scheduler(
@@ -160,7 +192,9 @@ class ElectraTrainer(Trainer):
     def _metrics_of(self, prediction: EvalPrediction) -> dict[str, float]:
         self.last_records = np.asarray(prediction.predictions)
         config = self.model.config
-        return evaluation_metrics(self.last_records, config.discriminator_weight, config.objective)
+        return evaluation_metrics(
+            self.last_records, config.discriminator_weight, config.objective, config.uniform_generator
+        )
 
     # ---- logging
 
@@ -193,12 +227,17 @@ class ElectraTrainer(Trainer):
         self._take_tokens()
         names = list(self._sums)
         sums = self.accelerator.gather(torch.stack([self._sums[name] for name in names]).unsqueeze(0))
-        averages = dict(zip(names, (sums.mean(dim=0) / self._batches).tolist(), strict=True))
+        means = zip(names, sums.mean(dim=0).tolist(), strict=True)
+        averages = {name: mean / self._batches[name] for name, mean in means}
+        if self.phases.discriminator_warmup_steps:
+            averages["discriminator_weight"] = self.model.discriminator_weight
+        if self.phases.gate is not None:
+            averages["train_generator"] = float(self.model.train_generator)
         averages["tokens_seen"] = self.state.num_input_tokens_seen
         now, step = time.monotonic(), self.state.global_step
         if self._window_start is not None:
             seconds, steps = now - self._window_start[0], step - self._window_start[1]
             averages["tokens_per_second"] = round(self._window_tokens / seconds)
             averages["eta_seconds"] = round((self.state.max_steps - step) * seconds / max(1, steps))
-        self._sums, self._batches, self._window_tokens, self._window_start = {}, 0, 0, (now, step)
+        self._sums, self._batches, self._window_tokens, self._window_start = {}, Counter(), 0, (now, step)
         return averages
