@@ -64,7 +64,7 @@ def gate_of(objective: ObjectiveArguments, segments: SegmentArguments, training:
     nothing_held_out = segments.validation_fraction == 0 and not segments.validation_file
     if training.eval_strategy == "no" or nothing_held_out:
         raise UserError(
-            f"{given} asks for a held-out metric, but --eval_strategy is no or no text is held out; evaluate, or leave "
-            "the gate out"
+            f"{given} asks for a held-out metric, but --eval_strategy is no or no text is held out; evaluate, or "
+            "leave the gate out"
         )
     return Gate(metric, threshold)
