@@ -10,7 +10,14 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
+from electra.corruption import (
+    choose_positions,
+    draw_tokens,
+    mask_tokens,
+    maskable_tokens,
+    replace_tokens,
+    sample_tokens,
+)
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL_IDS = [PAD, UNK, CLS, SEP, MASK]
@@ -349,3 +356,21 @@ def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution
     assert sample_tokens(logits, uniform=numbers).tolist() == [1, 1, 2, 2, 4, 4]
     disallowed = torch.full((6,), 2)
     assert sample_tokens(logits, disallowed_ids=disallowed, uniform=numbers).tolist() == [1, 1, 1, 4, 4, 4]
+
+
+# ---- no generator
+
+
+def test_a_uniform_draw_covers_the_whole_vocabulary_evenly() -> None:
+    torch.manual_seed(0)
+    drawn = draw_tokens(torch.zeros(100, 200, dtype=torch.long), VOCAB_SIZE)
+    assert drawn.dtype == torch.int64 and drawn.shape == (100, 200)
+    assert chisquare(torch.bincount(drawn.flatten(), minlength=VOCAB_SIZE)).pvalue > UNLIKELY
+    assert drawn.max() == VOCAB_SIZE - 1
+
+
+def test_a_uniform_draw_from_given_numbers_is_their_place_in_the_vocabulary() -> None:
+    uniform = torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]])
+    drawn = draw_tokens(torch.zeros(2, 3, dtype=torch.long), VOCAB_SIZE, uniform)
+    assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
+    assert draw_tokens(torch.zeros(1, 1), 30522, torch.tensor([[1 - 2**-24]])).tolist() == [[30521]]

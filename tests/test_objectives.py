@@ -7,11 +7,15 @@ import torch
 
 from electra.objectives import (
     OBJECTIVES,
+    adversarial_nll,
+    baseline_nll,
     copy_nll,
     copy_prediction,
     discriminator_nll,
     electra_loss,
+    entropy,
     generator_nll,
+    objective_of,
     weighted_mean,
 )
 
@@ -184,10 +188,85 @@ def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
 
 def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
     assert {name: tuple(objective) for name, objective in OBJECTIVES.items()} == {
-        "electra": (True, True, True, 0.85, 0.0, 50.0),
-        "electra_15": (True, True, False, 0.85, 0.0, 50.0),
-        "mlm": (False, False, False, 0.8, 0.1, 1.0),
-        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0),
-        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0),
+        "electra": (True, True, True, 0.85, 0.0, 50.0, False, False, False),
+        "electra_15": (True, True, False, 0.85, 0.0, 50.0, False, False, False),
+        "mlm": (False, False, False, 0.8, 0.1, 1.0, False, False, False),
+        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0, False, False, False),
+        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0, False, False, False),
+        "two_stage": (True, True, True, 0.85, 0.0, 1.0, True, False, False),
+        "adversarial": (True, True, True, 0.85, 0.0, 50.0, False, True, False),
     }
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
+
+
+def test_a_uniform_generator_is_no_network_and_leaves_one_loss() -> None:
+    assert objective_of("electra") is OBJECTIVES["electra"]
+    uniform = objective_of("electra_15", uniform_generator=True)
+    assert tuple(uniform) == (False, True, False, 0.85, 0.0, 1.0, False, False, True)
+    assert uniform.sees_samples and OBJECTIVES["electra"].sees_samples and not OBJECTIVES["mlm"].sees_samples
+
+
+# ---- adversarial training
+
+
+def test_the_adversarial_loss_weighs_the_samples_log_probability_with_reward_less_baseline() -> None:
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, 0.0, 0.0]])
+    rewards, baseline = torch.tensor([3.0, 0.5]), torch.tensor([0.0, LN3])  # b: log 2, log 4/3
+    expected = torch.tensor([(3 - LN2) * 2 * LN2, (0.5 - math.log(4 / 3)) * LN2])
+    torch.testing.assert_close(adversarial_nll(logits, torch.tensor([2, 1]), rewards, baseline), expected)
+
+
+def test_the_baseline_loss_is_the_cross_entropy_with_the_probability_of_the_right_label() -> None:
+    nll = baseline_nll(torch.tensor([0.0, LN3, LN3, -LN3]), torch.tensor([1.7, LN2, 0.0, 0.0]))
+    # sigmoid 1/2: log 2 whatever the reward; 3/4 against 1/2; 3/4 against 1; 1/4 against 1
+    half = -(math.log(3 / 4) + math.log(1 / 4)) / 2
+    torch.testing.assert_close(nll, torch.tensor([LN2, half, math.log(4 / 3), math.log(4)]))
+
+
+def test_a_baseline_that_has_learned_expects_the_reward() -> None:
+    reward = torch.tensor([0.3])
+    logit = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([logit], lr=5.0)
+    for _ in range(300):
+        optimizer.zero_grad()
+        baseline_nll(logit, reward).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(-torch.nn.functional.logsigmoid(logit.detach()), reward, atol=1e-5, rtol=0)
+
+
+def test_the_expected_reinforce_gradient_is_the_gradient_of_the_expected_reward() -> None:
+    """All samples of a policy over two positions and five tokens, each weighted with its probability."""
+    random = torch.Generator().manual_seed(0)
+    logits = (2 * torch.randn(2, 5, generator=random)).double().requires_grad_()
+    rewards = 3 * torch.rand(2, 5, generator=random)  # of each token at each position
+    probabilities = logits.softmax(dim=1)
+    (analytic,) = torch.autograd.grad((probabilities * rewards).sum(), logits)
+    for baseline_logits in (torch.tensor([50.0, 50.0]), torch.tensor([-1.0, 0.4])):  # b = 0, and others
+        expected, square = torch.zeros(2, 5).double(), 0.0
+        for first in range(5):
+            for second in range(5):
+                sampled = torch.tensor([first, second])
+                reward = rewards.gather(1, sampled.unsqueeze(1)).squeeze(1)
+                loss = adversarial_nll(logits, sampled, reward, baseline_logits).sum()
+                (estimate,) = torch.autograd.grad(loss, logits)
+                weight = float((probabilities[0, first] * probabilities[1, second]).detach())
+                expected -= weight * estimate  # descending the loss ascends the reward
+                square += weight * float((estimate**2).sum())
+        torch.testing.assert_close(expected, analytic, atol=1e-6, rtol=0)
+        assert square > float((analytic**2).sum())  # single estimates do differ
+
+
+def test_only_the_log_probability_of_the_samples_has_a_gradient() -> None:
+    logits = torch.randn(3, 4, requires_grad=True)
+    rewards, baseline = torch.rand(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    adversarial_nll(logits, torch.tensor([0, 1, 2]), rewards, baseline).sum().backward()
+    assert logits.grad is not None and logits.grad.abs().sum() > 0
+    assert rewards.grad is None and baseline.grad is None
+    baseline_nll(baseline, rewards).sum().backward()
+    assert rewards.grad is None and baseline.grad is not None and (baseline.grad != 0).all()
+
+
+def test_entropy_is_in_nats_and_finite_where_probabilities_are_zero() -> None:
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, -1e4, -1e4], [1e4, 0.0, 0.0, 0.0]])
+    mixed = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    torch.testing.assert_close(entropy(logits), torch.tensor([2 * LN2, mixed, 0.0]))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from electra.errors import UserError
-from electra.optimization import AdamWNoBiasCorrection, product_schedule
+from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_schedule, product_scheduler
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
@@ -199,3 +199,19 @@ def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_w
 def test_a_schedule_without_a_length_is_an_error() -> None:
     with pytest.raises(UserError, match="total_steps=0"):
         product_schedule(0, warmup_steps=0, total_steps=0)
+
+
+def test_joined_schedules_follow_one_another_each_from_its_start() -> None:
+    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    optimizer = torch.optim.SGD([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 4.0}], lr=1.0)
+    schedules = [
+        product_scheduler(optimizer, warmup_steps=warmup, total_steps=total) for warmup, total in ((2, 4), (0, 2))
+    ]
+    joined = join_schedules(optimizer, schedules, first_steps=4)
+    rates = []
+    for _ in range(7):
+        rates.append([group["lr"] for group in optimizer.param_groups])
+        optimizer.step()
+        joined.step()
+    factors = [0, 0.5 * 0.75, 0.5, 0.25, 1, 0.5, 0]
+    assert rates == [[factor, 4 * factor] for factor in factors]
