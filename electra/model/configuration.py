@@ -8,7 +8,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from electra.backbones import BACKBONES
 from electra.errors import UserError
-from electra.objectives import objective_of
+from electra.objectives import OBJECTIVES, objective_of
 
 SMALLEST_HEAD = 8
 """Width of the narrowest attention head built."""
@@ -29,7 +29,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
-        tie, tie_embedding_projection: which weights the networks have in common (tying.py).
+        tie, tie_embedding_projection: which weights the networks have in common (tying.py); the objective's if None.
         uniform_generator: samples are drawn evenly from the vocabulary; `generator` is None then.
         generator_steps: optimizer steps in which an objective of two stages trains the generator; 0 for the others.
     """
@@ -52,7 +52,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: float = 50.0,
         sampling_temperature: float = 1.0,
         disallow_correct: bool = False,
-        tie: str = "embeddings",
+        tie: str | None = None,
         tie_embedding_projection: bool = False,
         uniform_generator: bool = False,
         generator_steps: int = 0,
@@ -71,7 +71,8 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.discriminator_weight = discriminator_weight
         self.sampling_temperature = sampling_temperature
         self.disallow_correct = disallow_correct
-        self.tie = tie
+        # A frozen generator's weights must not move with the discriminator's.
+        self.tie = tie or ("none" if OBJECTIVES[objective].has_stages else "embeddings")
         self.tie_embedding_projection = tie_embedding_projection
         if self.generator is None:  # transformers takes a `generator` for the text model, else this configuration
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)

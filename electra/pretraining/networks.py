@@ -71,8 +71,7 @@ def build_model(
             sampling_temperature=objective.temperature,
             disallow_correct=objective.disallow_correct,
             uniform_generator=uniform_generator,
-            # A frozen generator's weights must not move with the discriminator's.
-            tie=sizes.tie or ("none" if has.has_stages else "embeddings"),
+            tie=sizes.tie,
             tie_embedding_projection=sizes.tie_embedding_projection,
         )
     )
