@@ -1,0 +1,183 @@
+"""Objectives, generator sizes and tying compared at equal compute: each pre-trained, fine-tuned and put in one table.
+
+    python -m benchmarks.study_objectives --train_file wiki.txt --validation_file held_out.txt --glue_dir glue
+
+Every arm starts from configs/pretraining/study_cpu.yaml and differs by its flags alone. Its number of steps is the one
+that takes the FLOPs of the reference, `electra`, by 6 N T and attention, and its schedule ends there. Arms and seeds
+that are done are skipped, so the same command goes on where it was stopped; --arms and --seeds run a part of it, and
+--report prints the table of what is there.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from electra.console import setup_logging
+from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.objectives import OBJECTIVES
+from electra.pretraining.options import Arguments, parse_arguments
+from electra.pretraining.plan import training_flops
+
+CONFIG = Path("configs/pretraining/study_cpu.yaml")
+FULL_SIZE = {"generator_size": 1.0, "generator_layer_size": 1.0}
+ARMS: dict[str, dict[str, Any]] = {
+    "electra": {},
+    "mlm": {"objective": "mlm", "tie": None},
+    "electra_15": {"objective": "electra_15"},
+    "replace_mlm": {"objective": "replace_mlm"},
+    "all_tokens_mlm": {"objective": "all_tokens_mlm"},
+    "two_stage": {"objective": "two_stage", **FULL_SIZE},
+    "two_stage, fresh": {"objective": "two_stage", **FULL_SIZE, "init_from_generator": False},
+    "adversarial": {"objective": "adversarial"},
+    "generator 12.5 %": {"generator_size": 0.125},
+    "generator 50 %": {"generator_size": 0.5},
+    "generator 100 %": {"generator_size": 1.0},
+    "tie none": FULL_SIZE,
+    "tie word": {**FULL_SIZE, "tie": "word"},
+    "tie embeddings": {**FULL_SIZE, "tie": "embeddings"},
+    "tie all": {**FULL_SIZE, "tie": "all"},
+}
+"""Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
+TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
+GLUE_FLAGS = ["--num_train_epochs", "3", "--max_length", "96", "--task_overrides", '{"sst2": {"num_train_epochs": 1}}']
+
+
+def flops_per_step(args: Arguments) -> float:
+    """Training FLOPs of an optimizer step, on average over the stages of a run."""
+    sizes, objective, steps = args.model, args.objective, 1000
+    names = (
+        "embedding_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "max_position_embeddings",
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+    )
+    discriminator = discriminator_config(
+        vocab_size=args.tokenizer.vocab_size,
+        pad_token_id=0,
+        model_type=sizes.discriminator_type,
+        **{name: getattr(sizes, name) for name in names},
+    )
+    generator, _ = generator_config(discriminator, sizes.generator_size, sizes.generator_layer_size)
+    has_stages = OBJECTIVES[objective.objective].has_stages
+    config = ElectraPretrainingConfig(
+        generator,
+        discriminator,
+        objective=objective.objective,
+        mlm_probability=objective.mlm_probability,
+        generator_steps=steps // 2 if has_stages else 0,
+    )
+    batch_size = args.training.per_device_train_batch_size
+    flops, _ = training_flops(config, max_length=args.segments.max_length, batch_size=batch_size, steps=steps)
+    return flops / steps
+
+
+def arm_flags(arm: str, options: argparse.Namespace, seed: int) -> list[str]:
+    """Of run_pretraining.py, but for the number of steps."""
+    values = {
+        "config": write_config(arm, options.output_dir),
+        "train_file": options.train_file,
+        "validation_file": options.validation_file,
+        "seed": seed,
+        "output_dir": options.output_dir,
+        "experiment_name": run_name(arm, seed),
+        "disable_tqdm": True,
+        **{name: value for name, value in ARMS[arm].items() if value is not None},
+    }
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+def write_config(arm: str, output_dir: Path) -> Path:
+    """The study's configuration without what the arm takes away, which no flag could."""
+    removed = {name for name, value in ARMS[arm].items() if value is None}
+    lines = [line for line in CONFIG.read_text().splitlines() if line.split(":")[0] not in removed]
+    path = output_dir / f"{run_name(arm, 0)}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run_name(arm: str, seed: int) -> str:
+    return f"{arm.replace(' %', '').replace(', ', '_').replace(' ', '_').replace('.', '_')}-{seed}"
+
+
+def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
+    """Pre-train and fine-tune, unless that is done."""
+    folder = options.output_dir / run_name(arm, seed)
+    budget = flops_per_step(parse_arguments(arm_flags("electra", options, seed))) * options.steps
+    flags = arm_flags(arm, options, seed)
+    steps = round(budget / flops_per_step(parse_arguments(flags)))
+    if not (folder / "discriminator").is_dir():
+        run = ["run_pretraining.py", *flags, f"--max_steps={steps}"]
+        run += ["--resume_from_checkpoint"] if list(folder.glob("checkpoint-*")) else []
+        subprocess.run([sys.executable, *run], check=True)
+    glue = ["run_glue.py", f"--pretrain_path={folder}", f"--glue_dir={options.glue_dir}", "--tasks", *TASKS]
+    glue += [f"--output_dir={options.output_dir}", f"--experiment_name={folder.name}-glue", "--disable_tqdm", "true"]
+    subprocess.run([sys.executable, *glue, f"--num_seeds={options.glue_seeds}", *GLUE_FLAGS], check=True)
+
+
+def report(options: argparse.Namespace) -> None:
+    """The table of all that is done: means over seeds, and behind ± half of the range."""
+    names = ["steps", "generator_loss", "discriminator_loss", "discriminator_auc", "mlm_accuracy", *TASKS, "mean"]
+    print("| arm | seeds | " + " | ".join(names) + " |\n|---|---|" + "---|" * len(names))
+    for arm in ARMS:
+        rows = [row for seed in options.seeds if (row := read_row(arm, seed, options.output_dir))]
+        if rows:
+            cells = [cell([row[name] for row in rows if name in row]) for name in names]
+            print(f"| {arm} | {len(rows)} | " + " | ".join(cells) + " |")
+
+
+def read_row(arm: str, seed: int, output_dir: Path) -> dict[str, float]:
+    """Held-out metrics, and percent of each task; nothing where the arm is not done."""
+    folder = output_dir / run_name(arm, seed)
+    results = folder.with_name(folder.name + "-glue") / "results.jsonl"
+    if not results.is_file() or not (folder / "metrics.json").is_file():
+        return {}
+    told = json.loads((folder / "metrics.json").read_text())
+    row = {**told["held_out"]["trained"], "steps": told["plan"]["steps"]}
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    for task, metric in TASKS.items():
+        values = [line["metrics"][metric] for line in lines if line["task"] == task]
+        if not values:
+            return {}
+        row[task] = 100 * statistics.fmean(values)
+    return {**row, "mean": statistics.fmean(row[task] for task in TASKS)}
+
+
+def cell(values: list[float]) -> str:
+    if not values:
+        return ""
+    digits = 0 if max(values) > 200 else 1 if max(values) > 10 else 3
+    spread = f" ± {(max(values) - min(values)) / 2:.{digits}f}" if len(values) > 1 and digits else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"
+
+
+def main() -> None:
+    setup_logging()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train_file")
+    parser.add_argument("--validation_file")
+    parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py")
+    parser.add_argument("--output_dir", type=Path, default=Path("output/study"))
+    parser.add_argument("--steps", type=int, default=2000, help="of the reference; the others take its FLOPs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--glue_seeds", type=int, default=1)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--report", action="store_true", help="print the table, run nothing")
+    options = parser.parse_args()
+    if not options.report:
+        for arm in options.arms:
+            for seed in options.seeds:
+                run_arm(arm, seed, options)
+    report(options)
+
+
+if __name__ == "__main__":
+    main()
