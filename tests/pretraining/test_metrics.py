@@ -380,3 +380,28 @@ def test_frequencies_answer_what_the_objective_asks() -> None:
     records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
     assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
     assert unigram_metrics(records, counts, objective="electra_15")["discriminator_auc"] == 1.0
+
+
+def test_the_entropy_of_an_adversarial_generator_is_the_mean_over_the_chosen_positions(
+    make_pair: Callable[..., ElectraForJointPretraining],
+) -> None:
+    pair = make_pair(objective="adversarial", mlm_probability=0.3)
+    batches = judged_batches(pair, (4, 20), (6, 33))
+    metrics = evaluation_metrics(records_of(batches), 3.0, "adversarial")
+    entropies = [e for _, _, output in batches for e in output.generator_entropy[output.is_chosen].tolist()]
+    assert metrics["generator_entropy"] == pytest.approx(mean(entropies), rel=1e-5)
+    assert 0 < metrics["generator_entropy"] < math.log(pair.config.discriminator.vocab_size)
+    expected = looped_metrics(batches, 3.0)  # all others are electra's, the total loss too
+    assert {name: value for name, value in metrics.items() if name != "generator_entropy"} == pytest.approx(expected)
+
+
+def test_without_a_generator_network_what_it_would_have_said_is_not_measured() -> None:
+    records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2], logits=[1.0, -1.0, -1.0, -1.0])
+    electra = evaluation_metrics(records, 50.0)
+    uniform = evaluation_metrics(records, 50.0, uniform_generator=True)
+    kept = {name for name in electra if name.startswith("discriminator") or name in ("replaced_rate", "tokens")}
+    assert uniform == {**{name: electra[name] for name in kept}, "loss": electra["discriminator_loss"]}
+    counts = np.array([3, 0, 4, 9])
+    assert list(unigram_metrics(records, counts, uniform_generator=True)) == ["discriminator_auc"]
+    restored = evaluation_metrics(records, 50.0, "replace_mlm", uniform_generator=True)
+    assert "mlm_accuracy_mask_token" not in restored and restored["loss"] == restored["mlm_loss"]

@@ -19,6 +19,8 @@ from tests.pretraining.runs import flags, write_corpus
 from tests.pretraining.test_trainer import assert_same_state, history, make
 
 OTHERS = [name for name in OBJECTIVES if name != "electra"]
+SIZES: dict[str, dict[str, object]] = {"two_stage": {"generator_size": 1, "intermediate_size": 128}}
+"""Of objectives that ask for certain ones."""
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     folder: Path, objective: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(flags(folder, objective=objective))
+    main(flags(folder, objective=objective, **SIZES.get(objective, {})))
     run, has = folder / "output" / "run", OBJECTIVES[objective]
     assert (run / "generator").is_dir() == has.has_generator
     metrics = json.loads((run / "metrics.json").read_text())
@@ -41,7 +43,9 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     asked |= {"mlm_loss"} if not has.finds_replaced else set()
     assert asked <= set(metrics["held_out"]["frequencies"]) <= set(metrics["held_out"]["trained"])
     last = [logs for logs in history(run / "checkpoint-12") if "loss" in logs][-1]
-    expected = last.get("generator_loss", 0.0) + has.discriminator_weight * last[has.loss_name]
+    of_generator = ["adversarial_loss", "baseline_loss"] if has.is_adversarial else ["generator_loss"]
+    expected = sum(last.get(name, 0.0) for name in of_generator if not has.has_stages)
+    expected += has.discriminator_weight * last[has.loss_name]
     assert last["loss"] == pytest.approx(expected, rel=1e-4)
     assert ("replaced_rate" in last) == ("generator_loss" in last) == has.has_generator
     lines = capsys.readouterr().out
@@ -80,7 +84,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, obj
 @pytest.mark.parametrize("objective", OTHERS)
 def test_training_learns_and_no_part_of_the_model_is_left_out(folder: Path, objective: str) -> None:
     options = {"max_steps": 60, "learning_rate": 3e-3, "logging_steps": 20, "eval_strategy": "no"}
-    trainer = make(folder, objective=objective, **options)
+    trainer = make(folder, objective=objective, **options, **SIZES.get(objective, {}))
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     trainer.train()
     losses = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
@@ -93,9 +97,8 @@ def test_held_out_metrics_do_not_depend_on_the_batch_size(folder: Path, objectiv
     write_corpus(folder / "held_out.txt", documents=12, words=11, seed=5)  # rows of many lengths, hence padding
     results: list[dict[str, float]] = []
     for size in (1, 20):
-        trainer = make(
-            folder, objective=objective, per_device_eval_batch_size=size, validation_file=folder / "held_out.txt"
-        )
+        options = {"per_device_eval_batch_size": size, "validation_file": folder / "held_out.txt"}
+        trainer = make(folder, objective=objective, **options, **SIZES.get(objective, {}))
         metrics: dict[str, Any] = trainer.evaluate()
         results.append({name: metrics[f"eval_{name}"] for name in ("loss", *(row for row, _ in rows_of(objective)))})
     assert results[1] == pytest.approx(results[0], abs=1e-5, nan_ok=True)

@@ -114,3 +114,49 @@ def test_the_plan_of_mlm_knows_one_network(
     names = ["corpus", "token cache", "masked LM", "training", "compute"]
     assert [line[:15].strip() for line in lines] == names
     assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan
+
+
+def flops_of(make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache, **options: object) -> Plan:
+    return make_plan(
+        make_pair(**options),
+        cache,
+        held_out_documents=1,
+        segments_per_epoch=30,
+        steps=12,
+        batch_size=10,
+        max_length=16,
+    )
+
+
+def test_two_stages_count_each_network_for_the_steps_and_passes_it_runs(
+    make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache
+) -> None:
+    """Forward and backward are 3 forward passes by 6 N T, and 2 by the original's count."""
+    plan, both, without = (
+        flops_of(make_pair, cache, **options)
+        for options in ({"objective": "two_stage", "generator_steps": 9}, {}, {"uniform_generator": True})
+    )
+    for name, forward in (("flops", 1 / 3), ("google_flops", 1 / 2)):
+        discriminator = getattr(without, name)
+        generator = getattr(both, name) - discriminator
+        expected = 9 / 12 * generator + 3 / 12 * (forward * generator + discriminator)
+        assert getattr(plan, name) == pytest.approx(expected, rel=1e-12)
+    assert plan.generator_steps == 9 and both.generator_steps == 0
+    assert plan.total_parameters == plan.generator_parameters + plan.discriminator_parameters
+    lines = plan.lines()
+    assert lines[3].endswith(f"both together {plan.total_parameters:,}, nothing shared")
+    assert lines[6] == "stages         9 steps of the generator, then 3 of the discriminator"
+
+
+def test_a_uniform_generator_costs_nothing(
+    make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache
+) -> None:
+    plan = flops_of(make_pair, cache, uniform_generator=True)
+    pair = make_pair(uniform_generator=True)
+    encoder = weights(pair.discriminator.electra) - weights(pair.discriminator.electra.embeddings)
+    per_token = 6 * (encoder + weights(pair.discriminator.discriminator_predictions)) + 12 * 16 * 2 * 32
+    assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
+    assert plan.generator_parameters == 0 and plan.lines()[3] == (
+        "generator      none: replacements are drawn evenly from the vocabulary"
+    )
+    assert flops_of(make_pair, cache, objective="adversarial").flops == flops_of(make_pair, cache).flops

@@ -44,18 +44,24 @@ def test_a_short_title_leaves_room_for_its_numbers() -> None:
     assert lines[2:] == [label for _, label in ROWS[1:]]
 
 
+@pytest.mark.parametrize("uniform_generator", [False, True])
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
-def test_the_rows_are_all_metrics_of_the_evaluation_but_the_loss_and_the_number_of_tokens(objective: str) -> None:
+def test_the_rows_are_all_metrics_of_the_evaluation_but_the_loss_and_the_number_of_tokens(
+    objective: str, uniform_generator: bool
+) -> None:
     from electra.pretraining.metrics import Field, evaluation_metrics
 
     records = np.zeros((1, 2, len(Field)), dtype=np.float32)
-    metrics = set(evaluation_metrics(records, 50.0, objective))
-    assert [name for name, _ in rows_of(objective)] == list(dict.fromkeys(name for name, _ in rows_of(objective)))
-    assert {name for name, _ in rows_of(objective)} == metrics - {"loss", "tokens"}
+    metrics = set(evaluation_metrics(records, 50.0, objective, uniform_generator))
+    rows = [name for name, _ in rows_of(objective, uniform_generator)]
+    assert rows == list(dict.fromkeys(rows))
+    assert set(rows) == metrics - {"loss", "tokens"}
 
 
 def test_the_table_of_an_objective_has_its_rows_alone() -> None:
-    assert rows_of("electra") == rows_of("electra_15") == ROWS
+    assert rows_of("electra") == rows_of("electra_15") == rows_of("two_stage") == ROWS
+    assert set(rows_of("adversarial")) - set(ROWS) == {("generator_entropy", "  entropy (nats)")}
+    assert rows_of("electra", uniform_generator=True) == ROWS[5:]
     values = {name: 0.25 for name, _ in rows_of("mlm")}
     assert results_table({"trained": values}, rows_of("mlm")).splitlines() == [
         "                           trained",
