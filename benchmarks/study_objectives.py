@@ -43,7 +43,11 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
 TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
-GLUE_FLAGS = ["--num_train_epochs", "3", "--max_length", "96", "--task_overrides", '{"sst2": {"num_train_epochs": 1}}']
+EPOCHS = {"cola": 3, "sst2": 0.5, "mrpc": 3, "rte": 3}
+GLUE_FLAGS = [
+    "--max_length=96",
+    f"--task_overrides={json.dumps({task: {'num_train_epochs': epochs} for task, epochs in EPOCHS.items()})}",
+]
 
 
 def flops_per_step(args: Arguments) -> float:
@@ -166,7 +170,7 @@ def main() -> None:
     parser.add_argument("--validation_file")
     parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py")
     parser.add_argument("--output_dir", type=Path, default=Path("output/study"))
-    parser.add_argument("--steps", type=int, default=2000, help="of the reference; the others take its FLOPs")
+    parser.add_argument("--steps", type=int, default=1500, help="of the reference; the others take its FLOPs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--glue_seeds", type=int, default=1)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
