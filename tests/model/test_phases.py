@@ -52,7 +52,11 @@ def test_the_second_stage_trains_the_discriminator_alone(make_model: Make, make_
     model, batch = make_model(objective="two_stage", discriminator_weight=1.0), make_batch(30, 17)
     together, both = trained(model, batch)
     model.train_generator = False
+    assert model.generator is not None
+    kept: list[bool] = []  # for a backward pass that never comes
+    model.generator.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
     alone, grads = trained(model, batch)
+    assert kept == [False]
     assert set(grads) == names_of(model, "discriminator")
     assert "discriminator.electra.embeddings.word_embeddings.weight" in grads
     assert all(torch.equal(grad, both[name]) for name, grad in grads.items())

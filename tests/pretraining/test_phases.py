@@ -100,6 +100,10 @@ def test_each_stage_trains_one_network_and_leaves_the_other_bit_for_bit(folder: 
     pair = weights(run / "checkpoint-9")
     for name in discriminator - {n for n in discriminator if "predictions" in n}:
         assert torch.equal(pair[name], pair[name.replace("discriminator", "generator")]), name
+    name = "discriminator.electra.encoder.layer.0.output.dense.weight"
+    way = [weights(run / f"checkpoint-{step}")[name] - pair[name] for step in (9, 10, 11, 12)]
+    distances = [float(step.abs().mean()) for step in way]
+    assert distances == sorted(set(distances))  # copied once: it moves on and on
     head = {name for name in discriminator if "predictions" in name}
     assert head and not changed(run / "checkpoint-1", run / "checkpoint-8") & head
 
