@@ -31,15 +31,15 @@ ARMS: dict[str, dict[str, Any]] = {
     "replace_mlm": {"objective": "replace_mlm"},
     "all_tokens_mlm": {"objective": "all_tokens_mlm"},
     "two_stage": {"objective": "two_stage", **FULL_SIZE},
-    "two_stage, fresh": {"objective": "two_stage", **FULL_SIZE, "init_from_generator": False},
+    "two_stage_fresh": {"objective": "two_stage", **FULL_SIZE, "init_from_generator": False},
     "adversarial": {"objective": "adversarial"},
-    "generator 12.5 %": {"generator_size": 0.125},
-    "generator 50 %": {"generator_size": 0.5},
-    "generator 100 %": {"generator_size": 1.0},
-    "tie none": FULL_SIZE,
-    "tie word": {**FULL_SIZE, "tie": "word"},
-    "tie embeddings": {**FULL_SIZE, "tie": "embeddings"},
-    "tie all": {**FULL_SIZE, "tie": "all"},
+    "generator_12": {"generator_size": 0.125},
+    "generator_50": {"generator_size": 0.5},
+    "generator_100": {"generator_size": 1.0},
+    "tie_none": FULL_SIZE,
+    "tie_word": {**FULL_SIZE, "tie": "word"},
+    "tie_embeddings": {**FULL_SIZE, "tie": "embeddings"},
+    "tie_all": {**FULL_SIZE, "tie": "all"},
 }
 """Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
 TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
@@ -109,7 +109,7 @@ def write_config(arm: str, output_dir: Path) -> Path:
 
 
 def run_name(arm: str, seed: int) -> str:
-    return f"{arm.replace(' %', '').replace(', ', '_').replace(' ', '_').replace('.', '_')}-{seed}"
+    return f"{arm}-{seed}"
 
 
 def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:

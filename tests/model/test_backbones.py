@@ -1,0 +1,174 @@
+"""Every backbone: the heads see what transformers' own models see, and what is exported opens as them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    ElectraForPreTraining,
+    PreTrainedConfig,
+)
+
+from electra.backbones import BACKBONES
+from electra.errors import UserError
+from electra.model.configuration import (
+    ElectraPretrainingConfig,
+    discriminator_config,
+    embedding_width,
+    generator_config,
+    longest_text,
+)
+from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.model.networks import encode, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.tying import plain_state
+
+VOCAB_SIZE, LONGEST = 60, 24
+WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]
+
+
+def network_config(model_type: str, hidden_size: int = 32, embedding_size: int = 16) -> PreTrainedConfig:
+    return discriminator_config(
+        vocab_size=VOCAB_SIZE,
+        pad_token_id=0,
+        embedding_size=embedding_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=4 * hidden_size,
+        max_position_embeddings=LONGEST,
+        hidden_dropout_prob=0.25,
+        attention_probs_dropout_prob=0.125,
+        model_type=model_type,
+    )
+
+
+def joint_model(
+    discriminator: str, generator: str | None = None, generator_size: float = 1.0, **options: object
+) -> ElectraForJointPretraining:
+    config = network_config(discriminator)
+    smaller, _ = generator_config(config, generator_size, 1.0, model_type=generator)
+    torch.manual_seed(0)
+    options = {"mask_token_id": 4, "special_token_ids": [0, 1, 2, 3, 4], **options}
+    return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def batch() -> dict[str, Tensor]:
+    """Two rows of the longest length; the second ends in padding."""
+    input_ids = torch.randint(5, VOCAB_SIZE, (2, LONGEST), generator=torch.Generator().manual_seed(0))
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, 15:] = 0
+    input_ids[1, 15:] = 0
+    token_type_ids = (torch.arange(LONGEST) > 8).long().expand_as(input_ids) * attention_mask
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_the_lm_head_at_some_positions_is_that_of_the_whole_model(model_type: str, batch: dict[str, Tensor]) -> None:
+    network = masked_lm(network_config(model_type)).eval()
+    inputs = {name: value for name, value in batch.items() if name != "token_type_ids" or model_type != "modernbert"}
+    hidden = encode(network, **batch)
+    at_some = lm_logits(network, hidden[:, 3:9].flatten(0, 1)).view(2, 6, -1)
+    torch.testing.assert_close(at_some, network(**inputs).logits[:, 3:9])
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type: str) -> None:
+    config = network_config(model_type)
+    renamed = BACKBONES[model_type].renamed
+    assert getattr(config, renamed.get("hidden_dropout_prob", "hidden_dropout_prob")) == 0.25
+    assert getattr(config, renamed.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")) == 0.125
+    assert longest_text(config) == LONGEST
+    assert embedding_width(config) == (32 if model_type in WITHOUT_PROJECTION else 16)
+    table = masked_lm(config).get_input_embeddings()
+    assert (table.num_embeddings, table.embedding_dim) == (VOCAB_SIZE, embedding_width(config))
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_the_detector_is_the_encoder_under_electra_s_head(model_type: str, batch: dict[str, Tensor]) -> None:
+    detector = token_detector(network_config(model_type)).eval()
+    with torch.no_grad():  # far enough from 0 that a head that is left out would be seen
+        for parameter in detector.discriminator_predictions.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    hidden = encode(detector, **batch)
+    head = detector.discriminator_predictions
+    written_out = torch.nn.functional.gelu(hidden @ head.dense.weight.T + head.dense.bias)
+    expected = (written_out @ head.dense_prediction.weight.T + head.dense_prediction.bias).squeeze(2)
+    torch.testing.assert_close(replaced_logits(detector, hidden), expected)
+    assert isinstance(detector, ElectraForPreTraining) == (model_type == "electra")
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
+    model_type: str, batch: dict[str, Tensor]
+) -> None:
+    model = joint_model(model_type, tie="word")
+    model.train()
+    model(**batch).loss.backward()
+    without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert without == []
+    assert all(".pooler." in name for name in frozen) and bool(frozen) == BACKBONES[model_type].has_pooler
+
+    model.eval()
+    noise = {"mask_noise": torch.rand(2, LONGEST, 2), "sample_noise": torch.rand(2, LONGEST)}
+    padded = model(**batch, **noise)
+    row = {name: value[1:, :15] for name, value in {**batch, **noise}.items()}
+    alone = model(**row)
+    torch.testing.assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_what_is_saved_opens_in_transformers_with_nothing_new_but_the_task_s_head(
+    model_type: str, tmp_path: Path, batch: dict[str, Tensor]
+) -> None:
+    model = joint_model(model_type)
+    for role, network in (("discriminator", model.discriminator), ("generator", model.generator)):
+        assert network is not None
+        network.save_pretrained(tmp_path / role, state_dict=plain_state(network))
+    hidden = encode(model.discriminator.eval(), **batch)
+    inputs = {name: value for name, value in batch.items() if name != "token_type_ids" or model_type != "modernbert"}
+    opened = AutoModel.from_pretrained(tmp_path / "discriminator")
+    assert torch.equal(opened.eval()(**inputs).last_hidden_state, hidden)
+
+    _, report = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "discriminator", output_loading_info=True
+    )
+    heads = ("classifier.", "head.", "pooler.dense.")  # the second is ModernBERT's, the third DeBERTa's
+    assert all(name.startswith(heads) for name in report["missing_keys"]), report["missing_keys"]
+    if model_type in ("bert", "albert"):
+        assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
+    _, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+
+
+def test_generator_and_discriminator_can_be_of_two_types(batch: dict[str, Tensor]) -> None:
+    model = joint_model("albert", "bert", generator_size=0.5)  # BERT as wide as ALBERT's embeddings
+    assert model.generator.config.hidden_size == 16
+    model.train()
+    model(**batch).loss.backward()
+    table = model.generator.bert.embeddings.word_embeddings.weight
+    assert table is model.discriminator.albert.embeddings.word_embeddings.weight
+    assert model.generator.cls.predictions.decoder.weight is table
+
+
+@pytest.mark.parametrize("generator", WITHOUT_PROJECTION)
+def test_embeddings_of_two_widths_cannot_be_shared_and_the_error_says_what_to_do(generator: str) -> None:
+    message = "generator's are 32 wide and the discriminator's 16.*electra albert deberta-v2.*--tie none"
+    with pytest.raises(UserError, match=message):
+        joint_model("electra", generator)
+    counts = parameter_counts(joint_model("electra", generator, tie="none"))
+    assert counts["total"] == counts["generator"] + counts["discriminator"]
+
+
+def test_a_generator_s_heads_and_feed_forward_width_can_be_named() -> None:
+    generator, notes = generator_config(
+        network_config("bert"), 1.0, 0.5, model_type="albert", num_attention_heads=1, intermediate_size=48
+    )
+    sizes = generator.hidden_size, generator.num_attention_heads, generator.intermediate_size
+    assert sizes == (32, 1, 48) and generator.num_hidden_layers == 1 and generator.embedding_size == 32
+    assert notes == []
