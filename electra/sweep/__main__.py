@@ -134,13 +134,11 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
         page = as_markdown(sweep, folder.path.name, table, best, failures, "results.svg")
         write_file(page.encode(), folder.path / "results.md")
         logger.info("\n%s\n\n%s", as_text(table), best)
-        logger.info(
-            "\nresults        %s", "  ".join(str(folder.path / f"results.{kind}") for kind in ("md", "svg", "jsonl"))
-        )
+        files = (str(folder.path / f"results.{kind}") for kind in ("md", "svg", "jsonl"))
+        logger.info("\nresults        %s", "  ".join(files))
     for failure in failures:
-        logger.info(
-            "\nfailed         %s in %s, exit code %d, %s", failure.name, failure.stage, failure.exit_code, failure.log
-        )
+        where = f"{failure.stage}, exit code {failure.exit_code}, {failure.log}"
+        logger.info("\nfailed         %s in %s", failure.name, where)
         logger.info("%s", "\n".join(f"  {line}" for line in failure.last_lines))
     if failures:
         logger.info("\n%d of the points failed; the same command tries them again", len(failures))

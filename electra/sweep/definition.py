@@ -101,9 +101,7 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     if content["method"] == "grid":
         uncounted = [p.name for p in read if p.values is None]
         if uncounted:
-            raise UserError(
-                f"a grid needs values for each parameter, and {uncounted[0]} has a continuous distribution"
-            )
+            raise UserError(f"a grid needs values for every parameter; {uncounted[0]} has a continuous distribution")
     if not any(p.is_swept for p in read):
         raise UserError("every parameter has one value only; give one of them several")
     run_cap = content.get("run_cap")

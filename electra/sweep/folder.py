@@ -140,7 +140,7 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
         lock.acquire(timeout=0)
         file = path / "sweep.yaml"
         if file.is_file():
-            _check_same(file, settings)
+            settings = _continued(file, settings)
         elif path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} is taken by something else; choose another --experiment_name")
         (path / "logs").mkdir(parents=True, exist_ok=True)
@@ -150,24 +150,25 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
         raise UserError(f"another process is at work on {path}; let it end, or end it, first") from error
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error}; choose another --output_dir") from error
-    points = {
-        row["number"]: Point(**{**row, "quantiles": tuple(row["quantiles"])}) for row in _rows(path / "points.jsonl")
-    }
+    begun = ({**row, "quantiles": tuple(row["quantiles"])} for row in _rows(path / "points.jsonl"))
+    points = {row["number"]: Point(**row) for row in begun}
     results = {row["number"]: PointResult(**row) for row in _rows(path / "results.jsonl")}
     failures = {row["number"]: Failure(**row) for row in _rows(path / "failures.jsonl")}
     return SweepFolder(path, points, results, failures, lock)
 
 
-def _check_same(file: Path, settings: dict[str, Any]) -> None:
+def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with what was asked before: GLUE may come later, or be left out, but not with another protocol."""
     then = yaml.safe_load(file.read_text(encoding="utf-8"))
     then = then if isinstance(then, dict) else {}
     for name, value in settings.items():
-        # GLUE may be asked for after pre-training, but not another protocol beside the first.
-        if then.get(name) != value and not (name == "glue" and then.get(name) is None):
+        is_free = name == "glue" and None in (value, then.get(name))
+        if then.get(name) != value and not is_free:
             raise UserError(
                 f"{file.parent} holds a sweep with another {name}: {then.get(name)} there, {value} here; choose "
                 "another --experiment_name"
             )
+    return {**settings, "glue": settings["glue"] or then.get("glue")}
 
 
 def _rows(path: Path) -> Iterable[dict[str, Any]]:

@@ -30,9 +30,8 @@ def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     if wanted.startswith("train/"):
         states = checkpoints(folder)
         log = _read_json(states[-1])["log_history"] if states else []
-        metrics |= {
-            wanted: _finite(line[name]) for line in log for name in line if f"train/{name}" == wanted
-        }  # the last line has the last word
+        values = [line[wanted[6:]] for line in log if wanted[6:] in line]
+        metrics |= {wanted: _finite(values[-1])} if values else {}
     if wanted not in metrics:
         raise UserError(f"{folder} has no metric {wanted}; it has {' '.join(metrics) or 'none that is held out'}")
     return metrics

@@ -1,7 +1,7 @@
 """Parameters of a sweep file: what values one can take, and its value at any quantile of its distribution. No torch.
 
-Names and meaning of the distributions are wandb's (docs.wandb.ai, "Sweep configuration options"): those of `log_uniform`
-are the exponents of e, those of `log_uniform_values` the values themselves. A quantile, a number in [0, 1), is all
+Names and meaning of the distributions are wandb's (docs.wandb.ai, "Sweep configuration options"): bounds of
+`log_uniform` are exponents of e, those of `log_uniform_values` the values themselves. A quantile, a number in [0, 1), is all
 that a search needs to know: a random one draws it, a Bayesian one compares points in it.
 """
 
@@ -68,9 +68,7 @@ def read_parameter(name: str, spec: Any) -> Parameter:
         UserError: unknown distribution, missing or impossible numbers, no values.
     """
     if not isinstance(spec, Mapping) or not spec:
-        raise UserError(
-            f"parameter {name} must be a mapping such as 'values: [1, 2]' or 'min: 1, max: 2'; got {spec!r}"
-        )
+        raise UserError(f"parameter {name} must be a mapping such as 'values: [1, 2]'; got {spec!r}")
     kind = spec.get("distribution", _kind_of(spec))
     if kind not in DISTRIBUTIONS:
         found = f"distribution {kind}" if kind else f"{', '.join(map(str, spec))}"
@@ -149,8 +147,8 @@ def _number(name: str, kind: str, given: Mapping[str, float]) -> Parameter:
     values = None
     if kind == "q_uniform" and (given["max"] - given["min"]) / given["q"] < _LARGEST_COUNTED:
         first, last = round(given["min"] / given["q"]), round(given["max"] / given["q"])
-        values = tuple(_rounded(k * given["q"], given["q"]) for k in range(first, last + 1))
-    return Parameter(name, at, values, is_log=base.startswith("log_"))
+        return Parameter(name, at, tuple(_rounded(k * given["q"], given["q"]) for k in range(first, last + 1)))
+    return Parameter(name, at, None, is_log=base.startswith("log_"))
 
 
 def _rounded(x: float, q: float) -> float:

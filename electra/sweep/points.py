@@ -21,7 +21,7 @@ _CANDIDATES = 2000
 
 
 class Proposal(NamedTuple):
-    """Values of a point, and where they lie in the distributions: a quantile for each swept parameter, () in a grid."""
+    """Values of a point, and where they lie: a quantile of each swept parameter's distribution, () in a grid."""
 
     values: dict[str, Any]
     quantiles: tuple[float, ...]
@@ -51,9 +51,7 @@ def number_of_points(sweep: Sweep, max_runs: int | None) -> int:
     if sweep.method == "grid":
         limits.append(math.prod(len(p.values or ()) for p in sweep.parameters))
     if not limits:
-        raise UserError(
-            f"a {sweep.method} search has no end of its own; add --max_runs N, or run_cap: N to {sweep.path}"
-        )
+        raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {sweep.path}")
     return min(limits)
 
 

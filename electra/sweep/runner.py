@@ -131,12 +131,10 @@ class Runner:
             self._start(slot, running.point, running.left, running.started)
             return
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        point, relative = running.point, running.log.relative_to(self.folder.path)
+        point, name, log = running.point, running.stage.name, str(running.log.relative_to(self.folder.path))
         said = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
-        self.folder.fail(
-            Failure(point.number, point.name, point.values, running.stage.name, code, str(relative), said)
-        )
-        self._say(f"{point.name} failed in {running.stage.name} with exit code {code}: {said[-1] if said else ''}")
+        self.folder.fail(Failure(point.number, point.name, point.values, name, code, log, said))
+        self._say(f"{point.name} failed in {name} with exit code {code}: {said[-1] if said else ''}")
         self.bar.update()
 
     def _finish(self, point: Point, started: float) -> None:
