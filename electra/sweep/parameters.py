@@ -1,8 +1,8 @@
 """Parameters of a sweep file: what values one can take, and its value at any quantile of its distribution. No torch.
 
 Names and meaning of the distributions are wandb's (docs.wandb.ai, "Sweep configuration options"): bounds of
-`log_uniform` are exponents of e, those of `log_uniform_values` the values themselves. A quantile, a number in [0, 1), is all
-that a search needs to know: a random one draws it, a Bayesian one compares points in it.
+`log_uniform` are exponents of e, those of `log_uniform_values` the values themselves. A quantile, a number in [0, 1),
+is all that a search needs to know: a random one draws it, a Bayesian one compares points in it.
 """
 
 import bisect
@@ -38,8 +38,11 @@ class Parameter:
 
     @property
     def probes(self) -> tuple[Any, ...]:
-        """All values, or both ends and the middle: what the script should accept."""
-        return self.values if self.values is not None else tuple(self.at(u) for u in (0.5, 0.001, 0.999))
+        """What the script should accept: all values if they are few, or else both ends and the middle."""
+        if self.values is None:
+            return tuple(self.at(u) for u in (0.5, 0.001, 0.999))
+        middle = len(self.values) // 2
+        return self.values if len(self.values) <= _FEW else (self.values[0], self.values[middle], self.values[-1])
 
 
 _KEYS = {
@@ -56,7 +59,7 @@ _KEYS = {
 _QUANTIZED = ("q_uniform", "q_log_uniform", "q_log_uniform_values", "q_normal", "q_log_normal")
 DISTRIBUTIONS = (*_KEYS, *_QUANTIZED)
 _DEFAULTS: dict[str, Any] = {"mu": 0.0, "sigma": 1.0, "q": 1.0}
-_LARGEST_COUNTED = 10_000
+_FEW, _LARGEST_COUNTED = 30, 10_000
 
 
 def read_parameter(name: str, spec: Any) -> Parameter:

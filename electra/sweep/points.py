@@ -111,11 +111,13 @@ def _most_promising(candidates: NDArray[np.float64], observed: Sequence[Observed
         running = [o.quantiles for o in observed if not o.is_finished]
         if running:
             expected = model.predict(np.array(running))
-            model = GaussianProcessRegressor(model.kernel_, optimizer=None)
-            model.fit(np.vstack([places, running]), np.concatenate([scores, expected]))
+            places, scores = np.vstack([places, running]), np.concatenate([scores, expected])
+            model = GaussianProcessRegressor(model.kernel_, optimizer=None).fit(places, scores)
         mean, deviation = model.predict(candidates, return_std=True)
-    deviation = np.maximum(deviation, 1e-9)
-    gain = mean - scores.max()
+        best = model.predict(places).max()
+    # What is uncertain is the metric without the noise of a single run, which no further point would take away.
+    deviation = np.sqrt(np.maximum(deviation**2 - model.kernel_.k2.noise_level, 1e-12))
+    gain = mean - best
     improvement = gain * norm.cdf(gain / deviation) + deviation * norm.pdf(gain / deviation)
     chosen: NDArray[np.float64] = candidates[int(np.argmax(improvement))]
     return chosen
