@@ -10,7 +10,7 @@ import pytest
 from electra.errors import UserError
 from electra.sweep.definition import read_sweep
 from electra.sweep.points import number_of_points
-from tests.sweep.standin import sweep_file, sweep_of
+from tests.sweep.standin import HereExecutor, sweep_file, sweep_of
 
 ROOT = Path(__file__).parents[2]
 RATE = {"learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-3}}
@@ -101,27 +101,6 @@ def test_what_the_scripts_would_refuse_is_refused_before_anything_starts(
     with pytest.raises(UserError, match=message):
         command.main(argv)
     assert not (tmp_path / "output").exists()
-
-
-class HereExecutor:
-    """Calls in this process, in place of one of their own."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None: ...
-
-    def __enter__(self) -> "HereExecutor":
-        return self
-
-    def __exit__(self, *args: object) -> None: ...
-
-    def submit(self, function: Any, *args: Any) -> Any:
-        import concurrent.futures
-
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        try:
-            future.set_result(function(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 def test_the_command_says_it_on_one_line_with_exit_code_2(tmp_path: Path) -> None:

@@ -8,28 +8,38 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
+from electra.environment import environment as environment_here
+from electra.environment import git_commit
+from electra.sweep import check
+from electra.sweep.__main__ import main
 from tests.glue.files import write_glue
 from tests.pretraining.runs import flags, write_corpus
-from tests.sweep.standin import lines, sweep_file
+from tests.sweep.standin import HereExecutor, lines, sweep_file
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def run(folder: Path, *words: str) -> str:
-    """`python -m electra.sweep` below a folder, with the tiny networks of the tests."""
+def command_line(folder: Path, *words: str) -> list[str]:
+    """Of a sweep below a folder, with the tiny networks of the tests."""
     tiny = [word for word in flags(folder) if not word.startswith(("--output_dir", "--exper", "--generator_size"))]
-    command = [sys.executable, "-m", "electra.sweep", str(folder / "sweep.yaml"), "--output_dir", str(folder / "out")]
+    return [str(folder / "sweep.yaml"), "--output_dir", str(folder / "out"), *words, "--", *tiny]
+
+
+def run(folder: Path, *words: str) -> str:
+    """`python -m electra.sweep`, as a user runs it."""
+    command = [sys.executable, "-m", "electra.sweep", *command_line(folder, *words)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [*command, *words, "--", *tiny], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
-    )
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
-def test_sizes_by_seeds_are_pretrained_then_finetuned_and_joined(tmp_path: Path) -> None:
+def test_sizes_by_seeds_are_pretrained_then_finetuned_and_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_corpus(tmp_path / "corpus.txt")
     write_glue(tmp_path / "glue", "CoLA")
     (tmp_path / "cola.yaml").write_text("tasks: [cola]\nnum_train_epochs: 1\nper_device_train_batch_size: 8\n")
@@ -68,7 +78,9 @@ def test_sizes_by_seeds_are_pretrained_then_finetuned_and_joined(tmp_path: Path)
     assert [len(panel.findall(f"{SVG}circle")) for panel in panels] == [4, 4]
 
     times = {path: path.stat().st_mtime_ns for path in (folder / "logs").iterdir()}
-    again = run(tmp_path, *glue)
+    monkeypatch.setattr(check, "ProcessPoolExecutor", HereExecutor)  # a third time, without a process of its own
+    main(command_line(tmp_path, *glue))
+    again = capsys.readouterr().out
     assert "points         4, 4 of them finished" in again and "Best: generator_size" in again
     assert {path: path.stat().st_mtime_ns for path in (folder / "logs").iterdir()} == times
     assert lines(folder / "results.jsonl") == rows
@@ -79,7 +91,6 @@ def test_sizes_by_seeds_are_pretrained_then_finetuned_and_joined(tmp_path: Path)
 
 
 def test_a_run_says_which_commit_it_is_of_and_whether_files_were_changed(tmp_path: Path) -> None:
-    from electra.environment import environment, git_commit
 
     assert git_commit(tmp_path) is None
 
@@ -98,9 +109,7 @@ def test_a_run_says_which_commit_it_is_of_and_whether_files_were_changed(tmp_pat
     (tmp_path / "file").write_text("two")
     assert git_commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
 
-    import torch
-
-    assert environment()["versions"]["torch"] == torch.__version__
+    assert environment_here()["versions"]["torch"] == torch.__version__
 
 
 @pytest.mark.parametrize("word", ["torch", "transformers"])

@@ -127,12 +127,6 @@ def test_ticks_are_round_and_enclose_the_values() -> None:
     assert linear_ticks(0.512, 0.597) == [0.5, 0.52, 0.54, 0.56, 0.58, 0.6]
     assert linear_ticks(3, 3) == [3.0, 4.0]
     assert linear_ticks(-0.2, 0.9) == [-0.5, 0.0, 0.5, 1.0]
-    assert [label for _, label in log_ticks(1.3e-4, 0.004)] == [
-        "0.0001",
-        "0.0002",
-        "0.0005",
-        "0.001",
-        "0.002",
-        "0.005",
-    ]
-    assert [label for _, label in log_ticks(1.5, 90)] == ["1", "2", "5", "10", "20", "50", "100"][:1] + ["10", "100"]
+    labels = [label for _, label in log_ticks(1.3e-4, 0.004)]
+    assert labels == ["0.0001", "0.0002", "0.0005", "0.001", "0.002", "0.005"]
+    assert [label for _, label in log_ticks(1.5, 90)] == ["1", "10", "100"]
