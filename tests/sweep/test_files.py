@@ -15,12 +15,14 @@ import run_glue
 import run_pretraining
 from electra.glue.options import parse_arguments as parse_glue
 from electra.pretraining.options import parse_arguments as parse_pretraining
+from electra.sweep.__main__ import make_task, parser
 from electra.sweep.check import parse_all, probes
 from electra.sweep.definition import Sweep, read_sweep
-from electra.sweep.stages import flags_of
+from electra.sweep.stages import flags_of, script_flags
 from tests.glue.files import flags as glue_flags
 from tests.glue.files import write_encoder, write_glue
 from tests.pretraining.runs import flags, write_corpus
+from tests.test_readme import shell_commands
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -50,6 +52,19 @@ def test_the_files_have_every_method_and_values_of_every_kind() -> None:
     assert {p.stem for p in FILES} == {
         "discriminator_weight", "generator_size", "glue_lr", "learning_rate", "mask_rate",
     }  # fmt: skip
+
+
+def test_every_command_of_the_readme_runs_a_sweep_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    commands = [words[3:] for words in shell_commands((ROOT / "README.md").read_text()) if "electra.sweep" in words]
+    assert len(commands) == 3
+    for words in commands:
+        own, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+        options = parser().parse_args(own)
+        task = make_task(read_sweep(options.file), options, flags)
+        parse_all(task.sweep.program.name, [script_flags(task, probes(task.sweep)[0])])
+        if task.glue is not None:
+            parse_all("run_glue.py", [["--pretrain_path", "point", *task.glue]])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

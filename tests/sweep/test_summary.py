@@ -7,9 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from electra.glue.tasks import AVG_TASKS
 from electra.sweep.folder import Failure, PointResult
+from electra.sweep.metrics import glue_metrics
 from electra.sweep.picture import draw, linear_ticks, log_ticks, make_panels
 from electra.sweep.summary import as_markdown, as_text, best_line, group_points, make_table, shown_metrics
+from tests.glue.runs import all_tasks, run_folder
+from tests.glue.runs import result as result_of
 from tests.sweep.standin import sweep_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -64,6 +68,16 @@ def test_a_point_of_several_fine_tunings_has_their_spread(tmp_path: Path) -> Non
     seeds = {"median/cola": {"42": 0.2, "43": 0.5, "44": 0.3}}
     groups = group_points(sweep, [result(1, {"median/cola": 0.3}, seeds, learning_rate=1e-4)])
     assert make_table(sweep, groups, ["median/cola"])[1] == ["0.0001", "1", "0.3000", "0.2000 to 0.5000"]
+
+
+def test_an_evaluation_has_medians_an_average_only_of_all_tasks_and_the_values_behind_them(tmp_path: Path) -> None:
+    scores = [result_of("rte", seed, {"accuracy": value}) for seed, value in ((42, 0.5), (43, 0.9), (44, 0.6))]
+    metrics, by_seed = glue_metrics(run_folder(tmp_path / "rte", scores))
+    assert metrics == {"median/rte": 0.6}
+    assert by_seed == {"median/rte": {"42": 0.5, "43": 0.9, "44": 0.6}}
+    metrics, _ = glue_metrics(run_folder(tmp_path / "all", all_tasks(*AVG_TASKS)))
+    # 0.51 to 0.58; MNLI counts with its mean of both sets, 0.02 more
+    assert metrics["AVG"] == pytest.approx(0.545 + 0.02 * ("mnli" in AVG_TASKS) / 8)
 
 
 def test_the_page_has_failures_with_their_last_lines(tmp_path: Path) -> None:
