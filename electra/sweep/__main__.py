@@ -137,7 +137,7 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
         files = (str(folder.path / f"results.{kind}") for kind in ("md", "svg", "jsonl"))
         logger.info("\nresults        %s", "  ".join(files))
     for failure in failures:
-        where = f"{failure.stage}, exit code {failure.exit_code}, {failure.log}"
+        where = f"{failure.stage}, {failure.how}, {failure.log}"
         logger.info("\nfailed         %s in %s", failure.name, where)
         logger.info("%s", "\n".join(f"  {line}" for line in failure.last_lines))
     if failures:

@@ -11,6 +11,7 @@ results.md, results.svg  table and picture; from results.jsonl alone
 
 import json
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -81,6 +82,14 @@ class Failure:
     exit_code: int
     log: str
     last_lines: list[str]
+
+    @property
+    def how(self) -> str:
+        """Exit code, or the signal that ended it: SIGKILL where memory ran out."""
+        if self.exit_code >= 0:
+            return f"exit code {self.exit_code}"
+        names = {member.value: member.name for member in signal.Signals}
+        return f"ended by {names.get(-self.exit_code, f'signal {-self.exit_code}')}"
 
 
 @dataclass

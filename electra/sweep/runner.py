@@ -133,8 +133,9 @@ class Runner:
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
         point, name, log = running.point, running.stage.name, str(running.log.relative_to(self.folder.path))
         said = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
-        self.folder.fail(Failure(point.number, point.name, point.values, name, code, log, said))
-        self._say(f"{point.name} failed in {name} with exit code {code}: {said[-1] if said else ''}")
+        failure = Failure(point.number, point.name, point.values, name, code, log, said)
+        self.folder.fail(failure)
+        self._say(f"{point.name} failed in {name}, {failure.how}: {said[-1] if said else 'without a word'}")
         self.bar.update()
 
     def _finish(self, point: Point, started: float) -> None:

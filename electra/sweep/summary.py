@@ -103,7 +103,7 @@ def as_markdown(sweep: Sweep, name: str, table: Table, best: str, failures: Sequ
     if constant:
         lines += ["The same for all: " + ", ".join(f"`{p.name}={p.at(0.0)}`" for p in constant) + ".", ""]
     for failure in failures:
-        lines += [f"## {failure.name} failed", "", f"{failure.stage}, exit code {failure.exit_code}, {failure.log}"]
+        lines += [f"## {failure.name} failed", "", f"{failure.stage}, {failure.how}, {failure.log}"]
         lines += ["", "```", *failure.last_lines, "```", ""]
     return "\n".join(lines)
 

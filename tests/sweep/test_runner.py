@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,8 @@ def test_a_failing_point_is_kept_apart_with_its_last_lines_and_tried_again_anew(
     assert [row["number"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [1, 3]
     assert (failure["number"], failure["exit_code"], failure["stage"]) == (2, 1, "run_pretraining.py")
     assert failure["last_lines"][-2:] == ["line 29", "no such learning rate"] and len(failure["last_lines"]) == 15
+    assert runner.folder.failures[2].how == "exit code 1"
+    assert replace(runner.folder.failures[2], exit_code=-9).how == "ended by SIGKILL"
     assert "line 0" in (tmp_path / "sweep" / failure["log"]).read_text()
 
     release(runner.folder)
