@@ -92,9 +92,10 @@ def test_a_bayesian_search_goes_where_results_are_good(tmp_path: Path, goal: str
 
 def test_undefined_results_count_as_the_worst_and_running_points_are_kept_away_from(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, method="bayes", parameters={"x": {"min": 0.0, "max": 1.0}})
-    good_on_the_left = [Observed((x,), 1 - x, True) for x in (0.1, 0.2, 0.3, 0.4)]
-    undefined = [Observed((x,), None, True) for x in (0.0, 0.02, 0.05)]
-    assert propose(sweep, 9, 1, [*good_on_the_left, *undefined]).values["x"] > 0.07
+    known = [(0.1, 0.4), (0.2, 0.5), (0.3, 0.4), (0.4, 0.3), (0.5, 0.2), (0.6, 0.1)]
+    good_on_the_left = [Observed((x,), score, True) for x, score in known]
+    undefined = [Observed((x,), None, True) for x in (0.7, 0.8, 0.9, 1.0)]
+    assert propose(sweep, 11, 1, [*good_on_the_left, *undefined]).values["x"] == pytest.approx(0.2, abs=0.1)
     steep = [Observed((x,), -abs(x - 0.5), True) for x in (0.0, 0.2, 0.35, 0.65, 0.8, 1.0)]
     first = propose(sweep, 9, 1, steep)
     second = propose(sweep, 10, 1, [*steep, Observed(first.quantiles, None, False)])

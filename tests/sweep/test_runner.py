@@ -35,7 +35,8 @@ def test_killed_and_started_again_it_repeats_nothing_and_ends_as_if_undisturbed(
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    finished = {line["name"] for line in lines(results)}
+    kept = lines(results)
+    finished = {line["name"] for line in kept}
     left = [line for line in lines(starts) if line["name"] not in finished]
     deadline = time.monotonic() + 10
     while any(is_running(line["pid"]) for line in left):
@@ -48,6 +49,7 @@ def test_killed_and_started_again_it_repeats_nothing_and_ends_as_if_undisturbed(
     assert not finished & {line["name"] for line in again} and len(again) == 6 - len(finished)
     resumed = {line["name"]: line["resumed"] for line in again if line["resumed"]}
     assert resumed == {line["name"]: str(tmp_path / "sweep" / line["name"] / "checkpoint-1") for line in left}
+    assert all(row in lines(results) for row in kept)  # down to the seconds they took
     values = [(row["values"]["learning_rate"], row["metrics"]["eval/discriminator_auc"]) for row in lines(results)]
     assert values == [(rate, rate) for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
 
