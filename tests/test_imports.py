@@ -13,6 +13,7 @@ SCRIPTS = "scripts"
 
 LAYERS = (
     (SCRIPTS,),
+    ("sweep",),
     ("pretraining", "glue"),
     ("finetuning",),
     ("model", "data"),
@@ -30,6 +31,7 @@ LAYERS = (
         "command_line",
         "errors",
         "files",
+        "environment",
         "console",
     ),
 )
@@ -157,6 +159,8 @@ FILES = {
     "electra/model/__init__.py": "",
     "electra/model/modeling.py": "from electra.corruption import mask\n",
     "electra/pretraining/__init__.py": "",
+    "electra/sweep/__init__.py": "",
+    "electra/sweep/points.py": "from electra.glue import tasks\n",
     "electra/finetuning/__init__.py": "",
     "electra/finetuning/run.py": "from electra.model import modeling\n",
     "electra/glue/__init__.py": "",
@@ -226,6 +230,8 @@ def test_what_points_down_is_allowed(tmp_path: Path, file: str, line: str) -> No
         ),
         ("electra/finetuning/run.py", "from electra.glue import tasks", "an import may only point down"),
         ("electra/finetuning/run.py", "from electra.arguments import X", "see the command line"),
+        ("electra/glue/tasks.py", "import electra.sweep.points", "imports electra.sweep.points: an import may only"),
+        ("electra/sweep/points.py", "from electra.arguments import X", "see the command line"),
     ],
 )
 def test_a_planted_violation_is_found_and_named(tmp_path: Path, file: str, line: str, message: str) -> None:

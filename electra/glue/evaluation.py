@@ -6,6 +6,7 @@ encoders/mnli-SEED/      encoders fine-tuned on MNLI, if other tasks start from 
 report.md .html .json    tables and picture; from results.jsonl alone
 submission.zip           test predictions, if wanted
 config.yaml              the options of the last command
+environment.json         host, commit and versions of the last command
 """
 
 import io
@@ -26,14 +27,16 @@ from filelock import BaseFileLock, FileLock, Timeout
 from numpy.typing import NDArray
 
 from electra.command_line import write_yaml
+from electra.environment import environment
 from electra.errors import UserError
-from electra.files import write_file
+from electra.files import write_file, write_json
 from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
 from electra.glue.options import Arguments
 
 logger = logging.getLogger(__name__)
 
 CONFIG_NAME = "config.yaml"
+ENVIRONMENT_NAME = "environment.json"
 NETWORKS = ("discriminator", "generator")
 
 
@@ -72,6 +75,7 @@ class Evaluation:
             self.folder.mkdir(exist_ok=True)
             (self.folder / RESULTS_NAME).touch()
             write_yaml(args.effective, self.folder / CONFIG_NAME, "Effective options; --config reads them back.")
+            write_json(environment(), self.folder / ENVIRONMENT_NAME)
         except OSError as error:
             raise UserError(f"cannot write to {self.folder}: {error}; choose another --output_dir") from error
 

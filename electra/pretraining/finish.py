@@ -1,14 +1,10 @@
 """After training: the last evaluation, its baselines, and what is written and said at the end of a run."""
 
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-import transformers
-
+from electra.environment import environment
 from electra.files import write_json
 from electra.pretraining.inputs import Segments
 from electra.pretraining.metrics import unigram_metrics
@@ -51,12 +47,7 @@ def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], netwo
     values: dict[str, Any] = {
         "held_out": results,
         "plan": plan.as_dict(),
-        "versions": {
-            "python": sys.version.split()[0],
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "numpy": np.__version__,
-        },
+        **environment(),
     }
     write_json(values, folder / METRICS_NAME)
     if results:

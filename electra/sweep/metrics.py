@@ -1,0 +1,72 @@
+"""What the files of a finished run say, under the names that wandb has for it. No torch.
+
+Pre-training: metrics.json (`eval/discriminator_auc` of the last evaluation), else the log of the newest checkpoint
+(`train/loss`). GLUE: results.jsonl (`median/TASK` and `AVG`, as fractions).
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from electra.errors import UserError
+from electra.finetuning.results import RESULTS_NAME, read_results
+from electra.glue.aggregate import summarize
+
+METRICS_NAME = "metrics.json"
+Metrics = dict[str, float | None]
+"""By wandb's name; None where a metric is undefined."""
+
+
+def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
+    """All held-out metrics of a run, and the wanted one of the training log.
+
+    Raises:
+        UserError: the wanted one is not there; or a file cannot be read.
+    """
+    held_out = _read_json(folder / METRICS_NAME)["held_out"].get("trained", {})
+    metrics: Metrics = {f"eval/{name}": _finite(value) for name, value in held_out.items()}
+    if wanted.startswith("train/"):
+        states = checkpoints(folder)
+        log = _read_json(states[-1])["log_history"] if states else []
+        values = [line[wanted[6:]] for line in log if wanted[6:] in line]
+        metrics |= {wanted: _finite(values[-1])} if values else {}
+    if wanted not in metrics:
+        raise UserError(f"{folder} has no metric {wanted}; it has {' '.join(metrics) or 'none that is held out'}")
+    return metrics
+
+
+def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
+    """Medians of an evaluation and their average; and the values of each median, by seed."""
+    metrics: Metrics = {}
+    by_seed: dict[str, Metrics] = {}
+    for summary in summarize(read_results(folder / RESULTS_NAME), folder.name):
+        for name, task in summary.tasks.items():
+            metrics[f"median/{name}"] = task.headline.median
+            by_seed[f"median/{name}"] = {str(seed): value for seed, value in task.headline.values.items()}
+        if summary.avg.value is not None:
+            metrics["AVG"] = summary.avg.value
+    return metrics, by_seed
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The states of a run's whole checkpoints, oldest first: Trainer writes them last."""
+    found = [path for path in folder.glob("checkpoint-*/trainer_state.json") if _step(path) is not None]
+    return sorted(found, key=lambda path: _step(path) or 0)
+
+
+def _step(path: Path) -> int | None:
+    match = re.fullmatch(r"checkpoint-(\d+)", path.parent.name)
+    return int(match[1]) if match else None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

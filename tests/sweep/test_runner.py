@@ -1,0 +1,126 @@
+"""Points as processes: kept when finished, apart when failed, gone on with when killed, gone when the sweep is."""
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from electra.errors import UserError
+from electra.sweep.folder import open_folder
+from electra.sweep.stages import devices, environment
+from tests.sweep.standin import lines, release, standin_runner
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_killed_and_started_again_it_repeats_nothing_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.sweep.standin", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    results, starts = tmp_path / "sweep" / "results.jsonl", tmp_path / "starts.jsonl"
+    while len(lines(results)) < 2 or len(lines(starts)) < 4:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = lines(results)
+    finished = {line["name"] for line in kept}
+    left = [line for line in lines(starts) if line["name"] not in finished]
+    deadline = time.monotonic() + 10
+    while any(is_running(line["pid"]) for line in left):
+        assert time.monotonic() < deadline, "a run outlived its sweep"
+        time.sleep(0.02)
+    assert left and not any((tmp_path / "sweep" / line["name"] / "metrics.json").exists() for line in left)
+
+    standin_runner(tmp_path, parallel=2).run_all()
+    again = lines(starts)[len(finished) + len(left) :]
+    assert not finished & {line["name"] for line in again} and len(again) == 6 - len(finished)
+    resumed = {line["name"]: line["resumed"] for line in again if line["resumed"]}
+    assert resumed == {line["name"]: str(tmp_path / "sweep" / line["name"] / "checkpoint-1") for line in left}
+    assert all(row in lines(results) for row in kept)  # down to the seconds they took
+    values = [(row["values"]["learning_rate"], row["metrics"]["eval/discriminator_auc"]) for row in lines(results)]
+    assert values == [(rate, rate) for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
+
+
+def test_a_failing_point_is_kept_apart_with_its_last_lines_and_tried_again_anew(tmp_path: Path) -> None:
+    keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3]}}}
+    runner = standin_runner(tmp_path, fails_at=0.2, keys=keys)
+    runner.run_all()
+    failure = lines(tmp_path / "sweep" / "failures.jsonl")[0]
+    assert [row["number"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [1, 3]
+    assert (failure["number"], failure["exit_code"], failure["stage"]) == (2, 1, "run_pretraining.py")
+    assert failure["last_lines"][-2:] == ["line 29", "no such learning rate"] and len(failure["last_lines"]) == 15
+    assert runner.folder.failures[2].how == "exit code 1"
+    assert replace(runner.folder.failures[2], exit_code=-9).how == "ended by SIGKILL"
+    assert "line 0" in (tmp_path / "sweep" / failure["log"]).read_text()
+
+    release(runner.folder)
+    standin_runner(tmp_path, keys=keys).run_all()
+    again = lines(tmp_path / "starts.jsonl")[3:]
+    assert [(line["name"], line["resumed"]) for line in again] == [("002-learning_rate=0.2", None)]
+    assert lines(tmp_path / "sweep" / "failures.jsonl") == []
+    assert [row["number"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [1, 2, 3]
+
+
+def test_parallel_points_share_the_cores_and_have_a_gpu_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
+    monkeypatch.setattr("electra.sweep.stages.cores", lambda: 7)
+    standin_runner(tmp_path, parallel=3, devices=("4", "6"), seconds=0.5).run_all()
+    started = lines(tmp_path / "starts.jsonl")
+    assert len(started) == 6
+    assert {line["OMP_NUM_THREADS"] for line in started} == {"2"}
+    assert {line["WANDB_RUN_GROUP"] for line in started} == {"sweep"}
+    assert sorted(line["CUDA_VISIBLE_DEVICES"] for line in started[:3]) == ["4", "4", "6"]  # slots 0 and 2, slot 1
+
+
+def test_what_the_user_has_set_stays_and_one_gpu_is_left_alone() -> None:
+    own = {"OMP_NUM_THREADS": "5", "WANDB_RUN_GROUP": "mine", "CUDA_VISIBLE_DEVICES": "3"}
+    values = environment(1, 2, devices(own), "sweep", own)
+    assert {name: values[name] for name in own} == own
+    assert devices({"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"}) == ["GPU-a", "GPU-b"]
+    assert devices({"CUDA_VISIBLE_DEVICES": ""}) == []
+    assert "OMP_NUM_THREADS" not in environment(0, 1, [], "sweep", {})
+
+
+def test_a_metric_of_the_training_log_is_its_last_value(tmp_path: Path) -> None:
+    keys = {"metric": {"name": "train/loss"}, "parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
+    standin_runner(tmp_path, keys=keys).run_all()
+    assert [row["metrics"]["train/loss"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [5.0, 5.0]
+
+
+def test_a_metric_that_no_run_has_stops_the_sweep_at_its_first_point(tmp_path: Path) -> None:
+    runner = standin_runner(tmp_path, keys={"metric": {"name": "train/los"}})
+    with pytest.raises(UserError, match="no metric train/los; it has eval/discriminator_auc"):
+        runner.run_all()
+    assert len(lines(tmp_path / "starts.jsonl")) == 1
+
+
+def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
+    asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
+    opened = open_folder(tmp_path / "sweep", asked)
+    with pytest.raises(UserError, match="another process is at work on"):
+        open_folder(tmp_path / "sweep", asked)
+    release(opened)
+    with pytest.raises(UserError, match=r"another flags: \[\] there, \['--bf16'\] here; choose another"):
+        open_folder(tmp_path / "sweep", {**asked, "flags": ["--bf16"]})
+    release(open_folder(tmp_path / "sweep", {**asked, "glue": ["--config", "a.yaml"]}))
+    release(open_folder(tmp_path / "sweep", asked))  # and what was asked of GLUE is not forgotten
+    with pytest.raises(UserError, match="another glue"):
+        open_folder(tmp_path / "sweep", {**asked, "glue": ["--config", "b.yaml"]})
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(UserError, match="taken by something else"):
+        open_folder(tmp_path / "taken", asked)
