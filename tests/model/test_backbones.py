@@ -67,10 +67,16 @@ def batch() -> dict[str, Tensor]:
     return {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
 
 
+def inputs_of(model_type: str, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the model's own forward takes."""
+    types = BACKBONES[model_type].takes_token_types
+    return {name: value for name, value in batch.items() if types or name != "token_type_ids"}
+
+
 @pytest.mark.parametrize("model_type", BACKBONES)
 def test_the_lm_head_at_some_positions_is_that_of_the_whole_model(model_type: str, batch: dict[str, Tensor]) -> None:
     network = masked_lm(network_config(model_type)).eval()
-    inputs = {name: value for name, value in batch.items() if name != "token_type_ids" or model_type != "modernbert"}
+    inputs = inputs_of(model_type, batch)
     hidden = encode(network, **batch)
     at_some = lm_logits(network, hidden[:, 3:9].flatten(0, 1)).view(2, 6, -1)
     torch.testing.assert_close(at_some, network(**inputs).logits[:, 3:9])
@@ -119,7 +125,7 @@ def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
     padded = model(**batch, **noise)
     row = {name: value[1:, :15] for name, value in {**batch, **noise}.items()}
     alone = model(**row)
-    torch.testing.assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("model_type", BACKBONES)
@@ -131,16 +137,16 @@ def test_what_is_saved_opens_in_transformers_with_nothing_new_but_the_task_s_hea
         assert network is not None
         network.save_pretrained(tmp_path / role, state_dict=plain_state(network))
     hidden = encode(model.discriminator.eval(), **batch)
-    inputs = {name: value for name, value in batch.items() if name != "token_type_ids" or model_type != "modernbert"}
+    inputs = inputs_of(model_type, batch)
     opened = AutoModel.from_pretrained(tmp_path / "discriminator")
     assert torch.equal(opened.eval()(**inputs).last_hidden_state, hidden)
 
     _, report = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "discriminator", output_loading_info=True
     )
-    heads = ("classifier.", "head.", "pooler.dense.")  # the second is ModernBERT's, the third DeBERTa's
+    heads = ("classifier.", "head.", "pre_classifier.", "pooler.dense.")  # the last is DeBERTa's, outside its encoder
     assert all(name.startswith(heads) for name in report["missing_keys"]), report["missing_keys"]
-    if model_type in ("bert", "albert"):
+    if BACKBONES[model_type].has_pooler:
         assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
     _, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
