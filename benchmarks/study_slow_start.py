@@ -3,9 +3,9 @@
     python -m benchmarks.study_slow_start --train_file wiki.txt --validation_file held_out.txt
 
 Every row trains for the same number of tokens and evaluates often. Started is what the detector of a run calls so
-(electra/pretraining/health.py): held-out loss .01 nats under the base rate's entropy and AUC of .60, once the generator
-has settled. The loss alone would not do: at this length [CLS], [SEP] and token frequencies bring .011. Rows and seeds
-that are done are skipped; --report prints the table of what is there.
+(electra/pretraining/health.py): held-out loss .01 nats under the base rate's entropy and AUC of .60, once the
+generator has settled. The loss alone would not do: at this length [CLS], [SEP] and token frequencies bring .011. Rows
+and seeds that are done are skipped; --report prints the table of what is there.
 """
 
 import argparse

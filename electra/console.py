@@ -7,9 +7,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-import transformers
-from transformers.integrations import get_reporting_integration_callbacks
-
 from electra.errors import UserError
 
 
@@ -22,7 +19,7 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds} s"
 
 
-def setup_logging() -> None:
+def log_plainly() -> None:
     """Our messages as plain lines on standard output, of the main process only; others keep to errors."""
     is_main = int(os.environ.get("RANK", "0")) == 0
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no "±" gets a table all the same
@@ -33,6 +30,13 @@ def setup_logging() -> None:
     package.handlers = [handler]
     package.propagate = False
     package.setLevel(logging.INFO if is_main else logging.ERROR)
+
+
+def setup_logging() -> None:
+    """`log_plainly`, and silence about files of weights."""
+    import transformers  # here, so that a command that needs no torch starts at once
+
+    log_plainly()
     transformers.utils.logging.disable_progress_bar()  # of writing and loading weights
 
 
@@ -43,6 +47,8 @@ def check_trackers(report_to: Sequence[str]) -> None:
         UserError: there is no such tracker, or it is not installed; or it is wandb, and neither an account nor a mode
             without one is there.
     """
+    from transformers.integrations import get_reporting_integration_callbacks
+
     try:
         get_reporting_integration_callbacks([name for name in report_to if name != "none"])
     except (ValueError, RuntimeError, ImportError) as error:

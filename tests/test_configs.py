@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from electra.arguments import check_lengths
+from electra.backbones import BACKBONES
 from electra.command_line import CommandLine
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES
@@ -222,7 +223,8 @@ def test_a_config_takes_a_step_when_scaled_down(path: Path, tmp_path: Path) -> N
     if config["generator"] is not None:
         width = config["generator"]["hidden_size"]
         assert width == pytest.approx(64 * args.model.generator_size, abs=8)  # half a head
-    assert config["discriminator"]["hidden_dropout_prob"] == args.model.hidden_dropout_prob
+    dropout = BACKBONES[args.model.discriminator_type].renamed.get("hidden_dropout_prob", "hidden_dropout_prob")
+    assert config["discriminator"][dropout] == args.model.hidden_dropout_prob
     logs = [log for log in read_log(checkpoint) if "grad_norm" in log]
     assert all(math.isfinite(log["grad_norm"]) and log["grad_norm"] > 0 for log in logs)
     for log in logs:

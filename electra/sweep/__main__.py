@@ -10,7 +10,6 @@ again. No torch: points are processes of their own.
 """
 
 import argparse
-import io
 import logging
 import os
 import shlex
@@ -18,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from electra.console import log_plainly
 from electra.errors import UserError, run_script
 from electra.files import write_file
 from electra.sweep.check import check_task
@@ -61,7 +61,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    setup_logging()
+    log_plainly()
     words = list(sys.argv[1:] if argv is None else argv)
     own, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = parser().parse_args(own)
@@ -143,13 +143,6 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
     if failures:
         logger.info("\n%d of the points failed; the same command tries them again", len(failures))
         sys.exit(FAILED_EXIT_CODE)
-
-
-def setup_logging() -> None:
-    """Plain lines on standard output."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO, force=True)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ following = dict(zip(sys.argv[1:], sys.argv[2:]))
 folder = pathlib.Path(following["--output_dir"]) / following["--experiment_name"]
 said = {"name": folder.name, "pid": os.getpid(), "resumed": following.get("--resume_from_checkpoint")}
 said |= {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "WANDB_RUN_GROUP")}
-with open(options["starts"], "a") as file:
-    file.write(json.dumps(said) + "\\n")
 (folder / "checkpoint-1").mkdir(parents=True, exist_ok=True)
 (folder / "checkpoint-1" / "trainer_state.json").write_text('{"log_history": [{"loss": 7}, {"loss": 5}]}')
+with open(options["starts"], "a") as file:
+    file.write(json.dumps(said) + "\\n")
 time.sleep(float(options["seconds"]))
 if options["learning_rate"] == options.get("fails_at"):
     print("\\n".join(f"line {number}" for number in range(30)))
