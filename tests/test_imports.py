@@ -13,6 +13,7 @@ SCRIPTS = "scripts"
 
 LAYERS = (
     (SCRIPTS,),
+    ("report", "efficiency", "inspect"),
     ("pretraining", "glue"),
     ("finetuning",),
     ("model", "data"),
@@ -30,6 +31,13 @@ LAYERS = (
         "errors",
         "files",
         "console",
+        "units",
+        "markup",
+        "svg",
+        "samples",
+        "hardware",
+        "machine",
+        "memory",
     ),
 )
 """From the top: names directly below electra/, and the scripts. Only members of the last layer may know each other."""
