@@ -35,6 +35,7 @@ LAYERS = (
         "markup",
         "svg",
         "samples",
+        "redaction",
         "hardware",
         "machine",
         "memory",

@@ -23,6 +23,7 @@ class Corruption(NamedTuple):
     special_token_ids: Sequence[int]
     mlm_probability: float = 0.15
     mlm_replacement_probability: float = 0.85
+    mlm_random_probability: float = 0.0
     sampling_temperature: float = 1.0
     disallow_correct: bool = False
 
@@ -71,6 +72,8 @@ def probe(
             noise[..., 1].gather(1, positions),
             mask_token_id=corruption.mask_token_id,
             mlm_replacement_probability=corruption.mlm_replacement_probability,
+            mlm_random_probability=corruption.mlm_random_probability,
+            vocab_size=(generator or discriminator).config.vocab_size,  # type: ignore[union-attr]
         )
         shown = masked
     if generator is not None and positions is not None and masked is not None:

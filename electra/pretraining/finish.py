@@ -1,7 +1,9 @@
 """After training: the last evaluation, its baselines, and what is written and said at the end of a run."""
 
+import json
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ import numpy as np
 import torch
 import transformers
 
-from electra.files import write_json
+from electra.files import write_file, write_json
 from electra.pretraining.inputs import Segments
+from electra.pretraining.ledger import compute_ledger, ledger_line
 from electra.pretraining.metrics import unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
-from electra.pretraining.run_folder import METRICS_NAME
+from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
+from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
@@ -45,11 +49,30 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     return columns
 
 
-def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], networks: dict[str, Path]) -> None:
-    """Write metrics.json; print the table and where the networks are."""
+def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, Any]:
+    """Write the whole log and the samples into the run's folder, and measure what the run has cost.
+
+    Returns:
+        see `compute_ledger`.
+    """
+    ledger = compute_ledger(trainer.state, trainer.args, plan)
+    write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
+    save_samples(trainer, folder)
+    return ledger
+
+
+def report(
+    folder: Path,
+    plan: Plan,
+    results: dict[str, dict[str, float]],
+    ledger: dict[str, Any],
+    networks: dict[str, Path],
+) -> None:
+    """Write metrics.json; print the table, the cost, and where the networks are."""
     values: dict[str, Any] = {
         "held_out": results,
         "plan": plan.as_dict(),
+        "compute": ledger,
         "versions": {
             "python": sys.version.split()[0],
             "torch": torch.__version__,
@@ -61,6 +84,7 @@ def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], netwo
     if results:
         logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
         logger.info(results_table(results, rows_of(plan.objective)))
+    logger.info("\n%s", ledger_line(ledger))
     logger.info("\n%-13s  %s", plan.large_network, networks["discriminator"])
     if "generator" in networks:
         logger.info("generator      %s", networks["generator"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -45,6 +46,8 @@ class Plan:
     epochs: float
     flops: float
     google_flops: float
+    google_sparse_flops: float
+    """The original's count without the multiplication of one-hot vectors with the embedding table."""
     checkpoint_steps: list[int]
     """Of the checkpoints of partial training; not those of every so many steps."""
 
@@ -73,7 +76,8 @@ class Plan:
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
-            f"{self.google_flops:.2e} by the original's count",
+            f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g}), of which "
+            f"{self.google_sparse_flops:.2e} without one-hot embeddings ({pfs_days(self.google_sparse_flops):.2g})",
         ]
         if self.checkpoint_steps:
             steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
@@ -94,7 +98,9 @@ def make_plan(
 ) -> Plan:
     """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
     parameters = parameter_counts(model)
-    flops, google_flops = training_flops(model.config, max_length=max_length, batch_size=batch_size, steps=steps)
+    flops, google_flops, google_sparse_flops = training_flops(
+        model.config, max_length=max_length, batch_size=batch_size, steps=steps
+    )
     return Plan(
         objective=model.config.objective,
         documents=len(cache),
@@ -117,14 +123,16 @@ def make_plan(
         epochs=steps * batch_size / segments_per_epoch,
         flops=flops,
         google_flops=google_flops,
+        google_sparse_flops=google_sparse_flops,
         checkpoint_steps=list(checkpoint_steps),
     )
 
 
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
-) -> tuple[float, float]:
-    """6 N T with attention, and the original's count: the sum over the networks that the objective has.
+) -> tuple[float, float, float]:
+    """6 N T with attention, the original's count, and that one with embeddings looked up: sums over the networks that
+    the objective has.
 
     A large network that predicts tokens has an LM head, at the chosen or at all positions; what a piece of it computes
     twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out.
@@ -142,7 +150,12 @@ def training_flops(
             return flops + rule(large, None, **sizes, mlm_positions_fraction=share)
         return flops + rule(None, large, **sizes, mlm_positions_fraction=1.0 if objective.at_all_tokens else share)
 
-    return total(six_n_t_flops, config.mlm_probability), total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION)
+    sparse = partial(google_training_flops, sparse_embedding_lookup=True)
+    return (
+        total(six_n_t_flops, config.mlm_probability),
+        total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION),
+        total(sparse, GOOGLE_MLM_POSITIONS_FRACTION),
+    )
 
 
 def _shape(config: PreTrainedConfig) -> TransformerShape:

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from accelerate.utils import set_seed as set_process_seed
-from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, set_seed
+from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.console import check_trackers
@@ -16,8 +16,10 @@ from electra.model.configuration import ElectraPretrainingConfig, discriminator_
 from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
+from electra.pretraining.estimate import estimate_lines
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
+from electra.pretraining.ledger import EnergyLog
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
@@ -89,7 +91,7 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
         max_length=args.segments.max_length,
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
     )
-    for line in plan.lines():
+    for line in [*plan.lines(), *estimate_lines(args, model, plan)]:
         logger.info(line)
     logger.info("run folder     %s", run.folder)
     saves_between = any(step < training.max_steps for step in plan.checkpoint_steps)
@@ -126,7 +128,7 @@ def make_trainer(
         training.eval_strategy = IntervalStrategy.NO
     training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
     check_trackers(training.report_to)
-    callbacks = []
+    callbacks: list[TrainerCallback] = [EnergyLog()]
     if plan.checkpoint_steps:
         callbacks.append(FractionCheckpoints(plan.checkpoint_steps, training.save_total_limit))
         training.save_total_limit = None  # the callback deletes in Trainer's place

@@ -169,7 +169,7 @@ def _options(runs: Sequence[RunRecord]) -> list[str]:
 
 def _not_finite(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[str]:
     return [
-        f"{runs[curve.run].name}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are no numbers: not shown"
+        f"{runs[curve.run].name}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are no numbers"
         for panel in panels
         for curve in panel.curves
         if curve.not_finite

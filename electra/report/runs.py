@@ -16,11 +16,10 @@ from typing import Any, TypeGuard
 import yaml
 
 from electra.errors import UserError
+from electra.redaction import without_secrets
 from electra.samples import Sample, read_samples
 
 STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "config.yaml"
-SECRET = re.compile(r"token$|password|secret|api_key")
-"""Options whose value no report repeats, such as `hub_token`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def read_run(folder: Path) -> RunRecord:
         step=step,
         total_flos=float(flos) if _is_number(flos) else 0.0,
         metrics=metrics,
-        options={name: value for name, value in options.items() if not SECRET.search(str(name))},
+        options=without_secrets(options),
         samples=samples,
         notes=tuple(notes),
     )

@@ -1,5 +1,6 @@
 """Run folders -> report.html and training_curves.png, from files alone. No torch."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from electra.report.page import X_LABELS, report_page
 from electra.report.panels import Axis, make_panels
 from electra.report.picture import draw
 from electra.report.runs import RunRecord, read_runs
+
+logger = logging.getLogger(__name__)
 
 REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
 
@@ -52,6 +55,16 @@ def write_report(
     except OSError as error:
         raise UserError(f"cannot write the report to {page_file.parent}: {error}; name another --output") from error
     return [page_file, picture_file]
+
+
+def try_to_report(folder: Path) -> None:
+    """`write_report` of a run that has ended; whatever goes wrong is said, and costs the run nothing."""
+    try:
+        page_file, picture_file = write_report([folder])
+    except Exception as error:  # the networks are trained and saved: a picture of them is no reason to fail
+        logger.warning("no report of %s could be made: %s", folder, " ".join(str(error).split()))
+        return
+    logger.info("report         %s, %s", page_file, picture_file.name)
 
 
 def _picture(runs: Sequence[RunRecord], axis: Axis) -> bytes:
