@@ -2,7 +2,7 @@
 
     python -m electra.inspect output/small_owt "the chef cooked the meal"
     python -m electra.inspect google/electra-small-discriminator "the chef ate the meal"
-    python -m electra.inspect google/electra-small-discriminator --generator google/electra-small-generator "a sentence"
+    python -m electra.inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
 
 A discriminator without generator judges the text as it is given: replace words yourself.
 """
@@ -76,9 +76,7 @@ def load_networks(checkpoint: str, generator: str | None = None) -> Networks:
     networks = [network for network in (small, large) if network is not None]
     sizes = sorted({network.config.vocab_size for network in networks})
     if len(sizes) > 1:
-        raise UserError(
-            f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name two networks of one pair"
-        )
+        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one pair")
     return Networks(small, large, tokenizer, joint)
 
 
@@ -139,7 +137,7 @@ def _config(source: str) -> dict[str, Any]:
 
 
 def _load_network(source: str) -> Any:
-    """A discriminator or a generator, by what its configuration says it is; an older one without that is the former."""
+    """A discriminator or a generator, by what its configuration says it is; one that does not say is the former."""
     try:
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
@@ -163,9 +161,7 @@ def _load(model_class: type[PreTrainedModel], source: str) -> Any:
     ignored = model._keys_to_ignore_on_save or set()
     missing = sorted(set(info["missing_keys"]) - set(ignored))
     if missing:
-        raise UserError(
-            f"{source} has no {missing[0]} and {len(missing) - 1} more weights; name a model with its head"
-        )
+        raise UserError(f"{source} has no {missing[0]}; name a model with all of its weights and its head")
     return model.eval()
 
 

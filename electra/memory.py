@@ -6,9 +6,9 @@ objective, the attention kernel, the precision and what is computed twice, so it
 pass on tensors that have a shape and no content (`FakeTensorMode`), and the bytes of every storage are counted while
 it is alive. It takes a second or two, and no memory.
 
-The sum is what torch asks its allocator for, to the byte. What an allocator keeps in reserve comes on top: about a third
-with glibc's malloc on a CPU, less than 2 % with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ at 65536. So do the
-scratch space of kernels and the buckets of DistributedDataParallel.
+The sum is what torch asks its allocator for, to the byte. What an allocator keeps in reserve comes on top: about a
+third with glibc's malloc on a CPU, less than 2 % with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ at 65536. So
+do the scratch space of kernels and the buckets of DistributedDataParallel.
 """
 
 import weakref

@@ -82,7 +82,7 @@ def ledger_line(ledger: Mapping[str, Any]) -> str:
     line = (
         f"{ledger['tokens']:,} tokens in {format_seconds(ledger['training_seconds'])} of training "
         f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
-        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s that a {ledger['dtype']} matrix product reaches here"
+        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product here"
     )
     return line + (f"; {ledger[ENERGY] / 3.6e6:.3g} kWh ({ledger['energy_source']})" if ENERGY in ledger else "")
 
