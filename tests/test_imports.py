@@ -13,7 +13,8 @@ SCRIPTS = "scripts"
 
 LAYERS = (
     (SCRIPTS,),
-    ("report", "efficiency", "inspect"),
+    ("efficiency",),
+    ("report", "inspect"),
     ("pretraining", "glue"),
     ("finetuning",),
     ("model", "data"),
