@@ -101,13 +101,14 @@ def to_terminal(sample: Sample, *, colours: bool) -> str:
         if sample.shown == sample.original and colours:
             lines.append("judged".ljust(width) + _join(sample, sample.shown, colours, True).strip())
         column = max(len(token.strip()) for token in sample.shown) + 2
-        was = max([len(token.strip()) for token in sample.original] + [3]) + 2
+        before = [o for token, o in zip(sample.shown, sample.original, strict=True) if token != o]
+        was = max([len(token.strip()) for token in before] + [3]) + 2
         has_replaced = sample.shown != sample.original
         lines += ["", "token".ljust(column) + ("was".ljust(was) if has_replaced else "") + "P(replaced)"]
         for token, original, p in zip(sample.shown, sample.original, sample.probabilities, strict=True):
-            before = ("" if token == original else original.strip()).ljust(was) if has_replaced else ""
+            stood = ("" if token == original else original.strip()).ljust(was) if has_replaced else ""
             text = token.strip().ljust(column)
-            lines.append((_paint(text, p) if colours else text) + before + f"{p:.3f}")
+            lines.append((_paint(text, p) if colours else text) + stood + f"{p:.3f}")
     return "\n".join(lines)
 
 

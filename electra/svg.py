@@ -101,7 +101,8 @@ def _number(tick: float, among: Sequence[float]) -> str:
         return f"{tick / 1000:g}k"
     if largest < 0.001:
         return "0" if abs(tick) < step / 2 else f"{tick:.2g}"
-    return f"{tick:.{max(0, -math.floor(math.log10(step) + 1e-9)) + (step * 4 % 2 == 1)}f}"
+    decimals = next((d for d in range(9) if math.isclose(round(step, d), step, rel_tol=1e-6)), 9)
+    return f"{tick:.{decimals}f}"
 
 
 def _curve(line: Line, factor: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from electra.markup import details, heading, html_table, items, page, paragraph
 from electra.report.glue_table import TITLE as GLUE_TITLE
 from electra.report.glue_table import GlueTable, about_averages
-from electra.report.panels import Axis, Curve, Panel, make_panels, title_of
+from electra.report.panels import Axis, Curve, Panel, title_of
 from electra.report.runs import RunRecord
 from electra.samples import to_html
 from electra.svg import Line, line_chart
@@ -50,17 +50,15 @@ _COMPUTE = (
 )
 
 
-def report_page(runs: Sequence[RunRecord], axis: Axis = "steps", glue: GlueTable | None = None) -> str:
+def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, glue: GlueTable | None = None) -> str:
     """The whole page.
 
     Args:
         runs: one or several, no more than there are colours.
-        axis: of the curves.
+        panels: theirs.
+        axis: of the panels.
         glue: results of the fine-tuned network, if there are any.
-    Raises:
-        UserError: see `make_panels`.
     """
-    panels = make_panels(runs, axis)
     notes = [note for run in runs for note in run.notes] + _not_finite(runs, panels)
     title = f"Pre-training: {runs[0].name}" if len(runs) == 1 else f"Pre-training: {len(runs)} runs"
     main, more = ([panel for panel in panels if panel.is_main == is_main] for is_main in (True, False))

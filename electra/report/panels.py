@@ -18,6 +18,7 @@ from electra.report.runs import RunRecord
 Axis = Literal["steps", "tokens", "flops"]
 AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
 Kind = Literal["training", "held-out", "frequencies"]
+Columns = dict[str, list[tuple[float, float]]]
 POINTS = 1600
 """Of all curves of one panel together, at most about so many."""
 
@@ -92,14 +93,15 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = P
         UserError: a log does not say how many tokens or FLOPs its steps took.
     """
     scales = [axis_of(run, axis) for run in runs]
-    found = dict.fromkeys(name for run in runs for logs in run.logs for name in _metrics(logs))
+    columns = [_columns(run.logs) for run in runs]
+    found = dict.fromkeys(name for by_key in columns for name in _metrics(by_key))
     names = [name for name in MAIN if name in found] + sorted(name for name in found if name not in MAIN)
     panels = []
     for name in names:
         curves = [
             curve
-            for number, (run, scale) in enumerate(zip(runs, scales, strict=True))
-            for curve in _curves(number, run, name, scale)
+            for number, (run, by_key, scale) in enumerate(zip(runs, columns, scales, strict=True))
+            for curve in _curves(number, run, by_key, name, scale)
         ]
         lines = sum(curve.kind != "frequencies" for curve in curves)
         if lines:
@@ -153,15 +155,18 @@ def _thinned(curve: Curve, stretches: int) -> Curve:
 
 
 def _curves(
-    number: int, run: RunRecord, name: str, scale: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    number: int,
+    run: RunRecord,
+    columns: Columns,
+    name: str,
+    scale: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> list[Curve]:
     kinds: tuple[tuple[Kind, str], ...] = (("training", name), ("held-out", f"eval_{name}"))
     curves = []
     for kind, key in kinds:
-        values = [(float(logs["step"]), float(logs[key])) for logs in run.logs if _has(logs, key)]
-        if not values:
+        if key not in columns:
             continue
-        steps, y = np.array(values).T
+        steps, y = np.array(columns[key], dtype=np.float64).T
         finite = np.isfinite(y)
         curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
     baseline = run.held_out.get("frequencies", {}).get(name)
@@ -171,8 +176,18 @@ def _curves(
     return curves
 
 
-def _metrics(logs: dict[str, Any]) -> list[str]:
-    names = (key.removeprefix("eval_") for key in logs if not key.startswith("train_") and _has(logs, key))
+def _columns(logs: Sequence[dict[str, Any]]) -> Columns:
+    """The numbers of a log by their key."""
+    columns: Columns = {}
+    for line in logs:
+        for key, value in line.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                columns.setdefault(key, []).append((line["step"], value))
+    return columns
+
+
+def _metrics(columns: Columns) -> list[str]:
+    names = (key.removeprefix("eval_") for key in columns if not key.startswith("train_"))
     return [name for name in names if name not in _NO_CURVE and (name == MAIN[-1] or not name.endswith("_per_second"))]
 
 

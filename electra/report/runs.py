@@ -78,9 +78,7 @@ def read_run(folder: Path) -> RunRecord:
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     found, notes = _newest_state(folder)
     if found is None:
-        raise UserError(
-            f"{folder} has no log of a training run{_reason(notes)}; name a run that has saved a checkpoint"
-        )
+        raise UserError(f"{folder} has no log of training{_reason(notes)}; name a run that has saved a checkpoint")
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
     try:
         samples = read_samples(folder)

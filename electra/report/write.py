@@ -11,7 +11,7 @@ from electra.report.glue_table import GlueTable
 from electra.report.page import X_LABELS, report_page
 from electra.report.panels import Axis, make_panels
 from electra.report.picture import draw
-from electra.report.runs import RunRecord, read_runs
+from electra.report.runs import read_runs
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,9 @@ def write_report(
         picture_file = page_file.with_suffix(".png")
     if picture_file == page_file:
         raise UserError(f"--output {page_file} is the page, not the picture; name an .html file")
-    page = report_page(runs, axis, glue)
-    picture = _picture(runs, axis)
+    panels = make_panels(runs, axis)
+    page = report_page(runs, panels, axis, glue)
+    picture = draw([panel for panel in panels if panel.is_main], runs, X_LABELS[axis])
     try:
         page_file.parent.mkdir(parents=True, exist_ok=True)
         write_file(page.encode(errors="backslashreplace"), page_file)
@@ -65,7 +66,3 @@ def try_to_report(folder: Path) -> None:
         logger.warning("no report of %s could be made: %s", folder, " ".join(str(error).split()))
         return
     logger.info("report         %s, %s", page_file, picture_file.name)
-
-
-def _picture(runs: Sequence[RunRecord], axis: Axis) -> bytes:
-    return draw([panel for panel in make_panels(runs, axis) if panel.is_main], runs, X_LABELS[axis])
