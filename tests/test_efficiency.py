@@ -52,10 +52,8 @@ def test_the_row_of_a_run_is_its_ledger_and_its_scores(tmp_path: Path) -> None:
 def test_the_command_writes_a_table_with_the_run_first(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run")
     main([str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks()))])
-    lines = (run / "efficiency.md").read_text().splitlines()
-    rows = [
-        [cell.strip().replace("\\", "") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")
-    ]
+    lines = (run / "efficiency.md").read_text().replace("\\", "").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
     assert [row[0] for row in rows] == ["Model", "---", "run", *(system.name for system in PUBLISHED)]
     assert rows[2][1:6] == ["0.001 M", "1 d on 2 x a computer", "3.3e-04", "1.000", "54.8"]
 
