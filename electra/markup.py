@@ -32,6 +32,7 @@ tr:last-child > * { border-bottom: 0; }
 thead th { background: var(--shade); color: var(--muted); font-weight: 600; }
 tbody th { font-weight: 600; }
 .number { text-align: right; }
+@media (max-width: 30rem) { th, td { padding: .3rem .3rem; font-size: .72rem; } }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); gap: 1rem; }
 .chart { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 6px; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 1rem 0; padding: 0; list-style: none; }
