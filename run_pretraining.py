@@ -4,19 +4,25 @@
     python run_pretraining.py --train_file my_corpus/*.txt --experiment_name mine
     python run_pretraining.py --dataset_name openwebtext --model_size small --bf16
     python run_pretraining.py --config configs/pretraining/quickstart.yaml --generator_size 0.5
+    python run_pretraining.py --dataset_name openwebtext --bf16 --plan         what it would take; trains nothing
 
 Every option: --help. Values come from defaults, then the recipe of --model_size, then --config, then flags.
 """
 
+import sys
+
 from electra.console import setup_logging
 from electra.errors import run_script
 from electra.pretraining.export import export_networks
-from electra.pretraining.finish import evaluate_at_end, report
+from electra.pretraining.finish import evaluate_at_end, report, save_logs
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
 from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import announce_plan, make_trainer
+from electra.pretraining.trial import run_trial
+from electra.redaction import shown_command
+from electra.report.write import try_to_report
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -28,6 +34,9 @@ def main(argv: list[str] | None = None) -> None:
     data = make_segments(args, tokenizer, corpus, validation)
     model = build_model(args, tokenizer, run.checkpoint)
     plan = announce_plan(args, run, model, data)
+    if args.training.plan:
+        run_trial(args, model, tokenizer, data, plan)
+        return
     trainer = make_trainer(args, run, model, tokenizer, data, plan)
     save_options(args, run, tokenizer)
 
@@ -35,9 +44,20 @@ def main(argv: list[str] | None = None) -> None:
 
     results = evaluate_at_end(trainer, data)
     if trainer.is_world_process_zero():
-        metrics = results.get("trained", {})
-        folders = export_networks(model, tokenizer, run.folder, plan=plan, sources=data.source_names, metrics=metrics)
-        report(run.folder, plan, results, folders)
+        ledger = save_logs(trainer, run.folder, plan)
+        folders = export_networks(
+            model,
+            tokenizer,
+            run.folder,
+            plan=plan,
+            sources=data.source_names,
+            metrics=results.get("trained", {}),
+            options=args.effective,
+            command=shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv),
+            ledger=ledger,
+        )
+        report(run.folder, plan, results, ledger, folders)
+        try_to_report(run.folder)
 
 
 if __name__ == "__main__":

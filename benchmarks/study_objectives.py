@@ -80,7 +80,7 @@ def flops_per_step(args: Arguments) -> float:
         generator_steps=steps // 2 if has_stages else 0,
     )
     batch_size = args.training.per_device_train_batch_size
-    flops, _ = training_flops(config, max_length=args.segments.max_length, batch_size=batch_size, steps=steps)
+    flops, *_ = training_flops(config, max_length=args.segments.max_length, batch_size=batch_size, steps=steps)
     return flops / steps
 
 

@@ -368,6 +368,11 @@ class PretrainingArguments(TrainingArguments):
     logging_steps: float = option(100, "Optimizer steps between logged averages.")
     save_steps: float = option(10_000, "Optimizer steps between checkpoints. The last step is always saved.")
     save_total_limit: int | None = option(3, "Checkpoints kept, the newest.")
+    plan: bool = option(
+        False,
+        "Train nothing: say what the run will take, with the time by a trial of ten steps, and leave no run folder. "
+        "The tokenizer and the token cache stay.",
+    )
     checkpoint_fractions: list[float] = option(
         [],
         "Fractions of the optimizer steps, in (0, 1], after which a checkpoint is saved as well, and never deleted by "

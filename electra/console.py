@@ -8,15 +8,7 @@ import warnings
 from collections.abc import Sequence
 
 from electra.errors import UserError
-
-
-def format_seconds(seconds: float) -> str:
-    """83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
-    seconds = round(seconds)
-    for unit, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= unit:
-            return f"{seconds // unit} {name} {seconds % unit // smaller:02d} {smaller_name}"
-    return f"{seconds} s"
+from electra.units import format_seconds as format_seconds
 
 
 def log_plainly() -> None:

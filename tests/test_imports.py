@@ -14,6 +14,8 @@ SCRIPTS = "scripts"
 LAYERS = (
     (SCRIPTS,),
     ("sweep",),
+    ("efficiency",),
+    ("report", "inspect"),
     ("pretraining", "glue"),
     ("finetuning",),
     ("model", "data"),
@@ -33,6 +35,14 @@ LAYERS = (
         "files",
         "environment",
         "console",
+        "units",
+        "markup",
+        "svg",
+        "samples",
+        "redaction",
+        "hardware",
+        "machine",
+        "memory",
     ),
 )
 """From the top: names directly below electra/, and the scripts. Only members of the last layer may know each other."""

@@ -35,7 +35,7 @@ def masked_lm(config: PreTrainedConfig) -> PreTrainedModel:
 
 def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
     """An encoder with the head that tells replaced tokens from originals, fresh: `discriminator_predictions`."""
-    if isinstance(config, ElectraConfig):
+    if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)
     config_class: Any = type(config)
     return _detector_class(config_class)(config)
@@ -60,6 +60,23 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
 
     name = encoder_class.__name__.removesuffix("Model") + "ForReplacedTokenDetection"
     return type(name, (family,), {"__init__": __init__, "__module__": __name__})
+
+
+def is_detector(network: PreTrainedModel) -> bool:
+    """Whether it tells replaced tokens from originals; otherwise it predicts tokens."""
+    return hasattr(network, "discriminator_predictions")
+
+
+def class_of(config: PreTrainedConfig) -> Any:
+    """The class that opens what a run exported, or a released ELECTRA; one that does not say is a detector.
+
+    Args:
+        config: of a type of `BACKBONES`, with the `architectures` that was saved with it.
+    """
+    config_class: Any = type(config)
+    if any(name.endswith("ForMaskedLM") for name in config.architectures or []):
+        return MODEL_FOR_MASKED_LM_MAPPING[config_class]
+    return ElectraForPreTraining if config_class is ElectraConfig else _detector_class(config_class)
 
 
 def encode(

@@ -5,8 +5,11 @@ a masked language model, `AutoModelForMaskedLM` opens it. Without a generator ne
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import yaml
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.files import replace_folder
@@ -14,6 +17,8 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.model.tying import plain_state
 from electra.objectives import objective_of
 from electra.pretraining.plan import Plan
+from electra.redaction import without_secrets
+from electra.units import format_seconds
 
 NETWORKS = ("generator", "discriminator")
 DISCRIMINATOR, GENERATOR, MASKED_LM = "discriminator", "generator", "masked language model"
@@ -21,6 +26,7 @@ DISCRIMINATOR, GENERATOR, MASKED_LM = "discriminator", "generator", "masked lang
 
 _CARD = """---
 library_name: transformers
+license: unknown  # to be filled in by whoever publishes this, such as apache-2.0
 tags: [electra, {tag}]
 ---
 # ELECTRA {kind}: {name}
@@ -41,13 +47,24 @@ model = {auto_class}.from_pretrained("{network}")
 | architecture | {shape}, {parameters:,} parameters |
 | text | {sources}: {documents:,} documents, {tokens:,} tokens |
 | training | {steps:,} steps of {batch_size} x {max_length} tokens, {epochs:.2f} epochs |
-| compute | {flops:.2e} FLOPs |
-
+| compute | {flops:.2e} FLOPs by 6 N T and attention, {google_flops:.2e} by the original's count |
+| cost | {cost} |
+{made_by}
 ## Held-out metrics
 | metric | value |
 |---|---|
 {metrics}
+
+## License
+To be filled in, here and at the top of this file: it depends on the text above, and on who publishes the model.
 """
+_MADE_BY = """
+Made by this command{options_follow}:
+
+```bash
+{command}
+```
+{options}"""
 
 _WHAT = {
     DISCRIMINATOR: "Tells for every token whether it was replaced. This is the network to fine-tune: open it with "
@@ -90,6 +107,9 @@ def export_networks(
     plan: Plan,
     sources: list[str],
     metrics: dict[str, float],
+    options: Mapping[str, Any] | None = None,
+    command: str = "",
+    ledger: Mapping[str, Any] | None = None,
 ) -> dict[str, Path]:
     """Write run_folder/discriminator and, if there is one, run_folder/generator: whole, or neither if anything fails.
 
@@ -98,6 +118,7 @@ def export_networks(
         tokenizer: saved into both folders.
         run_folder: named in the cards.
         plan, sources, metrics: for the cards; metrics without the `eval_` prefix.
+        options, command, ledger: for the cards, too: the effective options, how the run was started, what it has cost.
     Returns:
         the folder of each network. One that was there is replaced.
     """
@@ -109,7 +130,8 @@ def export_networks(
             exported: PreTrainedModel = getattr(model, network)
             exported.save_pretrained(folder, state_dict=plain_state(exported))
             tokenizer.save_pretrained(folder)
-            card = _card(network, run_folder.name, plan, sources, metrics)
+            made_by = _made_by(options or {}, command)
+            card = _card(network, run_folder.name, plan, sources, metrics, made_by, _cost(ledger or {}))
             (folder / "README.md").write_text(card, encoding="utf-8", errors="replace")
     except BaseException:
         for folder in unfinished.values():
@@ -120,7 +142,35 @@ def export_networks(
     return folders
 
 
-def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict[str, float]) -> str:
+def _made_by(options: Mapping[str, Any], command: str) -> str:
+    if not command:
+        return ""
+    text = yaml.safe_dump(without_secrets(options), sort_keys=False, allow_unicode=True) if options else ""
+    return _MADE_BY.format(
+        command=command,
+        options_follow="; all that it chose is below" if text else "",
+        options=f"\n```yaml\n{text}```\n" if text else "",
+    )
+
+
+def _cost(ledger: Mapping[str, Any]) -> str:
+    """Time, hardware and energy in words."""
+    if "training_seconds" not in ledger:
+        return "not measured"
+    count = f"{ledger['devices']} x " if ledger["devices"] > 1 else ""
+    cost = f"{format_seconds(ledger['training_seconds'])} of training on {count}{ledger['device']}"
+    return cost + (f", {ledger['energy_joules'] / 3.6e6:.3g} kWh" if "energy_joules" in ledger else "")
+
+
+def _card(
+    network: str,
+    name: str,
+    plan: Plan,
+    sources: list[str],
+    metrics: dict[str, float],
+    made_by: str,
+    cost: str,
+) -> str:
     is_discriminator = network == "discriminator"
     model_type = plan.discriminator_type if is_discriminator else plan.generator_type
     has = objective_of(plan.objective, plan.uniform_generator)
@@ -147,5 +197,8 @@ def _card(network: str, name: str, plan: Plan, sources: list[str], metrics: dict
         max_length=plan.max_length,
         epochs=plan.epochs,
         flops=plan.flops,
+        google_flops=plan.google_flops,
+        cost=cost,
+        made_by=made_by,
         metrics="\n".join(f"| {name} | {value:.4g} |" for name, value in metrics.items()) or "| none | |",
     )

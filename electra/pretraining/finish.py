@@ -1,16 +1,20 @@
 """After training: the last evaluation, its baselines, and what is written and said at the end of a run."""
 
+import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from electra.environment import environment
-from electra.files import write_json
+from electra.files import write_file, write_json
 from electra.pretraining.inputs import Segments
+from electra.pretraining.ledger import compute_ledger, ledger_line
 from electra.pretraining.metrics import unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
-from electra.pretraining.run_folder import METRICS_NAME
+from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
+from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
@@ -42,17 +46,37 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     return columns
 
 
-def report(folder: Path, plan: Plan, results: dict[str, dict[str, float]], networks: dict[str, Path]) -> None:
-    """Write metrics.json; print the table and where the networks are."""
+def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, Any]:
+    """Write the whole log and the samples into the run's folder, and measure what the run has cost.
+
+    Returns:
+        see `compute_ledger`.
+    """
+    ledger = compute_ledger(trainer.state, trainer.args, plan)
+    write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
+    save_samples(trainer, folder)
+    return ledger
+
+
+def report(
+    folder: Path,
+    plan: Plan,
+    results: dict[str, dict[str, float]],
+    ledger: dict[str, Any],
+    networks: dict[str, Path],
+) -> None:
+    """Write metrics.json; print the table, the cost, and where the networks are."""
     values: dict[str, Any] = {
         "held_out": results,
         "plan": plan.as_dict(),
+        "compute": ledger,
         **environment(),
     }
     write_json(values, folder / METRICS_NAME)
     if results:
         logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
         logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
+    logger.info("\n%s", ledger_line(ledger))
     logger.info("\n%-13s  %s", plan.large_network, networks["discriminator"])
     if "generator" in networks:
         logger.info("generator      %s", networks["generator"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -49,6 +50,8 @@ class Plan:
     epochs: float
     flops: float
     google_flops: float
+    google_sparse_flops: float
+    """The original's count without the multiplication of one-hot vectors with the embedding table."""
     checkpoint_steps: list[int]
     """Of the checkpoints of partial training; not those of every so many steps."""
     uniform_generator: bool = False
@@ -84,7 +87,8 @@ class Plan:
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
-            f"{self.google_flops:.2e} by the original's count",
+            f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g}), of which "
+            f"{self.google_sparse_flops:.2e} without one-hot embeddings ({pfs_days(self.google_sparse_flops):.2g})",
         ]
         if self.generator_steps:
             first, second = stage_lengths(self.steps, self.generator_steps)
@@ -117,7 +121,9 @@ def make_plan(
 ) -> Plan:
     """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
     parameters = parameter_counts(model)
-    flops, google_flops = training_flops(model.config, max_length=max_length, batch_size=batch_size, steps=steps)
+    flops, google_flops, google_sparse_flops = training_flops(
+        model.config, max_length=max_length, batch_size=batch_size, steps=steps
+    )
     return Plan(
         objective=model.config.objective,
         documents=len(cache),
@@ -142,6 +148,7 @@ def make_plan(
         epochs=steps * batch_size / segments_per_epoch,
         flops=flops,
         google_flops=google_flops,
+        google_sparse_flops=google_sparse_flops,
         checkpoint_steps=list(checkpoint_steps),
         shared=_SHARED[model.config.tie],
         uniform_generator=model.config.uniform_generator,
@@ -151,8 +158,9 @@ def make_plan(
 
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
-) -> tuple[float, float]:
-    """6 N T with attention, and the original's count: the sum over the networks that the objective has.
+) -> tuple[float, float, float]:
+    """6 N T with attention, the original's count, and that one with embeddings looked up: sums over the networks that
+    the objective has.
 
     A large network that predicts tokens has an LM head, at the chosen or at all positions; what a piece of it computes
     twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out, and so is the
@@ -174,9 +182,11 @@ def training_flops(
         share = 1.0 if objective.at_all_tokens else share
         return flops + rule(None, large, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
 
+    sparse = partial(google_training_flops, sparse_embedding_lookup=True)
     return (
         total(six_n_t_flops, config.mlm_probability, forward=1 / 3),
         total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
+        total(sparse, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
     )
 
 

@@ -5,7 +5,10 @@ generator/               the exported networks with tokenizer and model card: an
 discriminator/
 tokenizer/
 config.yaml              every effective option, ready for --config
-metrics.json             held-out metrics, baselines, plan, versions
+metrics.json             held-out metrics, baselines, plan, compute, versions
+trainer_state.json       the whole log
+samples.json             what the networks make of a few held-out segments
+report.html              all of it to look at, and training_curves.png; made of the files above
 """
 
 import json
@@ -33,6 +36,7 @@ from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
+STATE_NAME = "trainer_state.json"
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Of the runs of this process, by path. They lie beside the run folders: two processes never write the same run."""
 
@@ -49,6 +53,10 @@ def open_run(args: Arguments) -> Run:
     """Find the checkpoint to resume, or make a new folder; the same on every process."""
     training = args.training
     resume = training.resume_from_checkpoint
+    if training.plan:
+        if resume is not None:
+            raise UserError("--plan is for a run that has not begun; leave --resume_from_checkpoint out")
+        return Run(Path(training.output_dir) / training.experiment_name, None)  # where it would be
     state = PartialState()
     shared: list[Any] = [None]
     if state.is_main_process:

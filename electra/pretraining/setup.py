@@ -16,8 +16,10 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
 from electra.pretraining.combinations import gate_of
+from electra.pretraining.estimate import estimate_lines
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
+from electra.pretraining.ledger import EnergyLog
 from electra.pretraining.options import Arguments
 from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.plan import Plan, make_plan
@@ -56,7 +58,7 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
         max_length=args.segments.max_length,
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
     )
-    for line in plan.lines():
+    for line in [*plan.lines(), *estimate_lines(args, model, plan)]:
         logger.info(line)
     logger.info("run folder     %s", run.folder)
     saves_between = any(step < training.max_steps for step in plan.checkpoint_steps)
@@ -105,7 +107,7 @@ def make_trainer(
     )
     if phases.leaves_out_networks:
         training.ddp_find_unused_parameters = True
-    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases)]
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog()]
     if plan.checkpoint_steps:
         callbacks.append(FractionCheckpoints(plan.checkpoint_steps, training.save_total_limit))
         training.save_total_limit = None  # the callback deletes in Trainer's place

@@ -48,7 +48,11 @@ def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: 
         "discriminator",
         "generator",
         "metrics.json",
+        "report.html",
+        "samples.json",
         "tokenizer",
+        "trainer_state.json",
+        "training_curves.png",
     }
     model = AutoModelForSequenceClassification.from_pretrained(folder / "discriminator")
     tokenizer = AutoTokenizer.from_pretrained(folder / "discriminator")

@@ -58,6 +58,8 @@ def test_flops_follow_from_the_weights_each_token_is_multiplied_with(
     vocab_size = pair.config.discriminator.vocab_size
     shapes = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
     assert plan.google_flops == google_training_flops(*shapes, max_length=16, train_batch_size=10, steps=12)
+    one_hot = 2 * 2 * (2 * 8 * vocab_size) * plan.total_tokens  # two networks, forward and backward
+    assert plan.google_sparse_flops == pytest.approx(plan.google_flops - one_hot)
 
 
 def test_the_plan_is_said_in_aligned_lines_with_all_its_numbers(plan: Plan) -> None:

@@ -1,0 +1,244 @@
+"""What a score has cost: parameters, time, pfs-days by two rules, and pfs-days per point, beside published systems.
+
+    python -m electra.efficiency RUN --glue GLUE_FOLDER
+    python -m electra.efficiency RUN --glue GLUE_FOLDER --hardware v100 --output efficiency.md
+
+This is the efficiency table of rc2020_electra's README, computed. Its pfs-days are those of the hardware: devices x
+days x peak x 0.33. Beside them stand those of the FLOPs that were counted. Divided is by the score as a fraction, as
+there: 0.16 pfs-days for 77.0 are 0.21. No torch.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.errors import UserError, run_script
+from electra.files import write_file
+from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
+from electra.markup import markdown_table, text_table
+from electra.report.glue_table import read_glue
+from electra.report.runs import RunRecord, read_run
+from electra.units import format_seconds
+
+logger = logging.getLogger("electra.efficiency")
+
+FLOPS_OF_A_PFS_DAY = 1e15 * 86400
+HEADER = (
+    "Model",
+    "Parameters",
+    "Training time and hardware",
+    "pfs-days, hardware",
+    "pfs-days, FLOPs",
+    "AVG",
+    "GLUE",
+    "pfs-days per AVG",
+    "pfs-days per GLUE",
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """One row. What is not known is None, and its cells are empty.
+
+    Args:
+        name: of the model.
+        parameters: of the network that is fine-tuned.
+        days, devices, hardware, peak_tflops: of pre-training.
+        flops: of pre-training, by the original's count.
+        avg, glue: percent, on development sets: the mean of eight tasks, and of nine, with WNLI.
+        notes: what the source prints otherwise, and why it is not repeated.
+    """
+
+    name: str
+    parameters: float | None = None
+    days: float | None = None
+    devices: int = 1
+    hardware: str = ""
+    peak_tflops: float | None = None
+    flops: float | None = None
+    avg: float | None = None
+    glue: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def by_hardware(self) -> float | None:
+        if self.days is None or self.peak_tflops is None:
+            return None
+        return hardware_pfs_days(self.devices, self.days, self.peak_tflops)
+
+    @property
+    def by_flops(self) -> float | None:
+        return None if self.flops is None else self.flops / FLOPS_OF_A_PFS_DAY
+
+    def per_point(self, score: float | None) -> float | None:
+        """pfs-days by the hardware over the score as a fraction."""
+        cost = self.by_hardware
+        return None if cost is None or not score else cost / (score / 100)
+
+    def cells(self) -> list[str]:
+        trained = "" if self.days is None else f"{_days(self.days)} on {self.devices} x {self.hardware}"
+        return [
+            self.name,
+            "" if self.parameters is None else f"{self.parameters / 1e6:.3g} M",
+            trained,
+            *(_number(value) for value in (self.by_hardware, self.by_flops)),
+            *("" if score is None else f"{score:.1f}" for score in (self.avg, self.glue)),
+            *(_number(self.per_point(score)) for score in (self.avg, self.glue)),
+        ]
+
+
+PUBLISHED = (
+    System(
+        "GPT",
+        110e6,
+        30.0,
+        8,
+        "P6000",
+        12.0,
+        3.97e19,
+        77.9,
+        75.4,
+        (
+            "GPT: the source prints 0.17 pfs-days per AVG and 0.18 per GLUE, which do not follow from its own 0.95, "
+            "77.9 and 75.4; it writes P600 for P6000",
+        ),
+    ),
+    System(
+        "DistilBERT",
+        67e6,
+        3.75,
+        8,
+        "V100",
+        15.7,
+        None,
+        None,
+        77.0,
+        ("DistilBERT: the source prints 0.21 pfs-days per GLUE, from 0.16, which it had rounded before",),
+    ),
+    System("ELECTRA-Small, original", 14e6, 4.0, 1, "V100", 15.7, 1.29e18, 80.4),
+    System(
+        "ELECTRA-Small, rc2020_electra",
+        14e6,
+        3.75,
+        1,
+        "RTX 3090",
+        35.6,
+        1.29e18,
+        78.8,
+        76.7,
+        (
+            "rc2020_electra: the source prints 0.03 pfs-days; 3.75 days at 35.6 TFLOP/s and 0.33 are 0.044",
+            "rc2020_electra: the source prints AVG 79.2; the mean of its own row is 78.8. Its 0.05 pfs-days per AVG "
+            "follow from neither",
+        ),
+    ),
+)
+"""https://github.com/cccwam/rc2020_electra, README, Efficiency analysis. FLOPs: google-research/electra,
+flops_computation.py. Scores of GPT and DistilBERT are as the source prints them."""
+
+
+def system_of_run(
+    run: RunRecord, glue: Path | None = None, hardware: str | None = None, peak_tflops: float | None = None
+) -> System:
+    """The row of a run.
+
+    Args:
+        run: one that has ended.
+        glue: output folder of run_glue.py.
+        hardware: a name of `HARDWARE`, or "cpu": the peak measured at the end of the run.
+        peak_tflops: of one device; above `hardware`.
+    Raises:
+        UserError: the run does not say its time, or the peak of its hardware; the GLUE folder cannot be read.
+    """
+    compute, plan = run.compute, run.plan
+    seconds = compute.get("training_seconds")
+    if not isinstance(seconds, int | float):
+        raise UserError(f"{run.folder} does not say how long it trained; name a run that has ended, of this version")
+    name = str(compute.get("device", "?"))
+    measured = compute.get("peak_flops_per_second")
+    if hardware is not None and hardware != "cpu":
+        name, peak = HARDWARE[hardware].name, HARDWARE[hardware].peak_tflops
+    elif peak_tflops is None and not isinstance(measured, int | float):
+        raise UserError(f"{run.folder} does not say the peak of its hardware; name --hardware or --peak_tflops")
+    else:
+        peak = float(measured or 0.0) / 1e12
+    summaries = read_glue(glue) if glue is not None else []
+    if len(summaries) > 1:
+        names = ", ".join(summary.name for summary in summaries)
+        raise UserError(f"{glue} holds results of several models ({names}); name a folder with one")
+    avg, score = (summaries[0].avg.value, summaries[0].glue.value) if summaries else (None, None)
+    flops = compute.get("google_flops", plan.get("google_flops"))
+    return System(
+        run.name,
+        plan.get("discriminator_parameters"),
+        seconds / 86400,
+        int(compute.get("devices", 1)),
+        name,
+        peak_tflops or peak,
+        flops,
+        None if avg is None else 100 * avg,
+        None if score is None else 100 * score,
+    )
+
+
+def notes_of(systems: Sequence[System]) -> list[str]:
+    """What the numbers are, and which of a source's are not repeated."""
+    return [
+        f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
+        "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
+        "score as a fraction.",
+        *(note for system in systems for note in system.notes),
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
+
+
+def _days(days: float) -> str:
+    return f"{days:.3g} d" if days >= 1 else f"{24 * days:.3g} h" if days >= 1 / 24 else format_seconds(86400 * days)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m electra.efficiency", description="Write the efficiency table of pre-training runs."
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")
+    parser.add_argument(
+        "--glue", nargs="+", type=Path, default=[], metavar="FOLDER", help="of run_glue.py, one for each RUN"
+    )
+    parser.add_argument(
+        "--hardware", choices=[*HARDWARE, "cpu"], help="whose peak to take; not given, or cpu: as measured by the run"
+    )
+    parser.add_argument("--peak_tflops", type=float, help="peak of one device, TFLOP/s")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: efficiency.md in the first RUN")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+    if arguments.glue and len(arguments.glue) != len(arguments.runs):
+        raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; name one for each, in order")
+    if arguments.peak_tflops is not None and not arguments.peak_tflops > 0:
+        raise UserError(f"--peak_tflops {arguments.peak_tflops} is not possible: it must be above 0")
+    folders = arguments.glue or [None] * len(arguments.runs)
+    own = [
+        system_of_run(read_run(run), glue, arguments.hardware, arguments.peak_tflops)
+        for run, glue in zip(arguments.runs, folders, strict=True)
+    ]
+    systems = [*own, *PUBLISHED]
+    rows = [system.cells() for system in systems]
+    notes = notes_of(systems)
+    output = arguments.output or arguments.runs[0] / "efficiency.md"
+    text = "\n\n".join(["# Efficiency", markdown_table(HEADER, rows), *(f"- {note}" for note in notes)]) + "\n"
+    try:
+        write_file(text.encode(), output)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error}; name another --output") from error
+    logger.info("%s\n\n%s\n\n%s", text_table(HEADER, rows), "\n".join(notes), output)
+
+
+if __name__ == "__main__":
+    run_script(main)

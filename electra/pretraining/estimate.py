@@ -1,0 +1,88 @@
+"""What a run will take of memory and disk, as lines for a person; counted before anything of it is allocated."""
+
+import copy
+import logging
+import math
+
+import torch
+from torch import nn
+
+from electra.memory import ADAM_STATES, TrainingMemory, training_memory
+from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.options import Arguments
+from electra.pretraining.plan import Plan
+from electra.units import format_bytes
+
+logger = logging.getLogger(__name__)
+
+_STATES = {"8bit": 0.5, "4bit": 0.25, "adafactor": 0.0, "sgd": 0.0, "lion": 1.0, "rmsprop": 1.0, "adagrad": 1.0}
+"""Numbers of state for each weight, by a part of the name of --optim; all others keep Adam's two."""
+
+
+def step_memory(args: Arguments, model: ElectraForJointPretraining) -> TrainingMemory | None:
+    """Memory of a training step on each device, unsharded; None if torch cannot tell.
+
+    Args:
+        args: batch, length, precision, optimizer.
+        model: whose configuration to count; it is left alone.
+    """
+    training = args.training
+    shape = (training.per_device_train_batch_size, args.segments.max_length)
+    optimizer = str(getattr(training.optim, "value", training.optim))
+
+    def build() -> nn.Module:
+        pair = ElectraForJointPretraining(copy.deepcopy(model.config))
+        if training.gradient_checkpointing:
+            pair.gradient_checkpointing_enable(training.gradient_checkpointing_kwargs)
+        return pair
+
+    try:
+        return training_memory(
+            build,
+            lambda: {
+                "input_ids": torch.zeros(shape, dtype=torch.long),
+                "attention_mask": torch.ones(shape, dtype=torch.long),
+                "token_type_ids": torch.zeros(shape, dtype=torch.long),
+            },
+            optimizer_states=next((n for part, n in _STATES.items() if part in optimizer), ADAM_STATES),
+            autocast=torch.bfloat16 if training.bf16 else torch.float16 if training.fp16 else None,
+            device=training.device.type,
+        )
+    except Exception as error:  # fake tensors do not know every operation, and a run is worth more than its estimate
+        logger.debug("memory is not known: %s", error)
+        return None
+
+
+def estimate_lines(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> list[str]:
+    """Memory of a step, and what will be on disk in the end."""
+    memory = step_memory(args, model)
+    lines = []
+    if memory is not None:
+        lines.append(
+            f"memory         {format_bytes(memory.total)} on each device: weights {format_bytes(memory.weights)}, "
+            f"gradients {format_bytes(memory.gradients)}, optimizer {format_bytes(memory.optimizer)}, activations of "
+            f"{args.training.per_device_train_batch_size} x {args.segments.max_length} tokens "
+            f"{format_bytes(memory.activations)}"
+        )
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    optimizer = ADAM_STATES * weights if memory is None else memory.optimizer
+    count = kept_checkpoints(args, plan)
+    exported = 4 * (plan.discriminator_parameters + plan.generator_parameters)
+    total = plan.cache_bytes + count * (weights + optimizer) + exported
+    lines.append(
+        f"disk           {format_bytes(total)}: token cache {format_bytes(plan.cache_bytes)}, {count} checkpoints of "
+        f"{format_bytes(weights + optimizer)}, networks {format_bytes(exported)}"
+    )
+    return lines
+
+
+def kept_checkpoints(args: Arguments, plan: Plan) -> int:
+    """How many checkpoints lie in the run folder in the end; those of partial training come on top of the limit."""
+    training = args.training
+    if training.save_strategy == "no":
+        return len(plan.checkpoint_steps)
+    interval = training.save_steps if training.save_steps >= 1 else math.ceil(training.save_steps * plan.steps)
+    regular = {int(step) for step in range(int(interval), plan.steps + 1, int(interval))} if interval else set()
+    others = (regular | {plan.steps}) - set(plan.checkpoint_steps)
+    limit = training.save_total_limit or len(others)
+    return len(plan.checkpoint_steps) + min(len(others), limit)

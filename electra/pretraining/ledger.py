@@ -1,0 +1,116 @@
+"""What a run has cost: tokens, FLOPs, time, utilization against what this machine can do, energy if it tells.
+
+Time is read off the log, which survives kills and resuming: each line has the tokens so far, and the rate at which the
+last of them went by. Evaluations and checkpoints are not in these rates. Utilization is that of PaLM, appendix B: the
+FLOPs the model needs (6 N T and attention, nothing computed twice) over what the devices could have done meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from electra.machine import EnergyMeter, device_name, measure_matmul_flops
+from electra.pretraining.plan import Plan
+from electra.units import format_seconds
+
+PEAK_SECONDS = 1.0
+"""Longest measurement of the peak; a run of less than ten times that is not kept waiting as long."""
+ENERGY = "energy_joules"
+
+
+def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
+    """Time spent on training steps; None if no line of the log has a rate.
+
+    Args:
+        log_history: of `TrainerState`.
+        tokens: of the whole run; those behind the last line of the log are taken at the mean rate.
+    """
+    seconds, logged = 0.0, 0
+    for logs in log_history:
+        if logs.get("tokens_per_second"):
+            seconds += (logs["tokens_seen"] - logged) / logs["tokens_per_second"]
+            logged = logs["tokens_seen"]
+    return seconds * max(tokens, logged) / logged if logged else None
+
+
+def compute_ledger(
+    state: TrainerState, args: TrainingArguments, plan: Plan, peak_flops: float | None = None
+) -> dict[str, Any]:
+    """The `compute` of metrics.json; see docs/glossary.md. What is not known is not there.
+
+    Args:
+        state: at the end of training.
+        args: of the run.
+        plan: of the run.
+        peak_flops: FLOP/s of a device; measured here if not given.
+    """
+    tokens = int(state.num_input_tokens_seen)
+    dtype = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else torch.float32
+    flops = plan.flops * state.global_step / plan.steps
+    ledger: dict[str, Any] = {
+        "tokens": tokens,
+        "steps": state.global_step,
+        "flops": flops,
+        "google_flops": plan.google_flops * state.global_step / plan.steps,
+        "device": device_name(args.device),
+        "devices": args.world_size,
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    evaluations = [logs["eval_runtime"] for logs in state.log_history if "eval_runtime" in logs]
+    ledger["evaluation_seconds"] = sum(evaluations)
+    seconds = training_seconds(state.log_history, tokens)
+    if seconds:
+        peak = peak_flops or measure_matmul_flops(args.device, dtype, min(PEAK_SECONDS, seconds / 10))
+        ledger |= {
+            "training_seconds": seconds,
+            "tokens_per_second": tokens / seconds,
+            "peak_flops_per_second": peak,
+            "mfu": flops / (seconds * peak * args.world_size),
+        }
+    energy = [logs for logs in state.log_history if ENERGY in logs]
+    if energy:
+        ledger |= {ENERGY: energy[-1][ENERGY], "energy_source": energy[-1]["energy_source"]}
+    return ledger
+
+
+def ledger_line(ledger: Mapping[str, Any]) -> str:
+    """The same in a line."""
+    if "training_seconds" not in ledger:
+        return f"{ledger['tokens']:,} tokens, {ledger['flops']:.3g} FLOPs; too short for a rate"
+    line = (
+        f"{ledger['tokens']:,} tokens in {format_seconds(ledger['training_seconds'])} of training "
+        f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
+        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product here"
+    )
+    return line + (f"; {ledger[ENERGY] / 3.6e6:.3g} kWh ({ledger['energy_source']})" if ENERGY in ledger else "")
+
+
+class EnergyLog(TrainerCallback):
+    """Adds the energy so far to every line of the log, where the machine tells it, across kills and resuming."""
+
+    def __init__(self, meter: EnergyMeter | None = None) -> None:
+        self._meter = meter or EnergyMeter()
+        self._is_measured = False
+        self._before = 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        known = [logs[ENERGY] for logs in state.log_history if ENERGY in logs]
+        self._before = known[-1] if known else 0.0
+        is_whole = bool(known) or state.global_step == 0  # half of a run's energy would look like all of it
+        self._is_measured = state.is_world_process_zero and is_whole and self._meter.start()
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._is_measured:  # Trainer has put the line into the history already
+            state.log_history[-1][ENERGY] = round(self._before + self._meter.read(), 1)
+            state.log_history[-1]["energy_source"] = " and ".join(self._meter.sources)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self._is_measured:
+            self._meter.stop()
+            self._is_measured = False

@@ -1,0 +1,166 @@
+"""What the networks do to a few texts -> samples.json, coloured text for a terminal, coloured HTML. No torch.
+
+A token is written with the space before it, so that a text is its tokens joined. In HTML a token's ground is the
+stronger the likelier the discriminator takes it for replaced; on a terminal there are five steps of it.
+"""
+
+import html
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from electra.errors import UserError
+from electra.files import write_json
+
+SAMPLES_NAME = "samples.json"
+NUMBER_FROM = 0.1
+"""Above tokens at least as suspicious as this, and above replaced ones, HTML shows the probability in percent."""
+_STEPS = (
+    (0.8, "\033[30;48;5;203m"),
+    (0.6, "\033[30;48;5;215m"),
+    (0.4, "\033[30;48;5;222m"),
+    (0.2, "\033[30;48;5;230m"),
+)
+_BOLD, _END = "\033[1m", "\033[0m"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One text and what the networks made of it, a value for each token; None where no network says it.
+
+    Args:
+        original: the text.
+        masked: what the generator saw, or a masked language model that has none.
+        shown: what the large network saw: the generator's samples in their places.
+        probabilities: of "replaced", in [0, 1].
+        restored: a masked language model's most likely tokens at the chosen positions, the original elsewhere.
+    """
+
+    original: list[str]
+    masked: list[str] | None
+    shown: list[str]
+    probabilities: list[float] | None
+    restored: list[str] | None
+
+    def lines(self) -> Iterator[tuple[str, list[str]]]:
+        """What there is to read, with its name, in the order in which it came about."""
+        yield "text", self.original
+        if self.masked is not None:
+            yield "masked", self.masked
+        if self.shown != self.original and self.shown != self.masked:
+            yield "replaced", self.shown
+        if self.restored is not None:
+            yield "restored", self.restored
+
+
+def write_samples(samples: Sequence[Sample], folder: Path) -> None:
+    """Write samples.json into a run folder."""
+    write_json({"samples": [asdict(sample) for sample in samples]}, folder / SAMPLES_NAME)
+
+
+def read_samples(folder: Path) -> list[Sample]:
+    """The samples of a run folder; none if it has no samples.json.
+
+    Raises:
+        UserError: the file is damaged, or of another version.
+    """
+    path = folder / SAMPLES_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["samples"]
+        return [_checked(sample) for sample in values]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} holds no readable samples ({error!r}); remove it") from error
+
+
+def _checked(values: dict[str, Any]) -> Sample:
+    sample = Sample(**{field.name: values[field.name] for field in fields(Sample)})
+    for field in fields(Sample):
+        column = getattr(sample, field.name)
+        kind = int | float if field.name == "probabilities" else str
+        if column is None and field.name not in ("original", "shown"):
+            continue
+        if not isinstance(column, list) or not all(isinstance(value, kind) for value in column):
+            raise TypeError(field.name)
+        if len(column) != len(sample.original):
+            raise ValueError(f"{field.name} has {len(column)} of {len(sample.original)} tokens")
+    return sample
+
+
+def to_terminal(sample: Sample, *, colours: bool) -> str:
+    """The texts, and a line for each token: what stood there before, and the probability that it was replaced."""
+    width = max(len(name) for name, _ in sample.lines()) + 2
+    lines = []
+    for name, tokens in sample.lines():
+        is_judged = sample.probabilities is not None and tokens is sample.shown
+        lines.append(name.ljust(width) + _join(sample, tokens, colours, is_judged).strip())
+    if sample.probabilities is not None:
+        if sample.shown == sample.original and colours:
+            lines.append("judged".ljust(width) + _join(sample, sample.shown, colours, True).strip())
+        column = max(len(token.strip()) for token in sample.shown) + 2
+        before = [o for token, o in zip(sample.shown, sample.original, strict=True) if token != o]
+        was = max([len(token.strip()) for token in before] + [3]) + 2
+        has_replaced = sample.shown != sample.original
+        lines += ["", "token".ljust(column) + ("was".ljust(was) if has_replaced else "") + "P(replaced)"]
+        for token, original, p in zip(sample.shown, sample.original, sample.probabilities, strict=True):
+            stood = ("" if token == original else original.strip()).ljust(was) if has_replaced else ""
+            text = token.strip().ljust(column)
+            lines.append((_paint(text, p) if colours else text) + stood + f"{p:.3f}")
+    return "\n".join(lines)
+
+
+def _join(sample: Sample, tokens: Sequence[str], colours: bool, is_judged: bool) -> str:
+    if not colours:
+        return "".join(tokens)
+    parts = []
+    for position, token in enumerate(tokens):
+        text = token.lstrip()
+        space = token[: len(token) - len(text)]
+        if token != sample.original[position]:
+            text = f"{_BOLD}{text}{_END}"
+        if is_judged and sample.probabilities is not None:
+            text = _paint(text, sample.probabilities[position])
+        parts.append(space + text)
+    return "".join(parts)
+
+
+def _paint(text: str, probability: float) -> str:
+    for least, code in _STEPS:
+        if probability >= least:
+            return f"{code}{text}{_END}"
+    return text
+
+
+def to_html(sample: Sample) -> str:
+    """One element; its classes are those of electra/markup.py."""
+    rows = []
+    for name, tokens in sample.lines():
+        is_judged = sample.probabilities is not None and tokens is sample.shown
+        rows.append((name, _spans(sample, tokens, is_judged)))
+    if sample.probabilities is not None and sample.shown == sample.original:
+        rows.append(("judged", _spans(sample, sample.shown, True)))
+    lines = "\n".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
+    return f'<dl class="sample">\n{lines}\n</dl>'
+
+
+def _spans(sample: Sample, tokens: Sequence[str], is_judged: bool) -> str:
+    return "".join(_span(sample, position, token, is_judged) for position, token in enumerate(tokens)).strip()
+
+
+def _span(sample: Sample, position: int, token: str, is_judged: bool) -> str:
+    text = token.lstrip()
+    space = " " if text != token else ""
+    original = sample.original[position]
+    kind = ' class="changed"' if token != original else ""
+    if not is_judged or sample.probabilities is None:
+        return f"{space}<b{kind}>{html.escape(text)}</b>" if kind else space + html.escape(text)
+    p = sample.probabilities[position]
+    title = f"P(replaced) {p:.3f}" + (f", was {original.strip()}" if kind else "")
+    number = f"<rt>{100 * p:.0f}</rt>" if p >= NUMBER_FROM or kind else ""
+    return (
+        f'{space}<ruby{kind} style="background:rgb(214 69 27 / {0.75 * p:.3f})" title="{html.escape(title)}">'
+        f"{html.escape(text)}{number}</ruby>"
+    )

@@ -1,0 +1,89 @@
+"""Run folders by hand: logs of which every number is known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def training_logs(steps: list[int], tokens_per_step: int = 64, **columns: list[float]) -> list[dict[str, Any]]:
+    """A line of the training log at each step, every column with its own values."""
+    return [
+        {
+            "step": step,
+            "epoch": step / 100,
+            "loss": 30.0 - step / 10,
+            "generator_loss": 6.0 - step / 100,
+            "discriminator_loss": 0.4,
+            "replaced_rate": 0.14,
+            "learning_rate": 1e-3 / (1 + step),
+            "tokens_seen": step * tokens_per_step,
+            "tokens_per_second": 1000,
+            "eta_seconds": 5,
+            **{name: values[number] for name, values in columns.items()},
+        }
+        for number, step in enumerate(steps)
+    ]
+
+
+def evaluation_logs(steps: list[int]) -> list[dict[str, Any]]:
+    names = ("generator_loss", "masked_accuracy", "sampled_accuracy", "discriminator_loss", "discriminator_auc")
+    names += ("discriminator_accuracy", "discriminator_precision", "discriminator_recall", "replaced_rate")
+    return [
+        {
+            "step": step,
+            "eval_loss": 31.0 - step / 10,
+            "eval_tokens": 640.0,
+            "eval_runtime": 0.5,
+            "eval_samples_per_second": 80.0,
+            **{f"eval_{name}": number / 10 + step / 1000 for number, name in enumerate(names, start=1)},
+        }
+        for step in steps
+    ]
+
+
+def write_state(folder: Path, logs: list[dict[str, Any]], **others: Any) -> Path:
+    """trainer_state.json, as Trainer writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    step = logs[-1].get("step", 0) if logs else 0
+    state = {"global_step": step, "max_steps": 100, "total_flos": 2.0e9 * step, "log_history": logs, **others}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder
+
+
+def logs_until(step: int) -> list[dict[str, Any]]:
+    """Training logs every ten steps, evaluations every twenty-five; in Trainer's order."""
+    lines = training_logs(list(range(10, step + 1, 10))) + evaluation_logs(list(range(0, step + 1, 25)))
+    return sorted(lines, key=lambda logs: (logs["step"], "eval_loss" in logs))
+
+
+PLAN = {
+    "objective": "electra",
+    "steps": 100,
+    "flops": 2.0e11,
+    "google_flops": 3.0e11,
+    "discriminator_parameters": 1000,
+}
+HELD_OUT = {
+    "untrained": {"generator_loss": 7.5, "discriminator_auc": 0.5},
+    "frequencies": {"generator_loss": 6.25, "masked_accuracy": 0.05, "discriminator_auc": 0.55},
+    "trained": {"generator_loss": 0.2, "discriminator_auc": 0.6},
+}
+COMPUTE = {
+    "tokens": 6400,
+    "training_seconds": 86400.0,
+    "device": "a computer",
+    "devices": 2,
+    "peak_flops_per_second": 5e11,
+    "google_flops": 8.64e19,
+    "mfu": 0.123,
+}
+
+
+def finished_run(folder: Path, **options: Any) -> Path:
+    """A run that has ended, with everything but its networks."""
+    write_state(folder, logs_until(100))
+    (folder / "metrics.json").write_text(json.dumps({"held_out": HELD_OUT, "plan": PLAN, "compute": COMPUTE}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 1e-3, "hub_token": "hf_abc", **options}))
+    return folder

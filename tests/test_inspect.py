@@ -1,0 +1,78 @@
+"""The command's probabilities are the exported model's; a run, its checkpoint and its folders are all opened."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+from electra.errors import UserError
+from electra.inspect import inspect_texts, load_networks, main
+from run_pretraining import main as pretrain
+from tests.pretraining.runs import flags, write_corpus
+
+TEXT = "bab dadad kok mum"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspect")
+    write_corpus(folder / "corpus.txt")
+    pretrain(flags(folder, max_steps=3, save_steps=3, eval_strategy="no"))
+    return folder / "output" / "run"
+
+
+def test_a_discriminator_alone_gives_the_probabilities_of_plain_transformers(run: Path) -> None:
+    networks = load_networks(str(run / "discriminator"))
+    assert networks.generator is None
+    (sample,) = inspect_texts(networks, [TEXT])
+    model = AutoModelForPreTraining.from_pretrained(run / "discriminator")
+    encoded = AutoTokenizer.from_pretrained(run / "discriminator")(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**encoded).logits.sigmoid()[0].tolist()
+    assert sample.probabilities == pytest.approx(expected, abs=2e-6)
+    assert sample.shown == sample.original and "".join(sample.original) == f" [CLS] {TEXT} [SEP]"
+
+
+def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements(run: Path) -> None:
+    (of_run,) = inspect_texts(load_networks(str(run)), [TEXT], seed=3, mlm_probability=0.5)
+    joint = load_networks(str(run / "checkpoint-3"))
+    assert joint.joint is not None and joint.generator is not None
+    (of_checkpoint,) = inspect_texts(joint, [TEXT], seed=3, mlm_probability=0.5)
+    assert of_run.masked == of_checkpoint.masked and of_run.shown == of_checkpoint.shown != of_run.original
+    assert of_run.probabilities == pytest.approx(of_checkpoint.probabilities, abs=2e-6)
+    (other,) = inspect_texts(joint, [TEXT], seed=4, mlm_probability=0.5)
+    assert other.masked != of_run.masked
+
+
+def test_a_generator_is_named_beside_a_discriminator(run: Path) -> None:
+    named = load_networks(str(run / "discriminator"), str(run / "generator"))
+    (one,) = inspect_texts(named, [TEXT], mlm_probability=0.5)
+    (other,) = inspect_texts(load_networks(str(run)), [TEXT], mlm_probability=0.5)
+    assert one == other and one.masked is not None
+
+
+def test_the_command_prints_no_colours_where_there_is_no_terminal(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(run), TEXT, "kok"])
+    printed = capsys.readouterr().out
+    assert printed.count("P(replaced)") == 2 and "\033" not in printed
+    assert f"[CLS] {TEXT} [SEP]" in printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["{run}/nothing", "a"], "there is no folder"),
+        (["{run}", ""], "has no tokens"),
+        (["{run}", "bab " * 200], "more than the 32 positions"),
+        (["{run}", "a", "--mlm_probability", "1.5"], "--mlm_probability 1.5 is not possible"),
+        (["{run}", "a", "--seed", "-1"], "--seed -1 is not possible"),
+        (["{run}", "a", "--generator", "{run}/discriminator"], "is a discriminator, not a generator"),
+        (["{run}/tokenizer", "a"], "holds no model"),
+    ],
+)
+def test_bad_requests_are_refused(run: Path, argv: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main([word.format(run=run) for word in argv])

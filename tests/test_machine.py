@@ -1,0 +1,91 @@
+"""The measured peak is a rate that is reached; energy is that of counters and of a driver's answers."""
+
+import math
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.machine import EnergyMeter, device_name, measure_matmul_flops
+
+
+def test_the_peak_is_the_rate_of_a_product_timed_by_hand() -> None:
+    peak = measure_matmul_flops("cpu", torch.float32, seconds=0.5)
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    rates = []
+    for _ in range(10):
+        started = time.perf_counter()
+        a @ b
+        rates.append(2 * 1024**3 / (time.perf_counter() - started))
+    assert 0.3 * max(rates) < peak < 3 * max(rates)
+
+
+def test_the_measurement_takes_the_time_it_is_given() -> None:
+    started = time.monotonic()
+    assert math.isfinite(measure_matmul_flops("cpu", torch.bfloat16, seconds=0.3))
+    assert 0.3 < time.monotonic() - started < 3
+
+
+def test_a_processor_is_named() -> None:
+    assert device_name("cpu").endswith(f", {torch.get_num_threads()} threads")
+
+
+def package(folder: Path, name: str, microjoules: int, size: int = 1_000_000_000) -> Path:
+    zone = folder / name
+    zone.mkdir(parents=True, exist_ok=True)
+    (zone / "energy_uj").write_text(f"{microjoules}\n")
+    (zone / "max_energy_range_uj").write_text(f"{size}\n")
+    return zone
+
+
+@pytest.fixture
+def no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH on which no driver's program is found."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path / "bin"
+
+
+def test_counters_of_packages_are_summed_also_when_one_goes_round(tmp_path: Path, no_gpu: Path) -> None:
+    package(tmp_path, "intel-rapl:0", 5_000_000)
+    package(tmp_path, "intel-rapl:1", 999_000_000)
+    package(tmp_path, "intel-rapl:0:0", 1)  # a part of package 0
+    meter = EnergyMeter(tmp_path, poll_seconds=60)
+    assert meter.start() and meter.sources == ["RAPL"]
+    package(tmp_path, "intel-rapl:0", 12_000_000)
+    package(tmp_path, "intel-rapl:1", 4_000_000)
+    package(tmp_path, "intel-rapl:0:0", 9_999_999)
+    meter.stop()
+    assert meter.joules == pytest.approx(7 + 5)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_counters_that_only_root_may_read_are_none(tmp_path: Path, no_gpu: Path) -> None:
+    (package(tmp_path, "intel-rapl:0", 5) / "energy_uj").chmod(0)
+    assert not EnergyMeter(tmp_path).start()
+
+
+def test_a_machine_that_tells_nothing_has_no_energy(tmp_path: Path, no_gpu: Path) -> None:
+    meter = EnergyMeter(tmp_path / "nothing")
+    assert not meter.start() and meter.sources == [] and meter.read() == 0.0
+
+
+def test_power_of_the_visible_gpus_is_integrated_over_time(
+    tmp_path: Path, no_gpu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = no_gpu / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nprintf "150.5\\n49.5\\n"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    meter = EnergyMeter(tmp_path / "nothing", poll_seconds=60)
+    started = time.monotonic()
+    assert meter.start() and meter.sources == ["nvidia-smi"]
+    time.sleep(0.2)
+    meter.stop()
+    assert 0.2 * 200 * 0.9 <= meter.joules <= 200 * (time.monotonic() - started)
+    assert (tmp_path / "asked").read_text().endswith("-i 2,3\n")
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    assert not EnergyMeter(tmp_path / "nothing").start()

@@ -1,0 +1,132 @@
+"""The memory of a step, counted on fake tensors, against what torch allocates and what a process grows by."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from electra.memory import LiveBytes, TrainingMemory, training_memory
+from electra.model.modeling import ElectraForJointPretraining
+
+ROOT = Path(__file__).parents[1]
+
+BUILD = """
+import torch
+from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
+from electra.model.modeling import ElectraForJointPretraining
+
+def build(objective, dropout):
+    large = discriminator_config(vocab_size=4000, pad_token_id=0, embedding_size=64, hidden_size=128,
+        num_hidden_layers=3, num_attention_heads=2, intermediate_size=512, max_position_embeddings=128,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    config = ElectraPretrainingConfig(generator_config(large, 0.5, 1.0)[0], large, objective=objective,
+        mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4])
+    return ElectraForJointPretraining(config)
+
+def batch(rows=24):
+    ids = torch.zeros(rows, 128, dtype=torch.long)
+    return {"input_ids": ids + 7, "attention_mask": ids + 1, "token_type_ids": ids}
+"""
+scope: dict = {}
+exec(BUILD, scope)
+build: Callable[[str, float], ElectraForJointPretraining] = scope["build"]
+make_batch: Callable[..., dict[str, torch.Tensor]] = scope["batch"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "dropout", "autocast"),
+    [("electra", 0.1, None), ("electra", 0.0, torch.bfloat16), ("mlm", 0.0, None), ("all_tokens_mlm", 0.1, None)],
+)
+def test_the_estimate_is_what_torch_allocates(objective: str, dropout: float, autocast: torch.dtype | None) -> None:
+    estimate = training_memory(lambda: build(objective, dropout), make_batch, autocast=autocast)
+    model, batch = build(objective, dropout).train(), make_batch()
+    weights = sum(p.numel() * 4 for p in model.parameters())
+    assert (estimate.weights, estimate.gradients, estimate.optimizer) == (weights, weights, 2 * weights)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        with torch.autocast("cpu", autocast, enabled=autocast is not None):
+            loss = model(**batch).loss
+        loss.backward()
+    now = peak = 0
+    for event in record.profiler.kineto_results.events():  # type: ignore[union-attr]
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    assert estimate.activations + estimate.gradients == pytest.approx(peak, rel=0.1)
+
+
+MEASURED = """
+import sys
+from electra.memory import training_memory
+
+def resident(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+estimate = training_memory(lambda: build("electra", 0.1), batch).total
+small = build("electra", 0.1).train()  # kernels are set up
+small(**batch(1)).loss.backward()
+del small
+before = resident("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+model = build("electra", 0.1).train()
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for _ in range(2):
+    model(**batch()).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(estimate, resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux says how far a process grew")
+def test_a_process_grows_by_the_estimate_within_a_fifth() -> None:
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    environment["OMP_NUM_THREADS"] = "1"
+    command = [sys.executable, "-c", BUILD + MEASURED]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    estimate, grown = map(int, done.stdout.split())
+    assert estimate > 80e6
+    assert estimate == pytest.approx(grown, rel=0.2)
+
+
+def test_activations_grow_with_the_batch_and_shrink_with_checkpointing() -> None:
+    def checkpointed() -> ElectraForJointPretraining:
+        model = build("electra", 0.1)
+        model.gradient_checkpointing_enable()
+        return model
+
+    small = training_memory(lambda: build("electra", 0.1), lambda: make_batch(8))
+    large = training_memory(lambda: build("electra", 0.1), lambda: make_batch(16))
+    less = training_memory(checkpointed, lambda: make_batch(16))
+    assert small.weights == large.weights == less.weights
+    assert large.activations == pytest.approx(2 * small.activations, rel=0.1)
+    assert less.activations < 0.7 * large.activations
+
+
+def test_counting_draws_no_random_number_and_leaves_other_optimizers_their_states() -> None:
+    before = torch.random.get_rng_state()
+    memory = training_memory(lambda: build("mlm", 0.1), lambda: make_batch(2), optimizer_states=0.5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert memory.optimizer == memory.weights // 2
+    assert memory.total == memory.weights + memory.gradients + memory.optimizer + memory.activations
+    assert TrainingMemory(1, 2, 3, 4).total == 10
+
+
+def test_live_bytes_are_those_of_storages_alive_together() -> None:
+    with LiveBytes() as live:
+        a = torch.zeros(1000)
+        view = a.view(10, 100)  # no storage of its own
+        b = torch.zeros(500)
+        assert live.now == 6000
+        del b
+        assert live.now == 4000 and live.peak == 6000
+        del a
+        assert live.now == 4000  # the view holds it
+        del view
+        assert live.now == 0
