@@ -140,7 +140,7 @@ def _load_network(source: str) -> Any:
         raise UserError(f"cannot open {source}: {str(error).splitlines()[0]}") from error
     if config.model_type not in BACKBONES:
         raise UserError(
-            f"{source} is of type {config.model_type}; name a model with its head that is one of {', '.join(BACKBONES)}"
+            f"{source} is of type {config.model_type}; name a model with its head, of type {', '.join(BACKBONES)}"
         )
     return _load(class_of(config), source)
 
