@@ -1,10 +1,10 @@
 """Every knob of fine-tuning, once: its meaning, its unit, its default and where that comes from.
 
 Defaults are table 7 of the ELECTRA paper; configs/glue/ has the settings of its sources. What depends on the size of
-the encoder, or on the task, is None here and settled when both are known (glue/protocol.py).
+the encoder, or on the task, is None here and settled when both are known (finetuning/protocol/settings.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from electra.arguments import check, check_finite, option
@@ -59,11 +59,7 @@ class FineTuningArguments:
     adam_epsilon: float = option(1e-6, "Adam's epsilon.")
     adam_bias_correction: bool = option(True, "Adam with bias correction; the original has none.")
     product_schedule: bool = option(False, "The original's schedule: warm-up times decay from step 0 on.")
-    head: Literal["google", "hf", "mean_pool"] = option(
-        "google",
-        "google: first token, dropout, linear; hf: transformers' two layers on the first token; mean_pool: "
-        "rc2020_electra's two layers on the mean of all tokens.",
-    )
+    head: str = field(default="", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).")
     select: Literal["last", "best"] = option(
         "last",
@@ -105,8 +101,37 @@ class FineTuningArguments:
 
 
 @dataclass
-class GlueArguments:
-    """Tasks, seeds, and what comes of them."""
+class ClassificationArguments(FineTuningArguments):
+    """How an encoder is fine-tuned where the head reads one vector for a text."""
+
+    head: Literal["google", "hf", "mean_pool"] = option(
+        "google",
+        "google: first token, dropout, linear; hf: transformers' two layers on the first token; mean_pool: "
+        "rc2020_electra's two layers on the mean of all tokens.",
+    )
+
+
+@dataclass
+class ProtocolArguments:
+    """Seeds, and where what comes of them is kept."""
+
+    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
+    seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
+    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str | None = option(
+        None,
+        "Name of the evaluation and its folder. Not set: the kind of task and the model's. The same again "
+        "continues it.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self.num_seeds > 0, "num_seeds", self.num_seeds, "positive")
+        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
+
+
+@dataclass
+class GlueArguments(ProtocolArguments):
+    """Tasks of GLUE, and what comes of them."""
 
     tasks: list[str] = option(
         ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
@@ -115,8 +140,6 @@ class GlueArguments:
     glue_dir: str | None = option(
         None, "Folder of the official TSV folders (CoLA, SST-2 ...). Not set: nyu-mll/glue from the Hub."
     )
-    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
-    seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
     task_overrides: str = option(
         '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
         'Options that differ by task, as a mapping in a --config file, or JSON: \'{"rte": {"learning_rate": 2e-5}}\'. '
@@ -134,11 +157,3 @@ class GlueArguments:
         "Write submission.zip for gluebenchmark.com. best, also without a value: of the run of each task that scores "
         "best on its development set; ensemble: of all its runs together.",
     )
-    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
-    experiment_name: str | None = option(
-        None, "Name of the evaluation and its folder. Not set: glue_ and the model's. The same again continues it."
-    )
-
-    def __post_init__(self) -> None:
-        check(self.num_seeds > 0, "num_seeds", self.num_seeds, "positive")
-        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
