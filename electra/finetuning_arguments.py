@@ -157,3 +157,43 @@ class GlueArguments(ProtocolArguments):
         "Write submission.zip for gluebenchmark.com. best, also without a value: of the run of each task that scores "
         "best on its development set; ensemble: of all its runs together.",
     )
+
+
+@dataclass
+class TaggingArguments(ProtocolArguments):
+    """Words and labels, what features they are given, and what comes of them."""
+
+    train_file: str | None = option(
+        None, "File of columns: a word first, its label in --label_column; blank lines end sentences."
+    )
+    validation_file: str | None = option(None, "The same, of the development set.")
+    test_file: str | None = option(None, "The same, of the test set; it may have no labels.")
+    dataset_name: str | None = option(
+        None, "Instead of files: a data set on the Hub, or a folder, with columns of tokens and of tags."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set.")
+    label_column: str | None = option(
+        None,
+        "Column of the labels: in files its number from 0, or from the end; in data sets its name. Not set: the "
+        "last one; in data sets the only one that ends in tags or labels.",
+    )
+    task_name: str | None = option(
+        None,
+        "What to call the task; conll2003 has published rows in the report. Not set: the data set's name, or "
+        "that of the folder of the training file.",
+    )
+    scheme: Literal["auto", "iob2", "bioes"] = option(
+        "auto", "How entities are written as labels while training. auto: bioes where the data is, else iob2."
+    )
+    frozen_features: bool = option(
+        False, "Do not train the encoder: compute its hidden states once, and train a head on them."
+    )
+    feature_layers: Literal["last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "weighted_sum"] = (
+        option("concat_last_4", "Layers that the features are made of; weighted_sum: of all, with learned weights.")
+    )
+    feature_head: Literal["bilstm", "linear"] = option("bilstm", "What is trained on frozen features.")
+    feature_lstm_size: int = option(768, "Width of the BiLSTM's two layers, in each direction.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.feature_lstm_size > 0, "feature_lstm_size", self.feature_lstm_size, "positive")
