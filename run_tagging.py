@@ -1,7 +1,7 @@
 """Fine-tune an encoder to label words, such as names (NER) or chunks, and score it, with several seeds.
 
     python run_tagging.py --pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa
-    python run_tagging.py --pretrain_path google/electra-small-discriminator --dataset_name some/data --label_column tags
+    python run_tagging.py --pretrain_path output/small_owt --dataset_name some/data --label_column chunk_tags
     python run_tagging.py --pretrain_path output/small_owt --train_file a.txt --validation_file b.txt --frozen_features
 
 Every option: --help. Values come from defaults, then --config (configs/tagging/), then flags.

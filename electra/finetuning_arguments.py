@@ -197,3 +197,25 @@ class TaggingArguments(ProtocolArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.feature_lstm_size > 0, "feature_lstm_size", self.feature_lstm_size, "positive")
+
+
+@dataclass
+class MultipleChoiceArguments(ProtocolArguments):
+    """Questions with choices."""
+
+    train_file: list[str] = option(
+        [],
+        "Files of questions, .csv, .tsv or .jsonl: of SWAG's kind, with choices in columns, in a list, or within the "
+        "question as (A) ... (B) ...",
+    )
+    validation_file: list[str] = option([], "The same, of the development set.")
+    test_file: list[str] = option([], "The same, of the test set; it may have no answers.")
+    dataset_name: str | None = option(
+        None, "Instead of files: a data set on the Hub, or a folder. Neither: allenai/swag from the Hub."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set; SWAG's is regular.")
+    task_name: str | None = option(
+        None,
+        "What to call the task; swag has published rows in the report. Not set: the data set's name, or that of "
+        "the folder of the first training file.",
+    )

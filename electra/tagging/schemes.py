@@ -1,8 +1,8 @@
 """Labels of words <-> entities: IOB1, IOB2, BIOES (and BILOU), recognised, read and written. No torch.
 
 One rule reads them all, that of the CoNLL shared tasks' conlleval: an entity begins where a label says so (B, S),
-where its type changes, and where nothing of it was before; it ends with E or S, or before the next begins. A label that
-its scheme does not allow is so repaired, not lost.
+where its type changes, and where nothing of it was before; it ends with E or S, or before the next begins. A label
+that its scheme does not allow is so repaired, not lost.
 """
 
 import re
