@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -89,9 +89,8 @@ class Tagging(Family):
         return self._features(windows) if self.args.options.frozen_features else windows
 
     def _features(self, windows: Windows) -> Features:
-        model = self.encoder.model
-        uses_cpu = self.args.tuning.use_cpu or not torch.accelerator.is_available()
-        model.to("cpu" if uses_cpu else torch.accelerator.current_accelerator())
+        model: Any = self.encoder.model
+        model.to(PartialState().device)
         collator = WindowCollator(self.encoder.tokenizer.pad_token_id)
         batch_size = self.args.tuning.per_device_eval_batch_size
         features = compute_features(model, windows, self.args.options.feature_layers, collator, batch_size)
@@ -183,10 +182,6 @@ class Tagging(Family):
 
     def _predictions_path(self, task: str, seed: int, split: str) -> Any:
         return self.evaluation.folder / "predictions" / f"{task}-{seed}-{split}.txt"
-
-    @property
-    def wants_test(self) -> bool:
-        return False
 
     def is_kept(self, task: str, seed: int) -> bool:
         test = [] if self.args.options.test_file is None else ["test"]

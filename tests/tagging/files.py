@@ -45,6 +45,7 @@ def write_encoder(folder: Path) -> Path:
         ElectraConfig(
             vocab_size=len(tokenizer), embedding_size=64, hidden_size=64, num_hidden_layers=1, num_attention_heads=2,
             intermediate_size=64, max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         )
     )  # fmt: skip
     model.save_pretrained(folder)

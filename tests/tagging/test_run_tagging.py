@@ -64,6 +64,18 @@ def test_a_whole_run_learns_and_its_files_agree_with_each_other(
     assert contents(run) == before
 
 
+def test_a_step_is_a_mean_over_words_however_it_is_split(folder: Path) -> None:
+    logits = []
+    for batch, accumulation in ((8, 1), (2, 4)):
+        options = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        name = f"batch-{batch}"
+        run_tagging.main(
+            flags(folder, **options, head_dropout=0, num_seeds=1, experiment_name=name, learning_rate=3e-3)
+        )
+        logits.append(np.load(folder / "output" / name / "predictions" / "names-42.npz")["dev"])
+    assert logits[0] == pytest.approx(logits[1], abs=1e-3)
+
+
 def test_long_sentences_are_predicted_word_by_word(folder: Path) -> None:
     long = "\n".join(line for line in (folder / "names" / "dev.txt").read_text().splitlines() if line)
     (folder / "names" / "long.txt").write_text(long.removeprefix("-DOCSTART- X O\n") + "\n")
