@@ -145,7 +145,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*nowhere.json: No such file"):
         read_questions(tmp_path / "nowhere.json")
     (tmp_path / "q.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(UserError, match="q.json is not UTF-8"):
+    with pytest.raises(UserError, match=r"q\.json is not UTF-8"):
         read_questions(tmp_path / "q.json")
     twice = write(tmp_path / "twice.json", ("Rome.", [question("a", ("Rome", 0))] * 2))
     with pytest.raises(UserError, match="two questions with the id a"):
@@ -155,7 +155,13 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def table(*rows: tuple[str, str, list[str]]) -> datasets.Dataset:
     columns: dict[str, list[Any]] = {"id": [], "title": [], "context": [], "question": [], "answers": []}
     for name, context, answers in rows:
-        values = (name, "t", context, f"{name}?", {"text": answers, "answer_start": [context.find(a) for a in answers]})
+        values = (
+            name,
+            "t",
+            context,
+            f"{name}?",
+            {"text": answers, "answer_start": [context.find(a) for a in answers]},
+        )
         for column, value in zip(columns, values, strict=True):
             columns[column].append(value)
     return datasets.Dataset.from_dict(columns)

@@ -1,4 +1,4 @@
-"""The official scripts' definitions on cases worked out by hand, thresholds against trying all of them, the command."""
+"""The official scripts' definitions on cases worked out by hand, thresholds against trying all, the command."""
 
 import json
 import random
@@ -113,7 +113,7 @@ def test_the_best_threshold_is_the_best_of_all() -> None:
             n: float(source.choice([0, 0.25, 1])) if has[n] else float(predictions[n] == "") for n in names
         }  # fmt: skip
         odds = dict(zip(names, source.sample(range(-50, 50), len(names)), strict=True))
-        tried = {
+        tried: dict[float, float] = {
             t: sum(float(not has[n]) if odds[n] > t else scores[n] for n in names)
             for t in (-100, *odds.values())
         }  # fmt: skip
@@ -123,7 +123,7 @@ def test_the_best_threshold_is_the_best_of_all() -> None:
 
 
 def test_what_cannot_be_scored_is_refused() -> None:
-    with pytest.raises(UserError, match="question b has no answer; questions of SQuAD 1.1 all have one"):
+    with pytest.raises(UserError, match=r"question b has no answer; questions of SQuAD 1\.1 all have one"):
         evaluate_v1({"a": ["x"], "b": []}, {})
     with pytest.raises(UserError, match="1 of 2 questions have no prediction, such as b"):
         evaluate_v2({"a": ["x"], "b": []}, {"a": "x"})
