@@ -16,13 +16,28 @@ from electra.squad.windows import EncodedQuestions
 
 
 class Candidates(NamedTuple):
-    """`SpanCandidates` of all windows, as arrays; its fields and shapes, N windows for B."""
+    """`electra.squad.heads.SpanCandidates` of all windows, as arrays; N windows for B."""
 
     start_scores: NDArray[np.float32]
     starts: NDArray[np.int64]
     end_scores: NDArray[np.float32]
     ends: NDArray[np.int64]
     unanswerable: NDArray[np.float32]
+
+    @classmethod
+    def unpack(cls, rows: NDArray[np.float32], beam_size: int) -> "Candidates":
+        """From what `SpanModel` puts out for all windows, float32 (N, 1 + 2 K + 2 J K), K being `beam_size`."""
+        sizes = np.array([1, beam_size, beam_size])
+        shared = (rows.shape[1] - sizes.sum()) // 2
+        null, start_scores, starts, end_scores, ends = np.split(rows, np.cumsum([*sizes, shared]), axis=1)
+        by_start = (len(rows), -1, beam_size)
+        return cls(
+            start_scores,
+            starts.astype(np.int64),
+            end_scores.reshape(by_start),
+            ends.reshape(by_start).astype(np.int64),
+            null[:, 0],
+        )
 
 
 class Answer(NamedTuple):

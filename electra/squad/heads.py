@@ -148,6 +148,7 @@ class SpanModel(nn.Module):
         head: one of `HEADS`.
         is_version_2: whether a question may have no answer.
         beam_size: starts and ends that are looked at in evaluation.
+        dropout: in front of the head, which the original has not; the encoder's own stays what it is.
 
     Raises:
         UserError: there is no such head.
@@ -155,7 +156,9 @@ class SpanModel(nn.Module):
 
     accepts_loss_kwargs = False  # as of EncoderWithHead
 
-    def __init__(self, encoder: PreTrainedModel, head: str, *, is_version_2: bool, beam_size: int) -> None:
+    def __init__(
+        self, encoder: PreTrainedModel, head: str, *, is_version_2: bool, beam_size: int, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         if head not in HEADS:
             raise UserError(f"unknown head '{head}'; choose from {' '.join(HEADS)}")
@@ -163,6 +166,7 @@ class SpanModel(nn.Module):
         self.encoder = encoder
         spread = getattr(config, "initializer_range", 0.02)
         self.head = SpanHead(head, config.hidden_size, is_version_2=is_version_2, spread=spread)
+        self.dropout = nn.Dropout(dropout)
         self.beam_size = beam_size
         self.takes_token_types = (
             "token_type_ids" in inspect.signature(encoder.forward).parameters
@@ -176,8 +180,11 @@ class SpanModel(nn.Module):
         context: Tensor,
         token_type_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
-    ) -> SpanLogits | SpanCandidates:
-        """Logits where the right starts are known, the best candidates where they are not.
+    ) -> SpanLogits | Tensor:
+        """`SpanLogits` where the right starts are known; where they are not, `SpanCandidates` in one tensor.
+
+        That has a row for each window, float32: what speaks for no answer, and row by row starts' scores, starts,
+        ends' scores, ends. Trainer gathers a tensor as it is.
 
         Args:
             input_ids, attention_mask, token_type_ids: (B, L), as of `EncoderWithHead`.
@@ -185,13 +192,14 @@ class SpanModel(nn.Module):
             start_positions: of the right answers, 0 for none, int64 (B,).
         """
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        hidden = self.dropout(self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0])
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         can_be_answer = (positions >= context[:, :1]) & (positions < context[:, 1:]) | (positions == 0)
         if start_positions is not None:
             logits: SpanLogits = self.head(hidden, can_be_answer, start_positions)
             return logits
-        return self.head.find_candidates(hidden, can_be_answer, self.beam_size)
+        found: SpanCandidates = self.head.find_candidates(hidden, can_be_answer, self.beam_size)
+        return torch.cat([found.unanswerable.unsqueeze(1), *(part.flatten(1).float() for part in found[:4])], dim=1)
 
 
 def window_losses(logits: SpanLogits, labels: Tensor) -> Tensor:
@@ -208,6 +216,12 @@ def window_losses(logits: SpanLogits, labels: Tensor) -> Tensor:
     return losses + ANSWERABLE_WEIGHT * binary_cross_entropy_with_logits(
         logits.unanswerable, targets, reduction="none"
     )
+
+
+def step_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """What a batch adds to the mean loss over all windows of its step, (); Trainer counts three labels for each."""
+    losses = window_losses(logits, labels)
+    return losses.mean() if num_items_in_batch is None else losses.sum() / (num_items_in_batch / labels.shape[1])
 
 
 def _masked(logits: Tensor, allowed: Tensor) -> Tensor:

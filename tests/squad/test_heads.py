@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from electra.errors import UserError
-from electra.squad.heads import HEADS, SpanCandidates, SpanHead, SpanLogits, SpanModel, window_losses
+from electra.squad.decoding import Candidates
+from electra.squad.heads import HEADS, SpanCandidates, SpanHead, SpanLogits, SpanModel, step_loss, window_losses
 from tests.finetuning.test_heads import make_encoder
 
 WIDTH, LENGTH = 16, 9
@@ -53,9 +54,9 @@ def logits_of(model: SpanModel, start_positions: list[int], **batch: Tensor) -> 
 
 
 def candidates_of(model: SpanModel, **batch: Tensor) -> SpanCandidates:
-    found = model(**(batch or make_batch()))
-    assert isinstance(found, SpanCandidates)
-    return found
+    """As decoding unpacks them."""
+    found = Candidates.unpack(model(**(batch or make_batch())).detach().numpy(), model.beam_size)
+    return SpanCandidates(*(torch.from_numpy(part) for part in found))
 
 
 def joint_end(head: SpanHead, token: Tensor, start: Tensor) -> Tensor:
@@ -157,6 +158,29 @@ def test_the_loss_is_the_mean_of_both_ends_and_half_the_classifier_s() -> None:
     with_classifier = window_losses(SpanLogits(start, end, torch.tensor([0.7, -0.2])), labels)
     classifier = [math.log(1 + math.exp(0.7)), math.log(1 + math.exp(0.2))]
     assert with_classifier.tolist() == pytest.approx([p + 0.5 * c for p, c in zip(plain, classifier, strict=True)])
+
+
+def test_a_step_s_loss_is_the_mean_over_its_windows_however_they_are_batched() -> None:
+    """Trainer counts labels, of which a window has three."""
+    logits = SpanLogits(torch.randn(5, 4), torch.randn(5, 4), torch.randn(5))
+    labels = torch.tensor([[1, 2, 0], [0, 0, 1], [3, 3, 0], [2, 3, 0], [0, 0, 1]])
+    whole = step_loss(logits, labels)
+    torch.testing.assert_close(whole, window_losses(logits, labels).mean())
+    parts = [
+        step_loss(SpanLogits(*(values[rows] for values in logits if values is not None)), labels[rows], labels.numel())
+        for rows in (slice(0, 2), slice(2, 5))
+    ]
+    torch.testing.assert_close(sum(parts), whole)
+
+
+def test_dropout_stands_in_front_of_the_head_alone() -> None:
+    """The original has none there; the encoder keeps its own."""
+    encoder = make_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = SpanModel(encoder, "joint", is_version_2=True, beam_size=2).train()
+    first, second = (logits_of(model, [6, 0]).start for _ in range(2))
+    assert torch.equal(first, second)
+    model.dropout.p = 0.5
+    assert not torch.equal(first, logits_of(model, [6, 0]).start)
 
 
 def test_the_loss_s_gradients_are_probabilities_minus_the_truth() -> None:
