@@ -219,3 +219,43 @@ class MultipleChoiceArguments(ProtocolArguments):
         "What to call the task; swag has published rows in the report. Not set: the data set's name, or that of "
         "the folder of the first training file.",
     )
+
+
+@dataclass
+class SpanArguments(FineTuningArguments):
+    """How an encoder is fine-tuned to find answers in a text."""
+
+    num_train_epochs: float = option(2.0, "Passes over the training data.")
+    per_device_eval_batch_size: int = option(32, "Windows per device in evaluation.")
+    max_length: int | None = option(
+        None,
+        "Longest window, tokens: the question and a piece of the paragraph. Not set: 384, or the model's positions if "
+        "fewer; the paper's is 512.",
+    )
+    head: Literal["joint", "independent"] = option(
+        "joint",
+        "joint: the end given the start, and a classifier for questions without an answer, as in the original; "
+        "independent: a logit each, [CLS] for no answer, as in BERT.",
+    )
+    head_dropout: float = option(0.0, "Dropout in front of the head, in [0, 1); the original has none.")
+
+
+@dataclass
+class SquadArguments(ProtocolArguments):
+    """Questions, how they are cut into windows, and how answers are chosen."""
+
+    dataset_name: str | None = option(
+        None, "Hub id, or folder saved by datasets: squad, squad_v2, or another with their columns. Not set: squad."
+    )
+    train_file: str | None = option(None, "SQuAD's json to train on, of version 1.1 or 2.0; with --validation_file.")
+    validation_file: str | None = option(None, "SQuAD's json of the development set.")
+    max_query_length: int = option(64, "Longest question, tokens; longer ones are cut.")
+    doc_stride: int = option(128, "Tokens from the start of a window on a long paragraph to the start of the next.")
+    beam_size: int = option(20, "Starts, and ends of each, that are looked at; of the joint head.")
+    n_best_size: int = option(20, "Answers kept of a question; of the independent head also starts and ends.")
+    max_answer_length: int = option(30, "Longest answer, tokens.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "positive")

@@ -151,9 +151,14 @@ class Squad(Family):
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:
         official = self.official_metrics(self.decode(logits["dev"]))
-        wanted = ("best_exact", "best_f1", "HasAns_exact", "HasAns_f1", "NoAns_exact")
-        names = wanted if self.is_version_2 else tuple(official)
-        return {name: official[name] / 100 for name in names if name in official}
+        if not self.is_version_2:
+            return {name: value / 100 for name, value in official.items()}
+        by_answer = [name for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact") if name in official]
+        return {
+            "exact_match": official["best_exact"] / 100,
+            "f1": official["best_f1"] / 100,
+            **{name: official[name] / 100 for name in by_answer},
+        }
 
     def headline(self, task: str, metrics: Mapping[str, float | None]) -> float:
         value = metrics.get(TASKS[task].headline)
