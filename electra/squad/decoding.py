@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.squad.data import Questions
-from electra.squad.windows import EncodedQuestions
+from electra.squad.windows import EncodedQuestions, Windows
+
+COLLAPSED_SHARE = 0.99
+"""From here on a run says the same of (almost) all windows or questions."""
 
 
 class Candidates(NamedTuple):
@@ -147,3 +150,15 @@ def _with_probabilities(answers: list[Answer]) -> list[dict[str, Any]]:
         {"text": a.text, "probability": p, "start_logit": a.start_score, "end_logit": a.end_score}
         for a, p in zip(answers, (weights / weights.sum()).tolist(), strict=True)
     ]
+
+
+def says_the_same(candidates: Candidates, windows: Windows) -> bool:
+    """Whether the best start is at one place in (almost) all windows, whatever is asked: a place in the window, as
+    [CLS] is, or in its piece of the paragraph. So is a run that diverged, whose scores are no numbers."""
+    if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
+        return True
+    best = candidates.starts[:, 0]
+    return any(
+        np.unique(places, return_counts=True)[1].max() >= COLLAPSED_SHARE * len(places)
+        for places in (best, best - windows.context[:, 0])
+    )

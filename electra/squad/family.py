@@ -20,16 +20,13 @@ from electra.finetuning.run import Logits, Outcome
 from electra.finetuning.trainer import Hyperparameters
 from electra.finetuning_arguments import SquadArguments
 from electra.squad.data import Questions, load_dataset_questions, read_questions, with_found_answers
-from electra.squad.decoding import Candidates, Decoded, decode
+from electra.squad.decoding import COLLAPSED_SHARE, Candidates, Decoded, decode, says_the_same
 from electra.squad.heads import SpanModel, step_loss
 from electra.squad.metrics import evaluate_v1, evaluate_v2
 from electra.squad.report import REPORTING, TASKS
 from electra.squad.windows import EncodedQuestions, WindowCollator, encode_questions
 
 logger = logging.getLogger(__name__)
-
-COLLAPSED_SHARE = 0.99
-"""From here on a run says the same of (almost) all windows or questions."""
 
 
 class Squad(Family):
@@ -165,15 +162,9 @@ class Squad(Family):
         return value if value is not None and math.isfinite(value) else -math.inf
 
     def is_collapsed(self, task: str, logits: Logits) -> bool:
-        """Whether scores are no numbers, or answers start at one and the same place whatever is asked, or none of the
-        questions is answered though some have an answer."""
+        """As `says_the_same`; or (almost) no question is answered, though more than that have an answer."""
         assert self.dev is not None
-        found = Candidates.unpack(logits["dev"], self.candidates)
-        if not (np.isfinite(found.start_scores[:, 0]).all() and np.isfinite(found.unanswerable).all()):
-            return True
-        starts = found.starts[:, 0]
-        places = (starts, starts - self.dev.windows.context[:, 0])  # in the window, or in its piece of the paragraph
-        if any(np.unique(place, return_counts=True)[1].max() >= COLLAPSED_SHARE * len(place) for place in places):
+        if says_the_same(Candidates.unpack(logits["dev"], self.candidates), self.dev.windows):
             return True
         if not self.is_version_2:
             return False

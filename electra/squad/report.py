@@ -20,8 +20,8 @@ DEFINITIONS = (
     "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its words "
     "with the best reference. Both are those of the official scripts, without case, punctuation and articles.",
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
-    "at the threshold that is best on this set: best_exact and best_f1 of the official script. HasAns are its scores on "
-    "questions with an answer, NoAns on those without, at the threshold best for F1.",
+    "at the threshold that is best on this set: best_exact and best_f1 of the official script. HasAns are its scores "
+    "on questions with an answer, NoAns on those without, at the threshold best for F1.",
 )
 REPORTING = plain_reporting(
     "SQuAD results", lambda results: TASKS, {"exact_match": "EM", "f1": "F1"}, DEFINITIONS, PUBLISHED

@@ -8,7 +8,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from electra.squad.data import Question, Questions
-from electra.squad.decoding import Answer, Candidates, Decoded, decode
+from electra.squad.decoding import Answer, Candidates, Decoded, decode, says_the_same
 from electra.squad.windows import EncodedQuestions, encode_questions
 
 WORDS = "10 11 12 13 14"
@@ -176,3 +176,28 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
         expected = sorted(best.items(), key=lambda item: -item[1])[:4] or [("", 0.0)]
         assert [(a.text, a.start_score + a.end_score) for a in found.answers[question.id]] == expected
         assert found.null_odds[question.id] == candidates.unanswerable[windows.questions == index].min()
+
+
+@pytest.mark.parametrize(
+    ("starts", "null", "same"),
+    [
+        ([3, 4, 5], 0.0, False),
+        ([0, 0, 0], 0.0, True),  # [CLS]
+        ([3, 3, 4], 0.0, False),
+        ([4, 4, 5], 0.0, True),  # the second word of each paragraph
+        ([3, 4, 5], math.nan, True),
+        ([3, 4, 5], math.inf, True),
+    ],
+)
+def test_a_run_that_starts_everywhere_at_the_same_place_says_the_same(
+    framed_tokenizer: PreTrainedTokenizerBase, starts: list[int], null: float, same: bool
+) -> None:
+    asked = [Question(str(i), text, i, (), None) for i, text in enumerate(("7", "7", "7 8"))]
+    data = Questions([WORDS] * 3, asked, is_version_2=True, source="test")
+    options = {"max_length": 40, "max_query_length": 9, "doc_stride": 6, "is_training": False}
+    windows = encode_questions(data, framed_tokenizer, **options).windows  # type: ignore[arg-type]
+    assert windows.context[:, 0].tolist() == [3, 3, 4]
+    scores = np.zeros((3, 1), np.float32)
+    one = np.array(starts).reshape(3, 1)
+    candidates = Candidates(scores, one, scores[:, None], one[:, None], np.array([0, 0, null], np.float32))
+    assert says_the_same(candidates, windows) is same
