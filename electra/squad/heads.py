@@ -95,7 +95,8 @@ class SpanHead(nn.Module):
             start_positions: of the right answers, 0 for none, int64 (B,).
         """
         start = self._start_logits(hidden, can_be_answer)
-        end = self._end_logits(hidden, can_be_answer, start_positions.unsqueeze(1)).squeeze(1)
+        given = _at(hidden, start_positions.unsqueeze(1))
+        end = self._end_logits(self._end_features(hidden), given, can_be_answer).squeeze(1)
         return SpanLogits(start, end, self._unanswerable_logits(hidden, start))
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> SpanCandidates:
@@ -105,32 +106,34 @@ class SpanHead(nn.Module):
         """
         start = self._start_logits(hidden, can_be_answer)
         null = self._unanswerable_logits(hidden, start)
+        features = self._end_features(hidden)
         if self.end is not None:
-            end = self._end_logits(hidden, can_be_answer, start.new_zeros(len(start), 1, dtype=torch.long))
+            end = self._end_logits(features, hidden[:, :1], can_be_answer)
             return SpanCandidates(*_best(start, beam_size), *_best(end, beam_size), start[:, 0] + end[:, 0, 0])
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
-        # A start at a time: all of them at once are as large as beam_size layers of the encoder.
-        ends = [
-            _best(self._end_logits(hidden, can_be_answer, some).log_softmax(-1), beam_size)
-            for some in starts.split(1, dim=1)
-        ]
-        end_scores, end_positions = (torch.cat(parts, dim=1) for parts in zip(*ends, strict=True))
+        # A window at a time: all of them with all their starts are as large as many layers of the encoder.
+        windows = zip(features.split(1), _at(hidden, starts).split(1), can_be_answer.split(1), strict=True)
+        ends = [_best(self._end_logits(*window).log_softmax(-1), beam_size) for window in windows]
+        end_scores, end_positions = (torch.cat(parts) for parts in zip(*ends, strict=True))
         unanswerable = null if null is not None else start.new_zeros(len(start))
         return SpanCandidates(start_scores, starts, end_scores, end_positions, unanswerable)
 
     def _start_logits(self, hidden: Tensor, can_be_answer: Tensor) -> Tensor:
         return _masked(self.start(hidden).squeeze(-1), can_be_answer)
 
-    def _end_logits(self, hidden: Tensor, can_be_answer: Tensor, starts: Tensor) -> Tensor:
-        """(B, J, L) for J given starts (B, J); the independent head has the same for all of them."""
-        if self.end is not None:
-            logits = self.end(hidden).squeeze(-1).unsqueeze(1)
-        else:
-            assert self.end_of_token is not None and self.end_of_start is not None and self.end_logit is not None
-            given = hidden.gather(1, starts.unsqueeze(-1).expand(-1, -1, hidden.shape[2]))
-            features = gelu(self.end_of_token(hidden).unsqueeze(1) + self.end_of_start(given).unsqueeze(2))
-            logits = self.end_logit(features).squeeze(-1)
-        return _masked(logits, can_be_answer.unsqueeze(1))
+    def _end_features(self, hidden: Tensor) -> Tensor:
+        """What a token says of its being an end, whatever the start: (B, L, 512), or (B, L, 1) if that is all."""
+        layer = self.end_of_token or self.end
+        assert layer is not None
+        features: Tensor = layer(hidden)
+        return features
+
+    def _end_logits(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:
+        """(B, J, L) for J starts, whose hidden states are given (B, J, D); the independent head takes no notice."""
+        logits = features.unsqueeze(1)
+        if self.end_of_start is not None and self.end_logit is not None:
+            logits = self.end_logit(gelu(logits + self.end_of_start(given).unsqueeze(2)))
+        return _masked(logits.squeeze(-1), can_be_answer.unsqueeze(1))
 
     def _unanswerable_logits(self, hidden: Tensor, start: Tensor) -> Tensor | None:
         if self.unanswerable is None:
@@ -222,6 +225,11 @@ def step_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | i
     """What a batch adds to the mean loss over all windows of its step, (); Trainer counts three labels for each."""
     losses = window_losses(logits, labels)
     return losses.mean() if num_items_in_batch is None else losses.sum() / (num_items_in_batch / labels.shape[1])
+
+
+def _at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Hidden states (B, J, D) at positions (B, J)."""
+    return hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[2]))
 
 
 def _masked(logits: Tensor, allowed: Tensor) -> Tensor:

@@ -61,6 +61,6 @@ def test_a_broken_file_ends_the_command_with_one_line_and_code_2(
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     path = write_squad(tmp_path / "squad") / "dev.json"
     path.write_text(path.read_text()[:-30])
-    out, err = run(flags(tmp_path), tmp_path, expect=2)
+    _, err = run(flags(tmp_path), tmp_path, expect=2)
     assert err.startswith(f"error: {path} line 1 column ") and err.count("\n") == 1
     assert not (tmp_path / "output" / "run").exists()

@@ -11,7 +11,7 @@ ANSWERS = WORDS[:2]
 
 
 def write_squad(folder: Path, *, version_2: bool = False, train: int = 40, dev: int = 20, words: int = 12) -> Path:
-    """train.json and dev.json; two questions on each paragraph, of version 2.0 every second paragraph without answer."""
+    """train.json and dev.json; two questions on a paragraph, of version 2.0 every second one without answer."""
     source = random.Random(0)
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", train), ("dev", dev)):
