@@ -32,7 +32,7 @@ def test_killed_in_the_second_seed_and_started_again_it_ends_in_the_same_files(
 ) -> None:
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_squad(tmp_path / "squad", version_2=True)
-    argv = flags(tmp_path, num_train_epochs=40, experiment_name=None)
+    argv = flags(tmp_path, num_train_epochs=10, experiment_name=None)
     run([*argv, "--experiment_name=undisturbed"], tmp_path)
 
     killed = start([*argv, "--experiment_name=killed"], tmp_path)
@@ -46,13 +46,13 @@ def test_killed_in_the_second_seed_and_started_again_it_ends_in_the_same_files(
     assert results.read_bytes().count(b"\n") == 1
     run([*argv, "--experiment_name=killed"], tmp_path)
     other = tmp_path / "output" / "undisturbed"
-    names = ["results.jsonl", "report.json"] + [
+    names = ["results.jsonl"] + [
         f"predictions/squad_v2-{seed}/{name}.json"
         for seed in (42, 43)
         for name in ("predictions", "nbest_predictions", "null_odds", "metrics")
     ]
     for name in names:
-        assert (folder / name).read_text().replace("killed", "undisturbed") == (other / name).read_text(), name
+        assert (folder / name).read_bytes() == (other / name).read_bytes(), name
 
 
 def test_a_broken_file_ends_the_command_with_one_line_and_code_2(
