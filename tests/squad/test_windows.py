@@ -20,6 +20,8 @@ from electra.squad.windows import (
     frame_of,
     tokens_with_most_context,
 )
+from electra.tokenizer_training import TokenizerOptions, train_tokenizer
+from tests.conftest import TEXTS
 
 CLS, SEP = 2, 3
 
@@ -174,6 +176,18 @@ def test_an_answer_inside_a_word_is_the_pieces_that_touch_it(wordpiece_tokenizer
         offsets.append((offsets[-1][1], offsets[-1][1] + len(piece.removeprefix("##"))))
     touched = [p for p, (a, b) in zip(pieces, offsets[1:], strict=True) if a < 5 and b > 2]
     assert tokens == touched and "hel" in covered
+
+
+@pytest.mark.parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
+def test_every_word_is_found_by_its_own_characters_whatever_the_tokenizer(algorithm: str) -> None:
+    """Some tokenizers count the space before a word to it; an answer has none at its ends."""
+    tokenizer = train_tokenizer(TEXTS * 3, TokenizerOptions(tokenizer_algorithm=algorithm, vocab_size=300))
+    for paragraph in TEXTS:
+        words = paragraph.rstrip(".").replace(";", "").replace(",", "").split()
+        for first in range(0, len(words) - 1, 3):
+            answer = " ".join(words[first : first + 2])
+            if answer in paragraph:
+                assert spans(tokenizer, paragraph, answer)[1].strip() == answer
 
 
 def test_an_answer_without_a_token_is_none() -> None:
