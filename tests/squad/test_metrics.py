@@ -81,6 +81,11 @@ def test_version_2_without_odds_is_the_official_dictionary() -> None:
     }
 
 
+def test_version_2_takes_no_notice_of_a_reference_that_is_empty_when_normalised() -> None:
+    found = evaluate_v2({"a": ["the", "x"], "b": ["the"]}, {"a": "", "b": ""})
+    assert (found["exact"], found["HasAns_f1"]) == (50.0, 50.0)  # a has another reference, b has not
+
+
 def test_odds_above_the_threshold_mean_no_answer() -> None:
     references, predictions = {"a": ["Paris"], "b": [], "c": ["x"]}, {"a": "Paris", "b": "Rome", "c": "x"}
     odds = {"a": -3.0, "b": 0.5, "c": 1.0}
