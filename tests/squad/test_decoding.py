@@ -183,8 +183,9 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
     [
         ([3, 4, 5], 0.0, False),
         ([0, 0, 0], 0.0, True),  # [CLS]
-        ([3, 3, 4], 0.0, False),
-        ([4, 4, 5], 0.0, True),  # the second word of each paragraph
+        ([3, 4, 4], 0.0, False),
+        ([3, 3, 4], 0.0, True),  # the first word of each paragraph
+        ([4, 4, 5], 0.0, True),  # the second
         ([3, 4, 5], math.nan, True),
         ([3, 4, 5], math.inf, True),
     ],
