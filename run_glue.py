@@ -11,22 +11,24 @@ The same command again continues where it was stopped.
 
 from electra.console import setup_logging
 from electra.errors import run_script
-from electra.glue.evaluation import open_evaluation
-from electra.glue.finish import finish
+from electra.finetuning.protocol.evaluation import open_evaluation
+from electra.finetuning.protocol.finish import finish
+from electra.finetuning.protocol.setup import open_encoder, prepare
+from electra.glue.family import Glue
 from electra.glue.options import parse_arguments
-from electra.glue.setup import open_encoder, prepare
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     encoder = open_encoder(args)
-    evaluation = open_evaluation(args)
-    prepared = prepare(args, encoder, evaluation)
+    evaluation = open_evaluation(args, "glue")
+    glue = Glue(args, encoder, evaluation)
+    runs = prepare(glue)
 
-    prepared.runs.run_all(prepared.planned)
+    runs.run_all()
 
-    finish(args, evaluation, prepared.tasks)
+    finish(glue, runs.tasks)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ from electra.finetuning.encoder import Encoder, fresh_encoder
 from electra.finetuning.encoding import encode
 from electra.finetuning.examples import Examples
 from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.protocol.settings import hyperparameters, machine
 from electra.finetuning.trainer import FineTuner, training_arguments
 from electra.glue.data import load_tasks
 from electra.glue.options import parse_arguments
-from electra.glue.protocol import hyperparameters, machine
 
 
 def some_rows(examples: Examples, rows: int) -> Examples:

@@ -169,7 +169,8 @@ def system_of_run(
     if len(summaries) > 1:
         names = ", ".join(summary.name for summary in summaries)
         raise UserError(f"{glue} holds results of several models ({names}); name a folder with one")
-    avg, score = (summaries[0].avg.value, summaries[0].glue.value) if summaries else (None, None)
+    averages = summaries[0].averages if summaries else {}
+    avg, score = (averages[name].value if averages else None for name in ("AVG", "GLUE"))
     flops = compute.get("google_flops", plan.get("google_flops"))
     return System(
         run.name,

@@ -1,10 +1,10 @@
 """Every knob of fine-tuning, once: its meaning, its unit, its default and where that comes from.
 
 Defaults are table 7 of the ELECTRA paper; configs/glue/ has the settings of its sources. What depends on the size of
-the encoder, or on the task, is None here and settled when both are known (glue/protocol.py).
+the encoder, or on the task, is None here and settled when both are known (finetuning/protocol/settings.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from electra.arguments import check, check_finite, option
@@ -59,11 +59,7 @@ class FineTuningArguments:
     adam_epsilon: float = option(1e-6, "Adam's epsilon.")
     adam_bias_correction: bool = option(True, "Adam with bias correction; the original has none.")
     product_schedule: bool = option(False, "The original's schedule: warm-up times decay from step 0 on.")
-    head: Literal["google", "hf", "mean_pool"] = option(
-        "google",
-        "google: first token, dropout, linear; hf: transformers' two layers on the first token; mean_pool: "
-        "rc2020_electra's two layers on the mean of all tokens.",
-    )
+    head: str = field(default="", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).")
     select: Literal["last", "best"] = option(
         "last",
@@ -105,8 +101,37 @@ class FineTuningArguments:
 
 
 @dataclass
-class GlueArguments:
-    """Tasks, seeds, and what comes of them."""
+class ClassificationArguments(FineTuningArguments):
+    """How an encoder is fine-tuned where the head reads one vector for a text."""
+
+    head: Literal["google", "hf", "mean_pool"] = option(
+        "google",
+        "google: first token, dropout, linear; hf: transformers' two layers on the first token; mean_pool: "
+        "rc2020_electra's two layers on the mean of all tokens.",
+    )
+
+
+@dataclass
+class ProtocolArguments:
+    """Seeds, and where what comes of them is kept."""
+
+    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
+    seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
+    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str | None = option(
+        None,
+        "Name of the evaluation and its folder. Not set: the kind of task and the model's. The same again "
+        "continues it.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self.num_seeds > 0, "num_seeds", self.num_seeds, "positive")
+        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
+
+
+@dataclass
+class GlueArguments(ProtocolArguments):
+    """Tasks of GLUE, and what comes of them."""
 
     tasks: list[str] = option(
         ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
@@ -115,8 +140,6 @@ class GlueArguments:
     glue_dir: str | None = option(
         None, "Folder of the official TSV folders (CoLA, SST-2 ...). Not set: nyu-mll/glue from the Hub."
     )
-    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...")
-    seed: int = option(42, "First seed: of head initialisation, dropout and order of the data.")
     task_overrides: str = option(
         '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
         'Options that differ by task, as a mapping in a --config file, or JSON: \'{"rte": {"learning_rate": 2e-5}}\'. '
@@ -134,11 +157,105 @@ class GlueArguments:
         "Write submission.zip for gluebenchmark.com. best, also without a value: of the run of each task that scores "
         "best on its development set; ensemble: of all its runs together.",
     )
-    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
-    experiment_name: str | None = option(
-        None, "Name of the evaluation and its folder. Not set: glue_ and the model's. The same again continues it."
+
+
+@dataclass
+class TaggingArguments(ProtocolArguments):
+    """Words and labels, what features they are given, and what comes of them."""
+
+    train_file: str | None = option(
+        None, "File of columns: a word first, its label in --label_column; blank lines end sentences."
     )
+    validation_file: str | None = option(None, "The same, of the development set.")
+    test_file: str | None = option(None, "The same, of the test set; it may have no labels.")
+    dataset_name: str | None = option(
+        None, "Instead of files: a data set on the Hub, or a folder, with columns of tokens and of tags."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set.")
+    label_column: str | None = option(
+        None,
+        "Column of the labels: in files its number from 0, or from the end; in data sets its name. Not set: the "
+        "last one; in data sets the only one that ends in tags or labels.",
+    )
+    task_name: str | None = option(
+        None,
+        "What to call the task; conll2003 has published rows in the report. Not set: the data set's name, or "
+        "that of the folder of the training file.",
+    )
+    scheme: Literal["auto", "iob2", "bioes"] = option(
+        "auto", "How entities are written as labels while training. auto: bioes where the data is, else iob2."
+    )
+    frozen_features: bool = option(
+        False, "Do not train the encoder: compute its hidden states once, and train a head on them."
+    )
+    feature_layers: Literal["last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "weighted_sum"] = (
+        option("concat_last_4", "Layers that the features are made of; weighted_sum: of all, with learned weights.")
+    )
+    feature_head: Literal["bilstm", "linear"] = option("bilstm", "What is trained on frozen features.")
+    feature_lstm_size: int = option(768, "Width of the BiLSTM's two layers, in each direction.")
 
     def __post_init__(self) -> None:
-        check(self.num_seeds > 0, "num_seeds", self.num_seeds, "positive")
-        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
+        super().__post_init__()
+        check(self.feature_lstm_size > 0, "feature_lstm_size", self.feature_lstm_size, "positive")
+
+
+@dataclass
+class MultipleChoiceArguments(ProtocolArguments):
+    """Questions with choices."""
+
+    train_file: list[str] = option(
+        [],
+        "Files of questions, .csv, .tsv or .jsonl: of SWAG's kind, with choices in columns, in a list, or within the "
+        "question as (A) ... (B) ...",
+    )
+    validation_file: list[str] = option([], "The same, of the development set.")
+    test_file: list[str] = option([], "The same, of the test set; it may have no answers.")
+    dataset_name: str | None = option(
+        None, "Instead of files: a data set on the Hub, or a folder. Neither: allenai/swag from the Hub."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set; SWAG's is regular.")
+    task_name: str | None = option(
+        None,
+        "What to call the task; swag has published rows in the report. Not set: the data set's name, or that of "
+        "the folder of the first training file.",
+    )
+
+
+@dataclass
+class SpanArguments(FineTuningArguments):
+    """How an encoder is fine-tuned to find answers in a text."""
+
+    num_train_epochs: float = option(2.0, "Passes over the training data.")
+    per_device_eval_batch_size: int = option(32, "Windows per device in evaluation.")
+    max_length: int | None = option(
+        None,
+        "Longest window, tokens: the question and a piece of the paragraph. Not set: 384, or the model's positions if "
+        "fewer; the paper's is 512.",
+    )
+    head: Literal["joint", "independent"] = option(
+        "joint",
+        "joint: the end given the start, and a classifier for questions without an answer, as in the original; "
+        "independent: a logit each, [CLS] for no answer, as in BERT.",
+    )
+    head_dropout: float = option(0.0, "Dropout in front of the head, in [0, 1); the original has none.")
+
+
+@dataclass
+class SquadArguments(ProtocolArguments):
+    """Questions, how they are cut into windows, and how answers are chosen."""
+
+    dataset_name: str | None = option(
+        None, "Hub id, or folder saved by datasets: squad, squad_v2, or another with their columns. Not set: squad."
+    )
+    train_file: str | None = option(None, "SQuAD's json to train on, of version 1.1 or 2.0; with --validation_file.")
+    validation_file: str | None = option(None, "SQuAD's json of the development set.")
+    max_query_length: int = option(64, "Longest question, tokens; longer ones are cut.")
+    doc_stride: int = option(128, "Tokens from the start of a window on a long paragraph to the start of the next.")
+    beam_size: int = option(20, "Starts, and ends of each, that are looked at; of the joint head.")
+    n_best_size: int = option(20, "Answers kept of a question; of the independent head also starts and ends.")
+    max_answer_length: int = option(30, "Longest answer, tokens.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "positive")

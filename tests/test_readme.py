@@ -10,13 +10,17 @@ import pytest
 import train_tokenizer
 from electra.command_line import CommandLine
 from electra.glue.options import GROUPS as GLUE_GROUPS
+from electra.multiple_choice.options import GROUPS as CHOICE_GROUPS
 from electra.pretraining.options import GROUPS
+from electra.tagging.options import GROUPS as TAGGING_GROUPS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTIONS = {
     "run_glue.py": GLUE_GROUPS,
     "run_pretraining.py": GROUPS,
+    "run_swag.py": CHOICE_GROUPS,
+    "run_tagging.py": TAGGING_GROUPS,
     "train_tokenizer.py": tuple(train_tokenizer.Arguments.__annotations__.values()),
 }
 

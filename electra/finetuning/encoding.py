@@ -6,7 +6,7 @@ same text always becomes the same ids.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,25 @@ from transformers import PreTrainedTokenizerBase
 from electra.finetuning.examples import Examples
 
 TOKENIZER_BATCH = 2000
+
+
+class Rows(Protocol):
+    """The rows of one split as token ids, whatever a row is: a text, a window of one, a question with its choices."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """What the task's collator takes; `labels` among it if rows have them."""
+        ...
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row, int64 (N,): rows of like length share a batch."""
+        ...
+
+    def without_labels(self) -> "Rows":
+        """The same rows for prediction."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
-    PreTrainedModel,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -16,9 +15,8 @@ from transformers import (
     set_seed,
 )
 
-from electra.finetuning.encoding import EncodedExamples
-from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.trainer import FineTuner, Hyperparameters, Machine, training_arguments
+from electra.finetuning.encoding import Rows
+from electra.finetuning.trainer import FineTuner, Hyperparameters, Loss, Machine, step_loss, training_arguments
 
 Logits = dict[str, NDArray[np.float32]]
 
@@ -49,36 +47,36 @@ class KeepBest(TrainerCallback):
 
 
 def fine_tune(
-    make_encoder: Callable[[], PreTrainedModel],
+    make_model: Callable[[], nn.Module],
     settings: Hyperparameters,
     machine: Machine,
     *,
     seed: int,
-    num_labels: int,
-    train: EncodedExamples,
-    dev: Mapping[str, EncodedExamples],
+    train: Rows,
+    dev: Mapping[str, Rows],
     score: Callable[[Logits], float],
-    pad_token_id: int,
+    collator: Callable[[Any], dict[str, Tensor]],
+    loss: Loss = step_loss,
     folder: Path,
     name: str,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Train an encoder with a fresh head, and predict the development splits.
+    """Train a model, an encoder with a fresh head, and predict the development splits.
 
     Everything random follows from the seed: the encoder's weights where they are fresh, the head's, dropout, the
     order of the data.
 
     Args:
-        make_encoder: the encoder to start from; called once, after seeding.
-        num_labels: outputs of the head.
-        train, dev: examples with labels; dev by name of split.
+        make_model: the encoder to start from with its head; called once, after seeding.
+        train, dev: rows with labels; dev by name of split.
         score: what --select best maximises, from the logits of the development splits.
+        collator, loss: as of `FineTuner`.
         folder, name: where trackers write, and what they call the run.
     """
     args = training_arguments(settings, machine, seed=seed, folder=folder, name=name)
     set_seed(seed)
-    model = EncoderWithHead(make_encoder(), settings.head, num_labels, settings.head_dropout)
-    trainer = FineTuner(settings, model=model, args=args, train_dataset=train, pad_token_id=pad_token_id)
+    model = make_model()
+    trainer = FineTuner(settings, model=model, args=args, train_dataset=train, collator=collator, loss=loss)
 
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}

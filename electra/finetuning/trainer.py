@@ -9,7 +9,7 @@
 Nothing is saved by Trainer: a run takes minutes, and what is kept of it is written by whoever asked for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,19 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.errors import UserError
-from electra.finetuning.encoding import EncodedExamples, PaddingCollator
-from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.encoding import Rows
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
+
+Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
+"""From a model's output, the labels and how many of them the step has: what the batch adds to the step's loss, ()."""
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What a run's score depends on, beside its seed, its data and its encoder. Options of the same names."""
+    """What a run's score depends on, beside its seed, its data and its encoder. Options of the same names.
+
+    `head` is the one of `electra.finetuning.heads`; empty for a task that has another one.
+    """
 
     learning_rate: float
     layerwise_lr_decay: float
@@ -141,12 +146,13 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FineTuner(Trainer):
-    """Fine-tunes an `EncoderWithHead` on `EncodedExamples`.
+    """Fine-tunes a model that has an encoder in `encoder` and puts out a tensor (B, ...).
 
     Args:
         settings: its hyper-parameters.
         model, args, train_dataset: as of `transformers.Trainer`.
-        pad_token_id: of the tokenizer.
+        collator: rows -> a batch: the arguments of the model, and `labels`.
+        loss: of a step.
     """
 
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
@@ -155,17 +161,18 @@ class FineTuner(Trainer):
         self,
         settings: Hyperparameters,
         *,
-        model: EncoderWithHead,
+        model: nn.Module,
         args: TrainingArguments,
-        train_dataset: EncodedExamples,
-        pad_token_id: int,
+        train_dataset: Rows,
+        collator: Callable[[Any], dict[str, Tensor]],
+        loss: Loss = step_loss,
     ) -> None:
         super().__init__(
             model=model,
             args=args,
             train_dataset=train_dataset,
-            data_collator=PaddingCollator(pad_token_id),
-            compute_loss_func=step_loss,
+            data_collator=collator,
+            compute_loss_func=loss,
         )
         self.settings = settings
         for callback in (PrinterCallback, ProgressCallback):
@@ -225,10 +232,15 @@ class FineTuner(Trainer):
             logits = model(**{name: value for name, value in inputs.items() if name != "labels"})
         return None, logits.float(), None
 
-    def predict_logits(self, examples: EncodedExamples) -> NDArray[np.float32]:
-        """Logits of every row in its order, float32 (N, C). Rows are batched by length, so little is padding."""
+    def predict_logits(self, examples: Rows) -> NDArray[np.float32]:
+        """What the model puts out for every row in its order, float32 (N, ...).
+
+        Rows are batched by length, so little is padding. Batches of other shapes than the largest are filled up with
+        -100, as Trainer does it.
+        """
         order = np.argsort(examples.lengths, kind="stable")
-        rows = torch.utils.data.Subset(examples.without_labels(), order.tolist())
+        unlabelled: Any = examples.without_labels()
+        rows = torch.utils.data.Subset(unlabelled, order.tolist())
         # What draws random numbers here is the data loader: training must not notice how often it is evaluated.
         with torch.random.fork_rng(devices=[]):
             sorted_logits = self.predict(rows).predictions

@@ -4,40 +4,33 @@ import json
 import logging
 import os
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from electra.command_line import CommandLine
 from electra.errors import UserError
+from electra.finetuning.protocol import options
 from electra.finetuning.trainer import Hyperparameters
-from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, GlueArguments
+from electra.finetuning_arguments import ClassificationArguments, EncoderArguments, GlueArguments
 from electra.glue.tasks import TASKS, task_by_name
 
 logger = logging.getLogger(__name__)
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "glue"
 DEMO = CONFIGS / "demo.yaml"
-GROUPS = (EncoderArguments, GlueArguments, FineTuningArguments)
+GROUPS = (EncoderArguments, GlueArguments, ClassificationArguments)
 TASK_OPTIONS = {f.name for f in fields(Hyperparameters)} | {"double_unordered"}
 """Options that may differ by task: what a run is, not how it is computed."""
 
 
-class Arguments(NamedTuple):
-    """All options of a GLUE evaluation, by subject in the order of `GROUPS`."""
-
-    encoder: EncoderArguments
-    glue: GlueArguments
-    tuning: FineTuningArguments
-    overrides: dict[str, dict[str, Any]]
-    """Options that differ from task to task, by task."""
-    effective: dict[str, Any]
-    """What was chosen, by name, ready to be written for --config."""
+@dataclass(frozen=True)
+class Arguments(options.Arguments[GlueArguments]):
+    """All options of a GLUE evaluation."""
 
     @property
-    def seeds(self) -> range:
-        """Of the runs of each task."""
-        return range(self.glue.seed, self.glue.seed + self.glue.num_seeds)
+    def glue(self) -> GlueArguments:
+        return self.options
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
@@ -49,11 +42,6 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
         encoder, glue, tuning = command_line.parse(argv, str(DEMO))
     glue.tasks = _task_names(glue.tasks, "--tasks")
     glue.start_from_mnli = _task_names(glue.start_from_mnli, "--start_from_mnli") if glue.start_from_mnli else []
-    if (encoder.pretrain_path is None) == (encoder.from_scratch is None):
-        found = "both" if encoder.pretrain_path else "neither"
-        raise UserError(
-            f"name either --pretrain_path, what to fine-tune, or --from_scratch, an architecture; got {found}"
-        )
     not_after = [name for name in glue.start_from_mnli if name in ("mnli", "demo")]
     if not_after:
         raise UserError(f"--start_from_mnli {not_after[0]} is not possible: name tasks other than mnli and demo")
@@ -67,7 +55,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     overrides = _overrides(glue.task_overrides, command_line.flags)
     # Also without any, or else reading the file back would bring the default ones in.
     effective = {**command_line.effective, "task_overrides": overrides}
-    return Arguments(encoder, glue, tuning, overrides, effective)
+    return Arguments(encoder, glue, tuning, effective, overrides)
 
 
 def _task_names(names: list[str], option: str) -> list[str]:
@@ -89,24 +77,24 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
         mapping = json.loads(text)
     except ValueError as error:
         raise UserError(f"--task_overrides {text} is not a mapping from tasks to options: {error}") from error
-    if not isinstance(mapping, dict) or not all(isinstance(options, dict) for options in mapping.values()):
+    if not isinstance(mapping, dict) or not all(isinstance(chosen, dict) for chosen in mapping.values()):
         raise UserError(f'--task_overrides {text} must be like {{"rte": {{"learning_rate": 2e-5}}}}')
     overrides: dict[str, dict[str, Any]] = {}
-    for name, options in mapping.items():
-        unknown = [option for option in options if option not in TASK_OPTIONS]
+    for name, chosen in mapping.items():
+        unknown = [option for option in chosen if option not in TASK_OPTIONS]
         if unknown:
             raise UserError(
                 f"--task_overrides of {name}: {unknown[0]} is not an option that can differ by task; those are "
                 f"{' '.join(sorted(TASK_OPTIONS))}"
             )
-        options = {option: value for option, value in options.items() if value is not None}  # null: not set
-        words = [f"--{option}={str(v).lower() if isinstance(v, bool) else v}" for option, v in options.items()]
+        chosen = {option: value for option, value in chosen.items() if value is not None}  # null: not set
+        words = [f"--{option}={str(v).lower() if isinstance(v, bool) else v}" for option, v in chosen.items()]
         try:
             _, glue, tuning = CommandLine(GROUPS, "").parse(words)
         except UserError as error:
             raise UserError(f"--task_overrides of {name}: {error}") from error
         values = {**vars(glue), **vars(tuning)}
-        kept = {option: values[option] for option in options if option not in flags}
+        kept = {option: values[option] for option in chosen if option not in flags}
         if kept:
             overrides[task_by_name(name).name] = kept
     return overrides

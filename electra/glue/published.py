@@ -26,7 +26,7 @@ class Published:
 
     Args:
         name: of the model, with whose it is.
-        label: the same in a picture; no longer than `electra.glue.picture.MAX_LABEL`.
+        label: the same in a picture; no longer than `electra.finetuning.protocol.picture.MAX_LABEL`.
         split: "dev" or "test".
         scores: task -> headline metric of `electra.glue.tasks`, percent; without the tasks a source does not give.
         protocol: how the number came about, in a few words.

@@ -1,152 +1,33 @@
-"""results.jsonl of one or more run folders -> report.md, report.html, report.json and a table for the terminal.
+"""How results of GLUE are reported: its averages, its columns, published rows. No torch: it can be written anywhere.
 
     python -m electra.glue.report RUN [RUN ...] [--output FOLDER]
 
-A folder is a row, so that a pre-trained model and one from scratch stand beside each other. A report is a function of
-those files alone, without dates: the same results give the same bytes. No torch: it can be written anywhere.
+A folder is a row, so that a pre-trained model and one from scratch stand beside each other.
 """
 
-import argparse
-import json
-import logging
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError, run_script
-from electra.files import write_file
-from electra.finetuning.results import RESULTS_NAME, read_results
-from electra.glue.aggregate import Average, RunSummary, Spread, TaskSummary, summarize
+from electra.errors import run_script
+from electra.finetuning.protocol.aggregate import RunSummary, summarize
+from electra.finetuning.protocol.report import Reporting, report_command
+from electra.finetuning.results import Result
 from electra.glue.blocks import DEFINITIONS, report_blocks
-from electra.glue.cells import columns_of, percent, seeds_cell, titles
-from electra.glue.pages import to_html, to_markdown
+from electra.glue.cells import columns_of, titles
 from electra.glue.published import PUBLISHED, Published
-from electra.glue.tasks import AVG_TASKS, GLUE_TASKS
+from electra.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 
-logger = logging.getLogger(__name__)
-
-TITLE = "GLUE results"
+AVERAGES = {"AVG": AVG_TASKS, "GLUE": GLUE_TASKS}
 
 
-def read_runs(folders: Sequence[Path]) -> list[RunSummary]:
-    """One row for each folder, or for each model in it; a folder that is named twice is read once.
-
-    Raises:
-        UserError: no folder is there, or it has no results, or they do not fit together.
-    """
-    found: dict[Path, Path] = {}
-    for folder in folders:
-        found.setdefault(folder.resolve(), folder)
-    names = [path.name for path in found]
-    runs = []
-    for path, folder in found.items():
-        if not path.is_dir():
-            raise UserError(f"there is no folder {folder}; name the output folder of a fine-tuning run")
-        if not (path / RESULTS_NAME).is_file():
-            raise UserError(f"{folder} has no {RESULTS_NAME}; name the output folder of a fine-tuning run")
-        results = read_results(path / RESULTS_NAME)
-        if not results:
-            raise UserError(f"{folder / RESULTS_NAME} is empty: no run has finished yet")
-        runs += summarize(results, path.name if names.count(path.name) == 1 else str(folder))
-    return runs
+def summarize_glue(results: Sequence[Result], name: str) -> list[RunSummary]:
+    """As `summarize`, of GLUE's tasks and averages."""
+    return summarize(results, name, TASKS, AVERAGES)
 
 
-def write_report(folders: Sequence[Path], output: Path) -> list[Path]:
-    """Write report.md, report.html and report.json, each whole or not at all.
-
-    Args:
-        folders: each with a results.jsonl; one row each.
-        output: where to; made if it is not there.
-
-    Raises:
-        UserError: see `read_runs`; or the output cannot be written.
-    """
-    runs = read_runs(folders)
-    content = report_blocks(runs)
-    texts = {
-        "report.md": to_markdown(TITLE, content),
-        "report.html": to_html(TITLE, content),
-        "report.json": json.dumps(report_values(runs), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_file(text.encode(errors="backslashreplace"), output / name)
-    except OSError as error:
-        raise UserError(f"cannot write the report to {output}: {error}; name another --output") from error
-    return [output / name for name in texts]
-
-
-def terminal_table(folders: Sequence[Path]) -> str:
-    """Aligned text, one row a score, one column a run.
-
-    Raises:
-        UserError: see `read_runs`.
-    """
-    runs = read_runs(folders)
-    rows = [["percent, median ± std", *(run.name for run in runs)], ["seeds", *(seeds_cell(r) for r in runs)]]
-    scores = [[column.title, *(column.cell(run) for run in runs)] for column in columns_of(runs, demo=True)]
-    rows += [row for row in scores if any(row[1:])]
-    if any(set(run.tasks) & set(GLUE_TASKS) for run in runs):
-        rows.append(["AVG", *(_average_cell(run.avg) for run in runs)])
-        rows.append(["GLUE", *(_average_cell(run.glue) for run in runs)])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(runs) + 1)]
-    lines = (
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def report_values(runs: Sequence[RunSummary]) -> dict[str, Any]:
-    """What report.json holds: the report's numbers, in percent, and what they rest on."""
-    return {
-        "unit": "percent",
-        "definitions": list(DEFINITIONS),
-        "average_tasks": {"AVG": list(AVG_TASKS), "GLUE": list(GLUE_TASKS)},
-        "runs": [
-            {
-                "name": run.name,
-                "model": run.model,
-                "parameters": run.parameters,
-                "tasks": {name: _task_values(summary) for name, summary in run.tasks.items()},
-                "averages": {"AVG": _average_values(run.avg), "GLUE": _average_values(run.glue)},
-            }
-            for run in runs
-        ],
-        "published": [_published_values(row) for row in PUBLISHED],
-    }
-
-
-def _task_values(summary: TaskSummary) -> dict[str, Any]:
-    return {
-        "headline": _spread_values(summary.headline),
-        "metrics": {name: _spread_values(spread) for name, spread in summary.metrics.items()},
-        "runs": len(summary.results),
-        "collapsed": summary.collapsed,
-        "collapsed_seeds": [result.seed for result in summary.results if result.collapsed],
-        "rows_not_official": summary.other_rows,
-        "by_seed": [
-            {"seed": r.seed, "epoch": r.epoch, "start": r.start, "rows": r.rows, "settings": r.settings}
-            for r in summary.results
-        ],
-    }
-
-
-def _spread_values(spread: Spread) -> dict[str, Any]:
-    return {
-        "median": _percent(spread.median),
-        "mean": _percent(spread.mean),
-        "best": _percent(spread.best),
-        "std": _percent(spread.std),
-        "undefined": spread.undefined,
-        "values": {str(seed): _percent(value) for seed, value in spread.values.items()},
-    }
-
-
-def _average_values(average: Average) -> dict[str, Any]:
-    return {"value": _percent(average.value), "missing": list(average.missing)}
+def report_values() -> dict[str, Any]:
+    """Definitions and published rows, in percent."""
+    return {"definitions": list(DEFINITIONS), "published": [_published_values(row) for row in PUBLISHED]}
 
 
 def _published_values(row: Published) -> dict[str, Any]:
@@ -165,28 +46,19 @@ def _published_values(row: Published) -> dict[str, Any]:
     }
 
 
-def _percent(fraction: float | None) -> float | None:
-    return None if fraction is None else round(100 * fraction, 6)
-
-
-def _average_cell(average: Average) -> str:
-    if average.value is not None:
-        return percent(average.value)
-    if len(average.missing) > 3:
-        return f"needs {len(average.missing)} more tasks"
-    return f"needs {titles(average.missing)}"
+REPORTING = Reporting(
+    title="GLUE results",
+    summarize=summarize_glue,
+    blocks=report_blocks,
+    columns=lambda runs: columns_of(runs, demo=True),
+    values=report_values,
+    averages=AVERAGES,
+    titles=titles,
+)
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m electra.glue.report", description="Write a report from the results of fine-tuning runs."
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=f"folder with a {RESULTS_NAME}")
-    parser.add_argument("--output", type=Path, help="folder of the report; default: the first RUN")
-    arguments = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
-    paths = write_report(arguments.runs, arguments.output or arguments.runs[0])
-    logger.info("%s\n\n%s", terminal_table(arguments.runs), "\n".join(str(path) for path in paths))
+    report_command(REPORTING, "electra.glue.report", argv)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from electra.errors import UserError
+from electra.finetuning.protocol.aggregate import RunSummary
 from electra.finetuning.results import RESULTS_NAME, read_results
-from electra.glue.aggregate import RunSummary, summarize
+from electra.glue.report import summarize_glue
 from electra.glue.tasks import AVG_TASKS, GLUE_TASKS
 
 TITLE = "GLUE, development sets, percent"
@@ -29,7 +30,7 @@ def read_glue(folder: Path) -> list[RunSummary]:
     results = read_results(folder / RESULTS_NAME)
     if not results:
         raise UserError(f"{folder / RESULTS_NAME} is empty: no run has finished yet")
-    return summarize(results, folder.resolve().name)
+    return summarize_glue(results, folder.resolve().name)
 
 
 def glue_table(summaries: list[RunSummary]) -> GlueTable:
@@ -42,7 +43,7 @@ def glue_table(summaries: list[RunSummary]) -> GlueTable:
         medians = [summary.tasks[n].headline.median if n in summary.tasks else None for n in ordered]
         seeds = {len(task.results) for task in summary.tasks.values()}
         counts = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-        values = [*medians, summary.avg.value, summary.glue.value]
+        values = [*medians, summary.averages["AVG"].value, summary.averages["GLUE"].value]
         rows.append([summary.name, counts, *(percent(value) for value in values)])
     return GlueTable(header, rows)
 

@@ -1,7 +1,7 @@
 """What the files of a finished run say, under the names that wandb has for it. No torch.
 
 Pre-training: metrics.json (`eval/discriminator_auc` of the last evaluation), else the log of the newest checkpoint
-(`train/loss`). GLUE: results.jsonl (`median/TASK` and `AVG`, as fractions).
+(`train/loss`). GLUE: results.jsonl (`median/TASK`, `AVG` and `GLUE`, as fractions).
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.finetuning.results import RESULTS_NAME, read_results
-from electra.glue.aggregate import summarize
+from electra.glue.report import summarize_glue
 
 METRICS_NAME = "metrics.json"
 Metrics = dict[str, float | None]
@@ -41,12 +41,11 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
     """Medians of an evaluation and their average; and the values of each median, by seed."""
     metrics: Metrics = {}
     by_seed: dict[str, Metrics] = {}
-    for summary in summarize(read_results(folder / RESULTS_NAME), folder.name):
+    for summary in summarize_glue(read_results(folder / RESULTS_NAME), folder.name):
         for name, task in summary.tasks.items():
             metrics[f"median/{name}"] = task.headline.median
             by_seed[f"median/{name}"] = {str(seed): value for seed, value in task.headline.values.items()}
-        if summary.avg.value is not None:
-            metrics["AVG"] = summary.avg.value
+        metrics |= {title: average.value for title, average in summary.averages.items() if average.value is not None}
     return metrics, by_seed
 
 

@@ -11,8 +11,9 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.errors import UserError
-from electra.finetuning.encoding import EncodedExamples, encode
+from electra.finetuning.encoding import EncodedExamples, PaddingCollator, encode
 from electra.finetuning.examples import Examples
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.run import Outcome, fine_tune
 from electra.finetuning.trainer import Hyperparameters, Machine, example_losses, training_arguments
 from electra.optimization import product_schedule
@@ -84,15 +85,14 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> EncodedExamples:
 def run(rows: EncodedExamples, folder: Path, *, seed: int = 1, dropout: float = 0.0, **settings: Any) -> Outcome:
     num_labels = 1 if rows.labels is not None and rows.labels.dtype == np.float32 else 2
     return fine_tune(
-        lambda: make_encoder(dropout),
+        lambda: EncoderWithHead(make_encoder(dropout), "google", num_labels, 0.0),
         Hyperparameters(**{**SETTINGS, **settings}),
         MACHINE,
         seed=seed,
-        num_labels=num_labels,
         train=rows,
         dev={"dev": rows},
         score=lambda logits: float((logits["dev"].argmax(1) == rows.labels).mean()),
-        pad_token_id=0,
+        collator=PaddingCollator(0),
         folder=folder,
         name="run",
     )
@@ -172,8 +172,8 @@ def test_best_keeps_the_weights_of_the_best_epoch(rows: EncodedExamples, tmp_pat
 
         settings = Hyperparameters(**{**SETTINGS, "num_train_epochs": 4.0, "select": select})
         outcome = fine_tune(
-            make_encoder, settings, MACHINE, seed=1, num_labels=2, train=rows, dev={"dev": rows}, score=score,
-            pad_token_id=0, folder=tmp_path / select, name="run",
+            lambda: EncoderWithHead(make_encoder(), "google", 2, 0.0), settings, MACHINE, seed=1, train=rows,
+            dev={"dev": rows}, score=score, collator=PaddingCollator(0), folder=tmp_path / select, name="run",
         )  # fmt: skip
         return outcome, seen
 

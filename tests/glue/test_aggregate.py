@@ -5,7 +5,8 @@ import math
 import pytest
 
 from electra.errors import UserError
-from electra.glue.aggregate import Spread, summarize
+from electra.finetuning.protocol.aggregate import Spread
+from electra.glue.report import summarize_glue as summarize
 from electra.glue.tasks import AVG_TASKS
 from tests.glue.runs import all_tasks, mnli, result
 
@@ -88,34 +89,36 @@ def test_mnli_with_one_set_has_no_headline_but_keeps_that_set() -> None:
 
 def test_avg_is_of_eight_tasks_and_glue_of_nine() -> None:
     (run,) = summarize(all_tasks(), "run")
-    assert run.avg.value == pytest.approx((0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58) / 8)
-    assert run.glue.value == pytest.approx((0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58 + 0.59) / 9)
-    assert run.avg.missing == run.glue.missing == ()
+    assert run.averages["AVG"].value == pytest.approx((0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58) / 8)
+    assert run.averages["GLUE"].value == pytest.approx(
+        (0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58 + 0.59) / 9
+    )
+    assert run.averages["AVG"].missing == run.averages["GLUE"].missing == ()
 
 
 @pytest.mark.parametrize("task", AVG_TASKS)
 def test_without_one_task_there_is_no_average(task: str) -> None:
     (run,) = summarize(all_tasks(without=(task,)), "run")
-    assert (run.avg.value, run.avg.missing) == (None, (task,))
-    assert (run.glue.value, run.glue.missing) == (None, (task,))
+    assert (run.averages["AVG"].value, run.averages["AVG"].missing) == (None, (task,))
+    assert (run.averages["GLUE"].value, run.averages["GLUE"].missing) == (None, (task,))
 
 
 def test_without_wnli_there_is_avg_but_no_glue() -> None:
     (run,) = summarize(all_tasks(without=("wnli",)), "run")
-    assert run.avg.value is not None
-    assert (run.glue.value, run.glue.missing) == (None, ("wnli",))
+    assert run.averages["AVG"].value is not None
+    assert (run.averages["GLUE"].value, run.averages["GLUE"].missing) == (None, ("wnli",))
 
 
 def test_an_undefined_median_leaves_no_average_either() -> None:
     runs = [*all_tasks(without=("cola",)), result("cola", 42, {"mcc": None, "accuracy": 0.7})]
     (run,) = summarize(runs, "run")
-    assert (run.avg.value, run.avg.missing) == (None, ("cola",))
+    assert (run.averages["AVG"].value, run.averages["AVG"].missing) == (None, ("cola",))
 
 
 def test_the_demonstration_is_in_no_average() -> None:
     (with_demo,) = summarize([*all_tasks(), result("demo", 42, {"mcc": 0.9, "accuracy": 0.9})], "run")
     (without,) = summarize(all_tasks(), "run")
-    assert (with_demo.avg, with_demo.glue) == (without.avg, without.glue)
+    assert with_demo.averages == without.averages
 
 
 def test_models_are_never_mixed() -> None:

@@ -1,6 +1,7 @@
 """What a task is trained with: the paper's table, files above it, flags above those."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
+from electra.finetuning.protocol.settings import check_same_protocol, encoder_fingerprint, hyperparameters, machine
 from electra.finetuning.results import Result
 from electra.finetuning.trainer import Hyperparameters
+from electra.glue.family import is_doubled
 from electra.glue.options import CONFIGS, Arguments, parse_arguments
-from electra.glue.protocol import check_same_protocol, encoder_fingerprint, hyperparameters, is_doubled, machine
 
 
 def parse(*argv: str) -> Arguments:
@@ -172,7 +174,7 @@ def test_options_come_back_from_the_file_they_were_written_to(settings: Any, tmp
         args = parse(*argv)
         write_yaml(args.effective, tmp_path / "config.yaml", "test")
         back = parse("--config", str(tmp_path / "config.yaml"))
-        assert back._replace(effective={}, glue=args.glue) == args._replace(effective={})
+        assert replace(back, effective={}, options=args.glue) == replace(args, effective={})
         assert (back.glue.tasks, back.glue.seed) == (args.glue.tasks, args.glue.seed)
 
 

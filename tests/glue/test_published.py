@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from electra.glue.picture import MAX_LABEL
+from electra.finetuning.protocol.picture import MAX_LABEL
 from electra.glue.published import PUBLISHED, Published
 from electra.glue.tasks import AVG_TASKS, TASKS
 

@@ -1,5 +1,6 @@
 """The report: what stands in its tables, whole and well-formed HTML, the same bytes each time, and no torch."""
 
+import functools
 import json
 import re
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from electra.errors import UserError
-from electra.glue.picture import LEFT, RIGHT, Lane, axis_ticks, dot_plot
-from electra.glue.report import main, terminal_table, write_report
+from electra.finetuning.protocol import report
+from electra.finetuning.protocol.picture import LEFT, RIGHT, Lane, axis_ticks, dot_plot
+from electra.glue.report import REPORTING, main
 from tests.glue.runs import all_tasks, result, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +88,10 @@ def folders(tmp_path: Path) -> list[Path]:
     ]
     second = all_tasks(without=("qnli", "wnli"), model="small", start="scratch")
     return [run_folder(tmp_path / "first", first), run_folder(tmp_path / "second", second)]
+
+
+write_report = functools.partial(report.write_report, REPORTING)
+terminal_table = functools.partial(report.terminal_table, REPORTING)
 
 
 def write(folders: list[Path]) -> tuple[str, str, dict]:

@@ -1,12 +1,12 @@
 """The folder of an evaluation: what is finished stays finished.
 
 results.jsonl            one line for each finished run
-predictions/TASK-SEED.npz    its logits on the development sets, and on the test sets if a submission is wanted
-encoders/mnli-SEED/      encoders fine-tuned on MNLI, if other tasks start from them
+predictions/TASK-SEED.npz    its logits on the development sets, and on the test sets if they are predicted
 report.md .html .json    tables and picture; from results.jsonl alone
-submission.zip           test predictions, if wanted
 config.yaml              the options of the last command
 environment.json         host, commit and versions of the last command
+
+A kind of task may keep more beside them.
 """
 
 import io
@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +31,8 @@ from electra.command_line import write_yaml
 from electra.environment import environment
 from electra.errors import UserError
 from electra.files import write_file, write_json
+from electra.finetuning.protocol.options import Arguments
 from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
-from electra.glue.options import Arguments
 
 logger = logging.getLogger(__name__)
 
@@ -54,22 +55,17 @@ class Evaluation:
     def predictions_path(self, task: str, seed: int) -> Path:
         return self.folder / "predictions" / f"{task}-{seed}.npz"
 
-    def encoder_path(self, seed: int) -> Path:
-        return self.folder / "encoders" / f"mnli-{seed}"
-
-    def is_finished(self, args: Arguments, task: str, seed: int, *, has_test: bool) -> bool:
-        """Whether a run need not be run: its line is there, and what later steps of this command take from it.
+    def is_finished(self, task: str, seed: int, *, has_test: bool) -> bool:
+        """Whether a run's line is there, and what later steps of this command take from its predictions.
 
         Args:
             has_test: whether test predictions are wanted, and there is something to predict.
         """
         if self.find(task, seed) is None:
             return False
-        if has_test and not any(split.startswith("test") for split in self.read_predictions(task, seed)):
-            return False
-        return task != "mnli" or not args.glue.start_from_mnli or self.encoder_path(seed).is_dir()
+        return not has_test or any(split.startswith("test") for split in self.read_predictions(task, seed))
 
-    def begin(self, args: Arguments) -> None:
+    def begin(self, args: Arguments[Any]) -> None:
         """Make the folder, now that there is something to be run. To be called by the main process."""
         try:
             self.folder.mkdir(exist_ok=True)
@@ -110,8 +106,11 @@ class Evaluation:
         write_file(content.getvalue(), path)
 
 
-def open_evaluation(args: Arguments) -> Evaluation:
+def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
     """Lock the folder, and read what is finished in it; the same on every process. Nothing is made yet.
+
+    Args:
+        prefix: of the folder's name where --experiment_name is not given.
 
     Raises:
         UserError: it holds something else, another process is at work on it, or it cannot be written.
@@ -122,8 +121,8 @@ def open_evaluation(args: Arguments) -> Evaluation:
     lock = None
     if state.is_main_process:
         try:
-            name = args.glue.experiment_name or default_name(args)
-            evaluation = _open(Path(args.glue.output_dir).expanduser(), name)
+            name = args.options.experiment_name or default_name(args, prefix)
+            evaluation = _open(Path(args.options.output_dir).expanduser(), name)
             lock, evaluation.lock = evaluation.lock, None
             shared = [evaluation]
         except UserError as error:
@@ -155,13 +154,13 @@ def _open(output_dir: Path, name: str) -> Evaluation:
     return Evaluation(folder, read_results(results), lock)
 
 
-def default_name(args: Arguments) -> str:
-    """glue_ and the run's or the model's name: output/quickstart -> glue_quickstart, from scratch glue_..._scratch."""
+def default_name(args: Arguments[Any], prefix: str) -> str:
+    """The run's or the model's name behind a prefix: output/quickstart -> glue_quickstart, glue_quickstart_scratch."""
     path = Path(args.encoder.pretrain_path or args.encoder.from_scratch or "").expanduser()
     parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
     stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
     trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
-    return f"glue_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
+    return f"{prefix}_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
 
 
 def is_sweep() -> bool:

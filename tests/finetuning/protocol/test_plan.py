@@ -6,11 +6,11 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import encode
+from electra.finetuning.encoding import PaddingCollator, encode
 from electra.finetuning.examples import Examples
-from electra.finetuning.trainer import Hyperparameters
-from electra.glue.plan import PlannedTask, estimate_seconds, plan_lines
-from electra.glue.tasks import TASKS
+from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.protocol.plan import HowToTrain, PlannedTask, estimate_seconds, plan_lines
+from electra.finetuning.trainer import Hyperparameters, step_loss
 from tests.finetuning.test_trainer import MACHINE, SETTINGS, make_encoder
 
 
@@ -20,7 +20,7 @@ def planned(framed_tokenizer: PreTrainedTokenizerBase) -> PlannedTask:
     train = encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
     dev = encode(Examples(["11 12"] * 10, None, [0, 1] * 5), framed_tokenizer, 16)
     settings = Hyperparameters(**{**SETTINGS, "num_train_epochs": 3.0})
-    return PlannedTask(TASKS["cola"], settings, train, 70, {"dev": dev}, {"dev": [0, 1] * 5}, [42, 43])
+    return PlannedTask("cola", settings, train, {"dev": dev}, {"train": 70, "dev": 10}, [42, 43])
 
 
 def test_steps_and_tokens_of_a_run(planned: PlannedTask) -> None:
@@ -30,15 +30,15 @@ def test_steps_and_tokens_of_a_run(planned: PlannedTask) -> None:
     assert best.tokens == pytest.approx(3 * 420 + 3 * 40 / 3)
     accumulated = replace(planned.settings, per_device_train_batch_size=8, gradient_accumulation_steps=4)
     assert planned._replace(settings=accumulated).steps == 9
-    assert planned.rows == {"train": 70, "dev": 10}
 
 
 def test_the_estimate_grows_with_the_runs_and_leaves_weights_and_random_state_alone(planned: PlannedTask) -> None:
     encoder = make_encoder()
+    how = HowToTrain(lambda: EncoderWithHead(encoder, "google", 2), PaddingCollator(0), step_loss)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     state = torch.get_rng_state()
     estimates = [
-        estimate_seconds(encoder, [planned._replace(seeds=list(range(n)))], MACHINE, torch.device("cpu"), 0)
+        estimate_seconds([planned._replace(seeds=list(range(n)))], lambda _: how, MACHINE, torch.device("cpu"))
         for n in (1, 200)
     ]
     assert 0 < estimates[0] < estimates[1]

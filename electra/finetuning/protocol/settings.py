@@ -1,4 +1,7 @@
-"""How each task is trained: the paper's table 7 by size of the encoder, what differs by task, and flags above both."""
+"""How each task is trained: the paper's table 7 by size of the encoder, what differs by task, and flags above both.
+
+And what a score depends on, so that results of other settings never stand beside each other.
+"""
 
 import hashlib
 import json
@@ -10,26 +13,29 @@ from accelerate import PartialState
 
 from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
+from electra.finetuning.protocol.options import Arguments
 from electra.finetuning.results import Result
 from electra.finetuning.trainer import Hyperparameters, Machine
 from electra.finetuning_arguments import FineTuningArguments
-from electra.glue.options import Arguments
 from electra.tokenization import tokenizer_fingerprint
 
-DEFAULT_MAX_LENGTH = 128
 BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
 """Hidden size below which a learning rate and a layer decay hold: small, base and large in table 7 of the paper."""
-DOUBLED_TASKS = ("mrpc", "stsb")
-"""Tasks whose pairs have no order, doubled by --double_unordered as in google-research/electra."""
 
 
-def hyperparameters(args: Arguments, task: str, encoder: Encoder) -> Hyperparameters:
+def hyperparameters(
+    args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128
+) -> Hyperparameters:
     """The settings of a task for this encoder.
+
+    Args:
+        default_max_length: where --max_length is not given.
 
     Raises:
         UserError: inputs would be longer than the encoder's positions.
     """
-    values = {**vars(args.tuning), **args.overrides.get(task, {})}
+    options = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}
+    values = {**options, **args.overrides.get(task, {})}
     hidden_size = encoder.model.config.hidden_size
     _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
     if values["learning_rate"] is None:
@@ -37,18 +43,13 @@ def hyperparameters(args: Arguments, task: str, encoder: Encoder) -> Hyperparame
     if values["layerwise_lr_decay"] is None:
         values["layerwise_lr_decay"] = decay
     if values["max_length"] is None:
-        values["max_length"] = min(DEFAULT_MAX_LENGTH, encoder.max_length)
+        values["max_length"] = min(default_max_length, encoder.max_length)
     if values["max_length"] > encoder.max_length:
         raise UserError(
             f"--max_length {values['max_length']} is more than the {encoder.max_length} positions of {encoder.name}; "
             f"leave it out or lower it"
         )
     return Hyperparameters(**{f.name: values[f.name] for f in fields(Hyperparameters)})
-
-
-def is_doubled(args: Arguments, task: str) -> bool:
-    doubled: bool = args.overrides.get(task, {}).get("double_unordered", args.glue.double_unordered)
-    return doubled and task in DOUBLED_TASKS
 
 
 def machine(tuning: FineTuningArguments) -> Machine:
@@ -67,21 +68,20 @@ def machine(tuning: FineTuningArguments) -> Machine:
 
 
 def settings_of(
-    args: Arguments, task: str, settings: Hyperparameters, computed: Machine, encoder: str
+    settings: Hyperparameters, more: dict[str, Any], computed: Machine, encoder: str, start: str
 ) -> dict[str, Any]:
     """All that a score depends on beside task and seed, as it is written with a result.
 
     Args:
+        more: what this kind of task depends on beside its hyper-parameters.
         encoder: fingerprint of what is fine-tuned.
+        start: in words.
     """
     precision = "bf16" if computed.bf16 else "fp16" if computed.fp16 else "fp32"
     processes = PartialState().num_processes
-    start = "scratch" if args.encoder.from_scratch else "pretrained"
-    if task in args.glue.start_from_mnli:
-        start = f"mnli, {args.glue.mnli_run.replace('_', ' ')}"
     return {
         **asdict(settings),
-        "double_unordered": is_doubled(args, task),
+        **more,
         "precision": precision,
         "processes": processes,
         "encoder": encoder,

@@ -1,4 +1,4 @@
-"""Results of single runs -> summaries over seeds, and the averages `AVG` and `GLUE`.
+"""Results of single runs -> summaries over seeds, and averages over tasks.
 
 Nothing is left out silently. A run whose metric is undefined counts as the worst, so that it cannot lift a median. An
 average needs every one of its tasks: the mean of the easy ones is a number that looks like the real one. No torch.
@@ -8,11 +8,51 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from electra.errors import UserError
 from electra.finetuning.results import Result
-from electra.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS, Task
+
+
+class Task(Protocol):
+    """What a report has to know of a task."""
+
+    @property
+    def name(self) -> str:
+        """As in results."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """As in tables."""
+        ...
+
+    @property
+    def headline(self) -> str:
+        """The metric that stands for the task."""
+        ...
+
+    @property
+    def headline_title(self) -> str:
+        """What to call it."""
+        ...
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Official number of rows of each split; empty if there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class ScoredTask:
+    """A `Task`, for kinds of tasks that need no more."""
+
+    name: str
+    title: str
+    headline: str
+    headline_title: str
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +102,7 @@ class TaskSummary:
     Args:
         task: the task.
         results: its runs, seeds ascending.
-        headline: the metric that stands for the task; undefined for MNLI with one of its two development sets.
+        headline: the metric that stands for the task.
         metrics: every metric of the runs by name.
     """
 
@@ -104,27 +144,26 @@ class RunSummary:
         name: what the row is called.
         model: as named on the command line.
         parameters: of the encoder.
-        tasks: name -> summary, in the order of GLUE's tables.
+        tasks: name -> summary, in the order of the tables.
+        averages: name -> average over tasks.
     """
 
     name: str
     model: str
     parameters: int
     tasks: Mapping[str, TaskSummary]
-
-    @property
-    def avg(self) -> Average:
-        """Over the eight tasks of `AVG_TASKS`."""
-        return average(self.tasks, AVG_TASKS)
-
-    @property
-    def glue(self) -> Average:
-        """Over the nine tasks of `GLUE_TASKS`."""
-        return average(self.tasks, GLUE_TASKS)
+    averages: Mapping[str, Average]
 
 
-def summarize(results: Sequence[Result], name: str) -> list[RunSummary]:
+def summarize(
+    results: Sequence[Result], name: str, known: Mapping[str, Task], averages: Mapping[str, Sequence[str]]
+) -> list[RunSummary]:
     """One summary for each model, in the order of their first lines; several models get their own names.
+
+    Args:
+        name: of the folder the results are from.
+        known: every task there may be, by name, in the order of the tables.
+        averages: name -> the tasks that it is the mean of.
 
     Raises:
         UserError: a task is unknown, or a model has two results for one task and seed.
@@ -133,16 +172,17 @@ def summarize(results: Sequence[Result], name: str) -> list[RunSummary]:
     summaries = []
     for model in models:
         own = [result for result in results if result.model == model]
-        unknown = sorted({r.task for r in own} - set(TASKS))
+        unknown = sorted({r.task for r in own} - set(known))
         if unknown:
-            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(TASKS)}")
+            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(known)}")
         tasks = {
             task.name: _summarize_task(task, runs, name)
-            for task in TASKS.values()
+            for task in known.values()
             if (runs := [r for r in own if r.task == task.name])
         }
         row = name if len(models) == 1 else f"{name}: {model}"
-        summaries.append(RunSummary(row, model, own[0].parameters, tasks))
+        means = {average_name: average(tasks, names) for average_name, names in averages.items()}
+        summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
     return summaries
 
 

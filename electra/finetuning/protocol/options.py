@@ -1,0 +1,43 @@
+"""The options of an evaluation as values, whatever its tasks are."""
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from electra.errors import UserError
+from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, ProtocolArguments
+
+Options = TypeVar("Options", bound=ProtocolArguments, covariant=True)
+
+
+@dataclass(frozen=True)
+class Arguments(Generic[Options]):
+    """All options of a command, by subject.
+
+    Args:
+        encoder: what is fine-tuned.
+        options: of this kind of task; among them seeds and folder.
+        tuning: how it is fine-tuned.
+        effective: what was chosen, by name, ready to be written for --config.
+        overrides: options that differ from task to task, by task.
+
+    Raises:
+        UserError: not exactly one of --pretrain_path and --from_scratch.
+    """
+
+    encoder: EncoderArguments
+    options: Options
+    tuning: FineTuningArguments
+    effective: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
+            found = "both" if self.encoder.pretrain_path else "neither"
+            raise UserError(
+                f"name either --pretrain_path, what to fine-tune, or --from_scratch, an architecture; got {found}"
+            )
+
+    @property
+    def seeds(self) -> range:
+        """Of the runs of each task."""
+        return range(self.options.seed, self.options.seed + self.options.num_seeds)

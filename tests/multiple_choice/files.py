@@ -1,0 +1,45 @@
+"""Questions that can be learned, with two to four choices, and the command line of a run on them."""
+
+import csv
+import random
+from pathlib import Path
+
+from tests.pretraining.runs import WORDS
+
+
+def rows(count: int, seed: int) -> list[list[str]]:
+    """Question, four choices of which some are empty, answer: the choice that begins with one of ten words."""
+    source = random.Random(seed)
+    found = []
+    for number in range(count):
+        choices = [" ".join(source.choices(WORDS[30:60], k=2)) for _ in range(source.randint(2, 4))]
+        answer = source.randrange(len(choices))
+        choices[answer] = f"{source.choice(WORDS[:10])} {choices[answer]}"
+        letter = "ABCD"[answer] if number % 3 else "1234"[answer]
+        found.append([source.choice(WORDS[20:30]), *choices, *[""] * (4 - len(choices)), letter])
+    return found
+
+
+def write_questions(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for split, count, seed in (("train", 80, 0), ("dev", 20, 1), ("test", 10, 2)):
+        with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(rows(count, seed))
+    return folder
+
+
+def flags(folder: Path, **options: object) -> list[str]:
+    """The command line of a run below `folder`: its quiz/ and its encoder/, two seeds."""
+    values: dict[str, object] = {
+        "pretrain_path": folder / "encoder",
+        "train_file": folder / "quiz" / "train.csv",
+        "validation_file": folder / "quiz" / "dev.csv",
+        "output_dir": folder / "output",
+        "experiment_name": "run",
+        "num_seeds": 2,
+        "num_train_epochs": 1,
+        "per_device_train_batch_size": 8,
+        "disable_tqdm": True,
+        **options,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
