@@ -81,7 +81,8 @@ def test_our_scripts_take_each_value_as_wandb_s_agent_writes_it(path: Path, monk
 
 
 def parsed_values(sweep: Sweep, argv: list[str]) -> dict[str, Any]:
-    groups = parse_pretraining(argv) if sweep.program.name == "run_pretraining.py" else parse_glue(argv)
+    is_pretraining = sweep.program.name == "run_pretraining.py"
+    groups = parse_pretraining(argv) if is_pretraining else vars(parse_glue(argv)).values()
     return {name: value for group in groups if hasattr(group, "__dict__") for name, value in vars(group).items()}
 
 
