@@ -1,6 +1,7 @@
 """What options of several groups must agree on: refused before anything is read or built."""
 
 import math
+from collections.abc import Collection
 
 from electra.arguments import (
     GENERATOR_SIZES,
@@ -9,9 +10,9 @@ from electra.arguments import (
     PretrainingArguments,
     SegmentArguments,
 )
-from electra.backbones import UNIFORM
+from electra.backbones import BACKBONES, UNIFORM
 from electra.errors import UserError
-from electra.objectives import OBJECTIVES
+from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.phases import Gate
 from electra.pretraining.results import rows_of
 
@@ -31,15 +32,28 @@ def check_uniform_generator(model: ModelArguments, objective: ObjectiveArguments
     objective.refuse(names, "there is no generator network", whose="--generator_type uniform")
 
 
-def check_networks(model: ModelArguments, objective: ObjectiveArguments) -> None:
-    """Refuse options of a network that the objective does not have, and ways to share that it cannot have."""
+def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: Collection[str]) -> None:
+    """Refuse options of a network that there is not, and ways to share that cannot be.
+
+    Args:
+        model, objective: the options.
+        flags: those on the command line itself: sizes of a recipe are no one's wish.
+    """
     has = OBJECTIVES[objective.objective]
-    if not has.has_generator:
-        for name in ("generator_type", "tie", "tie_embedding_projection", "init_generator", *GENERATOR_SIZES):
-            if getattr(model, name):
-                raise UserError(
-                    f"--{name} has no meaning for --objective {objective.objective}: it has no generator; leave it out"
-                )
+    where = "--generator_type uniform" if model.generator_type == UNIFORM else f"--objective {objective.objective}"
+    if not objective_of(objective.objective, model.generator_type == UNIFORM).has_generator:
+        asked = [name for name in ("tie", "tie_embedding_projection", "init_generator") if getattr(model, name)]
+        asked += ["generator_type"] if model.generator_type not in (None, UNIFORM) else []
+        asked += [name for name in ("generator_size", "generator_layer_size", *GENERATOR_SIZES) if name in flags]
+        for name in asked:
+            raise UserError(f"--{name} has no meaning for {where}: there is no generator network; leave it out")
+    types = {model.discriminator_type, model.generator_type or model.discriminator_type} - {UNIFORM}
+    projects = any(BACKBONES[name].projection for name in types)
+    if "embedding_size" in flags and not projects and model.embedding_size != model.hidden_size:
+        raise UserError(
+            f"--embedding_size {model.embedding_size} has no meaning for {' and '.join(sorted(types))}: embeddings "
+            "are as wide as the network there; leave it out"
+        )
     if has.has_stages and model.tie not in (None, "none"):
         raise UserError(
             f"--tie {model.tie} does not work with --objective {objective.objective}: a frozen generator's weights "

@@ -87,7 +87,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     check_uniform_generator(args.model, args.objective)
-    check_networks(args.model, args.objective)
+    check_networks(args.model, args.objective, args.flags)
     check_same_sizes(args.model, args.objective)
     gate_of(args.objective, args.segments, args.training)
     return args

@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+from electra.backbones import BACKBONES, UNIFORM
+
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
 ]
@@ -50,4 +52,10 @@ def flags(folder: Path, **options: object) -> list[str]:
         **TINY,
         **options,
     }
+    # What a network that is not there, or one without projection, would refuse.
+    if options.get("objective") == "mlm" or options.get("generator_type") == UNIFORM:
+        values["generator_size"] = options.get("generator_size")
+    discriminator = BACKBONES.get(str(options.get("discriminator_type", "electra")), BACKBONES["electra"])
+    if discriminator.projection is None:
+        values["embedding_size"] = options.get("embedding_size")
     return [f"--{name}={value}" for name, value in values.items() if value is not None]

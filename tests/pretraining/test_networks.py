@@ -148,6 +148,13 @@ def test_what_cannot_be_continued_is_one_line(
         ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes does not work with --objective replace_mlm"),
         ({"objective": "two_stage", "tie": "word"}, "--tie word does not work with --objective two_stage"),
         ({"generator_num_attention_heads": 0}, "generator_num_attention_heads 0 is not possible"),
+        ({"objective": "mlm", "generator_size": 0.5}, "--generator_size has no meaning for --objective mlm"),
+        (
+            {"generator_type": "uniform", "generator_size": 0.5},
+            "--generator_size has no meaning for --gen",
+        ),
+        ({"generator_type": "uniform", "tie": "word"}, "--tie has no meaning for --gen"),
+        ({"discriminator_type": "bert", "embedding_size": 16}, "--embedding_size 16 has no meaning for bert"),
         ({"discriminator_type": "gpt2"}, "invalid choice: 'gpt2'"),
         ({"generator_type": "bert", "generator_size": 1.0}, "--tie embeddings shares the word embeddings"),
     ],
