@@ -127,11 +127,12 @@ def main() -> None:
     parser.add_argument("--output_dir", default="output/slow_start")
     parser.add_argument("--tokens", type=int, default=2_048_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--report", action="store_true", help="print the table, run nothing")
     options = parser.parse_args()
     if not options.report:
         for seed in options.seeds:
-            for row in ROWS:
+            for row in options.rows:
                 run(row, seed, options)
     report(options)
 
