@@ -203,7 +203,8 @@ def test_a_collapse_is_one_warning_that_says_what_to_try(tmp_path: Path) -> None
     ((level, line),) = replay(longer, tmp_path)
     assert level == logging.WARNING
     assert line.startswith("step 7500: the discriminator has collapsed") and "AUC 0.511" in line and "\n" not in line
-    for advice in ("--learning_rate (now 0.001)", "--generator_size", "batch", "--warmup_steps (now 1000)", "deberta-v2"):
+    advised = ("--learning_rate (now 0.001)", "--generator_size", "batch", "--warmup_steps (now 1000)", "deberta-v2")
+    for advice in advised:
         assert advice in line
 
 
