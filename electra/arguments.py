@@ -192,6 +192,8 @@ class ModelArguments:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
         check(0 < self.initializer_range <= 1, "initializer_range", self.initializer_range, "in (0, 1]")
+        for name in ("init_discriminator", "init_generator"):
+            check(getattr(self, name) != "", name, "''", "a folder or a Hub id")
         for name in ("generator_num_attention_heads", "generator_intermediate_size"):
             value = getattr(self, name)
             check(value is None or value > 0, name, value, "positive")

@@ -19,7 +19,7 @@ class Backbone(NamedTuple):
         embeddings: paths in the encoder of what can be shared, by what it is; one that is not there is not shared.
         takes_token_types: the encoder is told which tokens belong to the second segment.
         has_pooler: a layer over the first token belongs to the encoder. No objective here trains it; it keeps its
-            fresh weights, so that `*ForSequenceClassification` finds all but its classifier in what is exported.
+            fresh weights, so that `*ForSequenceClassification` finds all but its classifier in an exported detector.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         ffn_matrices: of a feed-forward layer; 3 where it is gated.
         settings: values of the configuration that are fixed here.

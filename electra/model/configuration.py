@@ -138,6 +138,11 @@ def discriminator_config(
     return config
 
 
+def value_of(config: PreTrainedConfig, name: str) -> Any:
+    """A value of a configuration of any backbone, by BERT's name for it."""
+    return getattr(config, BACKBONES[config.model_type].renamed.get(name, name))
+
+
 def embedding_width(config: PreTrainedConfig) -> int:
     """Width of the word embeddings of a network of any backbone."""
     width: int = getattr(config, "embedding_size", config.hidden_size)
@@ -201,10 +206,6 @@ def generator_config(
         notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
     if abs(wanted_layers - layers) > 0.01 * wanted_layers:
         notes.append(f"generator layers {wanted_layers:g} rounded to {layers}")
-    dropouts = (
-        getattr(discriminator, BACKBONES[discriminator.model_type].renamed.get(name, name))
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    )
     config = discriminator_config(
         vocab_size=discriminator.vocab_size,
         pad_token_id=discriminator.pad_token_id,
@@ -214,8 +215,8 @@ def generator_config(
         num_attention_heads=heads,
         intermediate_size=intermediate_size or 4 * hidden_size,
         max_position_embeddings=longest_text(discriminator),
-        hidden_dropout_prob=next(dropouts),
-        attention_probs_dropout_prob=next(dropouts),
+        hidden_dropout_prob=value_of(discriminator, "hidden_dropout_prob"),
+        attention_probs_dropout_prob=value_of(discriminator, "attention_probs_dropout_prob"),
         initializer_range=discriminator.initializer_range,
         model_type=model_type,
     )

@@ -35,8 +35,9 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
         if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
             std = network.config.initializer_range
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                module.weight[module.padding_idx].zero_()
+    for module in network.modules():  # last: an LM head may be the same table
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx].zero_()
     if initialization == "original":
         path = backbone_of(network).projection
         modules = dict(network.base_model.named_modules())

@@ -83,7 +83,9 @@ def encode(
     network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None
 ) -> Tensor:
     """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
-    types = {"token_type_ids": token_type_ids} if backbone_of(network).takes_token_types else {}
+    # RoBERTa as released has one type, which says nothing.
+    has_types = backbone_of(network).takes_token_types and network.config.type_vocab_size > 1
+    types = {"token_type_ids": token_type_ids} if has_types else {}
     hidden: Tensor = network.base_model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
     return hidden
 

@@ -82,6 +82,15 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
     return state
 
 
+def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
+    """The inverse of `plain_state`: of a table, a `DisentangledEmbedding` keeps the difference to what it shares."""
+    state = dict(state)
+    for name, module in network.named_modules():
+        if isinstance(module, DisentangledEmbedding):
+            state[f"{name}.weight"] = state[f"{name}.weight"] - module.shared.weight.detach()
+    network.load_state_dict(state)
+
+
 def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
     """Put a `DisentangledEmbedding` in the place of the discriminator's words and positions.
 
@@ -115,10 +124,11 @@ def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
     widths = [embedding_modules(network)["word"].weight.size(1) for network in (generator, discriminator)]
     if widths[0] != widths[1]:
         projecting = " ".join(name for name, backbone in BACKBONES.items() if backbone.projection)
+        size = widths[1] / discriminator.config.hidden_size
         raise UserError(
             f"--tie {tie} shares the word embeddings, but the generator's are {widths[0]} wide and the "
-            f"discriminator's {widths[1]}: give both networks one width, or the wider one a type that projects its "
-            f"embeddings ({projecting}) with --embedding_size {min(widths)}, or choose --tie none"
+            f"discriminator's {widths[1]}: say --generator_size {size:g}, or a --generator_type that projects its "
+            f"embeddings ({projecting}), or --tie none"
         )
 
 
@@ -143,6 +153,9 @@ def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> st
 
 def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
     different = difference(generator, discriminator)
+    heads = [network.config.num_attention_heads for network in (generator, discriminator)]
+    if different is None and heads[0] != heads[1]:
+        different = f"there are {heads[0]} attention heads in the generator and {heads[1]} in the discriminator"
     if different:
         raise UserError(
             f"--tie all makes one encoder of both, but {different}; give them one type and size (--generator_size 1.0 "

@@ -28,7 +28,15 @@ def check_uniform_generator(model: ModelArguments, objective: ObjectiveArguments
             f"--generator_type uniform has no meaning for --objective {objective.objective}; it is for "
             f"{', '.join(possible)}: choose one of these, or leave it out"
         )
-    names = ("discriminator_weight", "discriminator_warmup_steps", "generator_gate", "temperature", "disallow_correct")
+    names = (
+        "discriminator_weight",
+        "discriminator_warmup_steps",
+        "generator_gate",
+        "temperature",
+        "disallow_correct",
+        "mlm_replacement_probability",
+        "mlm_random_probability",
+    )
     objective.refuse(names, "there is no generator network", whose="--generator_type uniform")
 
 
@@ -59,6 +67,16 @@ def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: 
             f"--tie {model.tie} does not work with --objective {objective.objective}: a frozen generator's weights "
             "must not move with the discriminator's; leave it out"
         )
+    if has.has_stages and model.tie_embedding_projection:
+        raise UserError(
+            f"--tie_embedding_projection does not work with --objective {objective.objective}: a frozen generator's "
+            "weights must not move with the discriminator's; leave it out"
+        )
+    if has.has_stages and objective.init_from_generator and model.init_discriminator:
+        raise UserError(
+            f"--init_discriminator {model.init_discriminator}: --objective {objective.objective} starts the "
+            "discriminator from the generator; leave it out, or say --no_init_from_generator"
+        )
     if model.tie == "gdes" and not has.finds_replaced:
         raise UserError(
             f"--tie gdes does not work with --objective {objective.objective}: its large network predicts tokens with "
@@ -71,7 +89,7 @@ def check_same_sizes(model: ModelArguments, objective: ObjectiveArguments) -> No
     if not OBJECTIVES[objective.objective].has_stages or not objective.init_from_generator:
         return
     expected: dict[str, float] = {"generator_size": 1.0, "generator_layer_size": 1.0}
-    if model.generator_intermediate_size is None and not model.init_discriminator:
+    if model.generator_intermediate_size is None:
         expected["intermediate_size"] = 4 * model.hidden_size  # the generator's own are 4 times its width
     for name, value in expected.items():
         if getattr(model, name) != value:

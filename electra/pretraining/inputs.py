@@ -14,10 +14,10 @@ from electra.data.corpus_tokenizer import load_or_train_tokenizer
 from electra.data.documents import TokenCache, load_or_build_cache, split_documents
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.model.pretrained import refuse_another_tokenizer, trained_source
+from electra.model.pretrained import load_tokenizer_beside_model, refuse_another_tokenizer, trained_source
 from electra.pretraining.options import Arguments, corpus_options, tokenizer_options
 from electra.pretraining.run_folder import Run, check_same_tokenizer
-from electra.tokenization import check_tokenizer, load_tokenizer
+from electra.tokenization import check_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def get_tokenizer(args: Arguments, run: Run, corpus: Corpus) -> PreTrainedTokeni
     source = trained_source(trained, role) if trained and run.checkpoint is None else None
     path = args.tokenizer_path.tokenizer_path or run.checkpoint or source
     if path is not None:
-        tokenizer = load_tokenizer(path)
+        tokenizer = load_tokenizer_beside_model(path)
     else:
         options = tokenizer_options(args.tokenizer, args.training.data_seed)
         tokenizer = load_or_train_tokenizer(corpus, options, args.cache.cache_dir)

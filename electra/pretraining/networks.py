@@ -3,7 +3,6 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import set_seed
@@ -15,11 +14,15 @@ from electra.errors import UserError
 from electra.model.configuration import (
     ElectraPretrainingConfig,
     discriminator_config,
+    embedding_width,
     generator_config,
+    longest_text,
+    value_of,
 )
 from electra.model.initialization import initialize
 from electra.model.modeling import ElectraForJointPretraining
-from electra.model.pretrained import read_config, silent_transformers, trained_source
+from electra.model.pretrained import LAYER_KEY, read_config, silent_transformers, trained_source
+from electra.model.tying import load_plain_state
 from electra.objectives import objective_of
 from electra.pretraining.options import Arguments
 from electra.pretraining.phases import check_same_encoders
@@ -78,8 +81,14 @@ def build_model(
     if has.has_stages and objective.init_from_generator:
         check_same_encoders(model)
     for network in (model.discriminator, model.generator):
-        if network is not None:
-            initialize(network, sizes.initialization)
+        if network is None:
+            continue
+        if args.training.gradient_checkpointing and not network.supports_gradient_checkpointing:
+            raise UserError(
+                f"--gradient_checkpointing does not work with {network.config.model_type}: transformers has none for "
+                "it; leave it out"
+            )
+        initialize(network, sizes.initialization)
     if checkpoint is None:
         # The discriminator's last: of what both share, its values count.
         if sizes.init_generator and model.generator is not None:
@@ -119,7 +128,7 @@ def _generator_config(
                 "a pair of 1:1, not the paper's 1:4; leave --init_generator out for a small fresh one"
             )
         return config, notes
-    return generator_config(
+    fresh, notes = generator_config(
         discriminator,
         sizes.generator_size,
         sizes.generator_layer_size,
@@ -127,6 +136,8 @@ def _generator_config(
         num_attention_heads=sizes.generator_num_attention_heads,
         intermediate_size=sizes.generator_intermediate_size,
     )
+    fresh.initializer_range = sizes.initializer_range  # and not a trained discriminator's
+    return fresh, notes
 
 
 def _trained_config(
@@ -151,6 +162,11 @@ def _trained_config(
             f"name its own tokenizer: --tokenizer_path {path}, or leave --tokenizer_path out"
         )
     _refuse_other_sizes(args, role, path, config)
+    if args.segments.max_length > longest_text(config):
+        raise UserError(
+            f"--max_length {args.segments.max_length} is longer than the {longest_text(config)} positions of "
+            f"--init_{role} {path}; shorten the segments"
+        )
     renamed = BACKBONES[config.model_type].renamed
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         setattr(config, renamed.get(name, name), getattr(args.model, name))
@@ -161,7 +177,7 @@ def load_into(network: PreTrainedModel, path: str, role: str) -> None:
     """Load a trained network's weights; a head that it does not have stays fresh, and that is said.
 
     Raises:
-        UserError: its weights cannot be read, or one of the encoder's is not there.
+        UserError: its weights cannot be read, or do not fit its configuration.
     """
     source = trained_source(path, role)
     with silent_transformers():
@@ -174,27 +190,45 @@ def load_into(network: PreTrainedModel, path: str, role: str) -> None:
                 ignore_mismatched_sizes=True,
             )
         except Exception as error:  # a missing or truncated file, a pickle that is none: many exception types
-            line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UserError(f"--init_{role} {path}: its weights cannot be loaded ({line})") from error
-    missing = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
-    encoder = [name for name in missing if name.startswith(f"{network.base_model_prefix}.") and ".pooler." not in name]
-    if encoder:
-        raise UserError(
-            f"--init_{role} {path} lacks {len(encoder)} of the encoder's weights ({', '.join(encoder[:3])}); name "
-            "another one"
-        )
-    if missing:
-        logger.warning("%s of %s is not in %s and starts fresh", ", ".join(missing[:4]), role, path)
-    state: dict[str, Any] = trained.state_dict()
-    network.load_state_dict(state)
+            raise UserError(
+                f"--init_{role} {path}: its weights cannot be loaded; they are damaged, incomplete or not there, name "
+                "another one"
+            ) from error
+    problems = {
+        "lacks": report["missing_keys"],
+        "has in another size": [name for name, *_ in report["mismatched_keys"]],
+        "has, beyond its configuration,": [name for name in report["unexpected_keys"] if LAYER_KEY.search(name)],
+    }
+    prefix = f"{network.base_model_prefix}."
+    for problem, names in problems.items():
+        own = sorted(name for name in names if name.startswith(prefix) and not name.startswith(f"{prefix}pooler."))
+        if own:
+            raise UserError(
+                f"--init_{role} {path} {problem} {len(own)} of the encoder's weights ({', '.join(own[:3])}"
+                f"{', ...' if len(own) > 3 else ''}); its configuration and its weights do not belong together"
+            )
+    fresh = sorted({*problems["lacks"], *problems["has in another size"]})
+    fresh = [name for name in fresh if not name.startswith(prefix)]
+    if fresh:
+        logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
+    load_plain_state(network, trained.state_dict())
 
 
 def _refuse_other_sizes(args: Arguments, role: str, path: str, config: PreTrainedConfig) -> None:
-    """Refuse sizes on the command line that are not those of the trained network."""
-    names = SIZES if role == "discriminator" else ("generator_size", "generator_layer_size", *GENERATOR_SIZES)
-    for name in sorted(args.flags & set(names)):
-        if role == "generator" or getattr(config, name, None) != getattr(args.model, name):
-            own = f" ({getattr(config, name, 'none')})" if role == "discriminator" else ""
-            raise UserError(
-                f"--{name} {getattr(args.model, name)}: --init_{role} {path} has its own{own}; leave it out"
-            )
+    """Refuse sizes and types on the command line that are not those of the trained network."""
+    own = {
+        "embedding_size": embedding_width(config),
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_hidden_layers,
+        "num_attention_heads": config.num_attention_heads,
+        "intermediate_size": value_of(config, "intermediate_size"),
+        "max_position_embeddings": longest_text(config),
+        "discriminator_type": config.model_type,
+    }
+    if role == "generator":  # its sizes are relative: none of them is its own
+        own = dict.fromkeys(("generator_size", "generator_layer_size", *GENERATOR_SIZES), None)
+        own["generator_type"] = config.model_type
+    for name in sorted(args.flags & own.keys()):
+        if own[name] != getattr(args.model, name):
+            its = "its own" if own[name] is None else f"its own, {own[name]}"
+            raise UserError(f"--{name} {getattr(args.model, name)}: --init_{role} {path} has {its}; leave it out")

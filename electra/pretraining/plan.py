@@ -16,7 +16,7 @@ from electra.flops import (
     pfs_days,
     six_n_t_flops,
 )
-from electra.model.configuration import ElectraPretrainingConfig, embedding_width
+from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.phases import stage_lengths
@@ -108,6 +108,19 @@ _SHARED = {
 }
 
 
+def _describe_shared(model: ElectraForJointPretraining) -> str:
+    tie = model.config.tie
+    if tie == "embeddings" and not _shares_more_than_words(model):
+        tie = "word"
+    return _SHARED[tie] + (", and their projection" if model.config.tie_embedding_projection else "")
+
+
+def _shares_more_than_words(model: ElectraForJointPretraining) -> bool:
+    """Two architectures may have no other table of one shape."""
+    shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
+    return len(shared) > 1
+
+
 def make_plan(
     model: ElectraForJointPretraining,
     cache: TokenCache,
@@ -138,8 +151,8 @@ def make_plan(
         total_parameters=parameters["total"],
         discriminator_type=model.config.discriminator.model_type,
         generator_type=model.config.generator.model_type if model.config.generator else "",
-        discriminator_shape=_describe(model.config.discriminator),
-        generator_shape=_describe(model.config.generator) if model.config.generator else "",
+        discriminator_shape=describe_network(model.config.discriminator),
+        generator_shape=describe_network(model.config.generator) if model.config.generator else "",
         steps=steps,
         batch_size=batch_size,
         max_length=max_length,
@@ -150,7 +163,7 @@ def make_plan(
         google_flops=google_flops,
         google_sparse_flops=google_sparse_flops,
         checkpoint_steps=list(checkpoint_steps),
-        shared=_SHARED[model.config.tie],
+        shared=_describe_shared(model),
         uniform_generator=model.config.uniform_generator,
         generator_steps=model.config.generator_steps,
     )
@@ -194,7 +207,7 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
     return TransformerShape(
         hidden_size=config.hidden_size,
         # a gated layer has a third matrix
-        intermediate_size=config.intermediate_size * BACKBONES[config.model_type].ffn_matrices // 2,
+        intermediate_size=value_of(config, "intermediate_size") * BACKBONES[config.model_type].ffn_matrices // 2,
         num_layers=config.num_hidden_layers,
         num_heads=config.num_attention_heads,
         embedding_size=embedding_width(config),
@@ -202,12 +215,13 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
     )
 
 
-def _describe(config: PreTrainedConfig) -> str:
+def describe_network(config: PreTrainedConfig) -> str:
+    """Its type, if it is not ELECTRA, and its sizes."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
         f"{kind}{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
         f"{_count(config.num_attention_heads, 'head')}, "
-        f"feed-forward {config.intermediate_size}"
+        f"feed-forward {value_of(config, 'intermediate_size')}"
     )
 
 

@@ -30,8 +30,9 @@ from transformers.trainer_utils import get_last_checkpoint
 from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
+from electra.model.pretrained import load_tokenizer_beside_model
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
-from electra.tokenization import load_tokenizer, tokenizer_fingerprint
+from electra.tokenization import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ def _whole(checkpoint: Path) -> Path:
 
 def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> None:
     """Refuse to resume with another tokenizer than the checkpoint's."""
-    saved = load_tokenizer(str(checkpoint))
+    saved = load_tokenizer_beside_model(str(checkpoint))
     if tokenizer_fingerprint(saved) != tokenizer_fingerprint(tokenizer):
         raise UserError(
             f"the tokenizer ({len(tokenizer)} tokens) is not the one of {checkpoint} ({len(saved)} tokens); "
@@ -218,6 +219,8 @@ def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None
     """
     resumed = _saved_config(Path(checkpoint)).get("generator_steps") if checkpoint is not None else None
     steps = asked or resumed or max_steps // 2
+    if max_steps < 2:
+        raise UserError(f"--max_steps {max_steps} is not enough for two stages, each of which needs one; ask for more")
     if not 0 < steps < max_steps:
         raise UserError(
             f"--generator_steps {steps} is not possible: it must be above 0 and below --max_steps {max_steps}; "

@@ -69,6 +69,19 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
             training.save_steps,
             training.max_steps,
         )
+    if args.objective.discriminator_warmup_steps > training.max_steps:
+        logger.warning(
+            "discriminator_warmup_steps=%d is more than max_steps=%d: lambda never reaches %g.",
+            args.objective.discriminator_warmup_steps,
+            training.max_steps,
+            model.config.discriminator_weight,
+        )
+    if args.objective.generator_gate and (training.eval_steps or 0) >= training.max_steps:
+        logger.warning(
+            "eval_steps=%g is not less than max_steps=%d: the generator's gate never acts.",
+            training.eval_steps,
+            training.max_steps,
+        )
     for steps in stage_lengths(training.max_steps, model.config.generator_steps):
         warmup_steps = training.get_warmup_steps(steps)
         if warmup_steps >= steps:

@@ -25,6 +25,7 @@ from electra.model.configuration import (
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
 from electra.model.networks import encode, lm_logits, masked_lm, replaced_logits, token_detector
 from electra.model.tying import plain_state
+from electra.pretraining.plan import describe_network, training_flops
 
 VOCAB_SIZE, LONGEST = 60, 24
 WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]
@@ -164,11 +165,35 @@ def test_generator_and_discriminator_can_be_of_two_types(batch: dict[str, Tensor
 
 @pytest.mark.parametrize("generator", WITHOUT_PROJECTION)
 def test_embeddings_of_two_widths_cannot_be_shared_and_the_error_says_what_to_do(generator: str) -> None:
-    message = "generator's are 32 wide and the discriminator's 16.*electra albert deberta-v2.*--tie none"
+    message = "are 32 wide and the discriminator's 16.*--generator_size 0.5.*electra albert deberta-v2.*--tie none"
     with pytest.raises(UserError, match=message):
         joint_model("electra", generator)
     counts = parameter_counts(joint_model("electra", generator, tie="none"))
     assert counts["total"] == counts["generator"] + counts["discriminator"]
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_a_run_of_it_can_be_planned(model_type: str) -> None:
+    """Feed-forward layers are the largest part: a width that were not found, or of a third matrix, would be seen."""
+    model = joint_model(model_type, tie="none")
+    flops, *_ = training_flops(model.config, max_length=LONGEST, batch_size=1, steps=1)
+    networks = (model.generator, model.discriminator)
+    encoders = [network.base_model for network in networks if network is not None]
+    tables = sum(p.numel() for e in encoders for n, p in e.named_parameters() if n.startswith("embeddings."))
+    weights = sum(p.numel() for e in encoders for n, p in e.named_parameters() if not n.startswith("pooler.")) - tables
+    if model_type == "albert":  # whose one layer is computed twice
+        weights += sum(sum(p.numel() for p in e.encoder.albert_layer_groups.parameters()) for e in encoders)
+    assert flops == pytest.approx(6 * weights * LONGEST, rel=0.45)
+    assert "feed-forward 128" in describe_network(model.config.discriminator)
+
+
+def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch: dict[str, Tensor]) -> None:
+    """RoBERTa as it was released."""
+    config = network_config("roberta")
+    config.type_vocab_size = 1
+    network = masked_lm(config).eval()
+    plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    torch.testing.assert_close(encode(network, **batch), network.roberta(**plain).last_hidden_state)
 
 
 def test_a_generator_s_heads_and_feed_forward_width_can_be_named() -> None:

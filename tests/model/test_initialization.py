@@ -7,7 +7,7 @@ import torch
 
 from electra.model.configuration import discriminator_config
 from electra.model.initialization import initialize
-from electra.model.networks import token_detector
+from electra.model.networks import masked_lm, token_detector
 
 
 def network(initialization: str) -> torch.nn.Module:
@@ -41,8 +41,13 @@ def test_weights_are_normal_and_truncated_where_asked(initialization: str, std: 
             assert not parameter.any(), name
 
 
-def test_the_padding_token_s_embedding_stays_zero() -> None:
-    assert not network("truncated_normal").get_input_embeddings().weight[0].any()
+def test_the_padding_token_s_embedding_stays_zero_also_where_the_lm_head_is_the_same_table() -> None:
+    detector = network("truncated_normal")
+    generator = masked_lm(detector.config)
+    initialize(generator, "original")
+    for model in (detector, generator):
+        table = model.get_input_embeddings().weight
+        assert not table[0].any() and table[1].any()
 
 
 def test_the_original_draws_projection_and_output_evenly_as_glorot_does() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining, parameter_counts
-from electra.model.tying import DisentangledEmbedding, encoder_weights, plain_state
+from electra.model.tying import DisentangledEmbedding, encoder_weights, load_plain_state, plain_state
 from tests.model.test_backbones import VOCAB_SIZE, batch, joint_model  # noqa: F401
 
 WORD = "embeddings.word_embeddings.weight"
@@ -100,6 +100,22 @@ def test_a_disentangled_discriminator_on_its_own_is_the_sum(tmp_path: Path, batc
     model.discriminator.save_pretrained(tmp_path, state_dict=plain_state(model.discriminator))
     alone = type(model.discriminator).from_pretrained(tmp_path).eval()
     torch.testing.assert_close(alone(**batch).logits, model.discriminator(**batch).logits)
+
+
+def test_a_disentangled_discriminator_that_loads_a_table_is_that_table() -> None:
+    model = joint_model("electra", tie="gdes")
+    trained = {name: torch.randn(value.shape) for name, value in plain_state(model.discriminator).items()}
+    load_plain_state(model.discriminator, trained)
+    table = model.discriminator.electra.embeddings.word_embeddings
+    torch.testing.assert_close(table.table(), trained["electra.embeddings.word_embeddings.weight"])
+    assert torch.equal(table.shared.weight, model.generator.generator_lm_head.weight)
+
+
+def test_one_encoder_has_one_number_of_heads() -> None:
+    config = joint_model("albert", tie="none").config
+    config.tie, config.generator.num_attention_heads = "all", 1
+    with pytest.raises(UserError, match="there are 1 attention heads in the generator and 2"):
+        ElectraForJointPretraining(config)
 
 
 def test_the_projection_can_be_shared_on_top_and_needs_one_width() -> None:

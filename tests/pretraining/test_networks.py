@@ -76,7 +76,7 @@ def test_another_objective_s_network_is_continued_with_a_fresh_head_and_that_is_
         trained, tmp_path, init_discriminator=trained / "generator", **NOTHING_LEARNED, generator_size=1.0
     )
     said = capsys.readouterr().out
-    assert "discriminator_predictions.dense.weight" in said and "starts fresh" in said
+    assert "discriminator_predictions.dense.weight" in said and ", fresh" in said
     before, after = weights(trained / "generator"), weights(run / "discriminator")
     encoder = [name for name in before if name.startswith("electra.")]
     assert encoder and all(torch.equal(before[name], after[name]) for name in encoder)
@@ -101,10 +101,18 @@ def test_a_continued_run_resumes_without_what_it_started_from(trained: Path, tmp
     ("options", "message"),
     [
         ({"init_discriminator": "nowhere/at/all"}, "there is no folder 'nowhere/at/all'"),
-        ({"hidden_size": 64}, r"--hidden_size 64: .*has its own \(32\); leave it out"),
+        ({"init_discriminator": ""}, "--init_discriminator '' is not possible"),
+        ({"discriminator_type": "bert"}, "--discriminator_type bert: .*has its own, electra; leave it out"),
+        ({"max_length": 33, "max_position_embeddings": 64}, "max_position_embeddings 64: .*its own, 32"),
+        (
+            {"objective": "two_stage", "generator_size": 1.0},
+            "--init_discriminator .*starts the discriminator from the",
+        ),
+        ({"init_discriminator": "{shallow}"}, r"has, beyond its configuration, \d+ of the encoder's weights"),
+        ({"hidden_size": 64}, r"--hidden_size 64: .*has its own, 32; leave it out"),
         ({"tokenizer_path": "{other}"}, "the tokenizer .* is not the one that lies with the model"),
         ({"init_discriminator": "{checkpoint}"}, "checkpoint of a run; name its exported discriminator/ folder"),
-        ({"init_discriminator": "{damaged}"}, "its weights cannot be loaded|lacks"),
+        ({"init_discriminator": "{damaged}"}, "its weights cannot be loaded; they are damaged"),
         ({"init_discriminator": "{incomplete}"}, r"lacks 1 of the encoder's weights \(electra.encoder.layer.0"),
         ({"init_generator": "{trained}", "objective": "mlm"}, "--init_generator has no meaning for --objective mlm"),
         ({"init_generator": "{trained}", "generator_size": 0.5}, "--generator_size 0.5: .*has its own; leave it out"),
@@ -121,6 +129,11 @@ def test_what_cannot_be_continued_is_one_line(
         for path in (trained / "discriminator").iterdir():
             (tmp_path / name / path.name).write_bytes(path.read_bytes())
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
+    shallow = json.loads((tmp_path / "damaged" / "config.json").read_text())
+    (tmp_path / "shallow").mkdir()
+    for path in (trained / "discriminator").iterdir():
+        (tmp_path / "shallow" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "shallow" / "config.json").write_text(json.dumps({**shallow, "num_hidden_layers": 1}))
     kept = weights(trained / "discriminator")
     kept.pop("electra.encoder.layer.0.output.dense.weight")
     save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
@@ -131,6 +144,7 @@ def test_what_cannot_be_continued_is_one_line(
         "{checkpoint}": trained / "checkpoint-2",
         "{damaged}": tmp_path / "damaged",
         "{incomplete}": tmp_path / "incomplete",
+        "{shallow}": tmp_path / "shallow",
         "{trained}": trained,
     }
     values = {name: places.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
@@ -155,6 +169,19 @@ def test_what_cannot_be_continued_is_one_line(
         ),
         ({"generator_type": "uniform", "tie": "word"}, "--tie has no meaning for --gen"),
         ({"discriminator_type": "bert", "embedding_size": 16}, "--embedding_size 16 has no meaning for bert"),
+        (
+            {"objective": "two_stage", "generator_size": 1.0, "tie_embedding_projection": True},
+            "--tie_embedding_projection does not work with --objective two_stage",
+        ),
+        (
+            {"objective": "two_stage", "generator_size": 1.0, "intermediate_size": 128, "max_steps": 1},
+            "not enough for two",
+        ),
+        ({"generator_type": "uniform", "mlm_replacement_probability": 0.5}, "has no meaning for --generator_type uni"),
+        (
+            {"discriminator_type": "albert", "gradient_checkpointing": True},
+            "--gradient_checkpointing does not work with",
+        ),
         ({"discriminator_type": "gpt2"}, "invalid choice: 'gpt2'"),
         ({"generator_type": "bert", "generator_size": 1.0}, "--tie embeddings shares the word embeddings"),
     ],
