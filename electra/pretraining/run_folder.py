@@ -1,6 +1,6 @@
 """Where a run lives: output_dir/experiment_name, never one that is taken; and what a resumed run must agree with.
 
-checkpoint-N/            full state of step N
+checkpoint-N/            full state of step N; whole, or not there (manifest.py)
 generator/               the exported networks with tokenizer and model card: any AutoModel opens them
 discriminator/
 tokenizer/
@@ -14,7 +14,6 @@ report.html              all of it to look at, and training_curves.png; made of 
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,12 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
-from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedTokenizerBase
-from transformers.trainer_utils import get_last_checkpoint
 
 from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.manifest import checkpoints_of, damage, remove_unfinished
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
 from electra.tokenization import load_tokenizer, tokenizer_fingerprint
 
@@ -65,6 +63,7 @@ def open_run(args: Arguments) -> Run:
                 checkpoint = find_checkpoint(resume or NEWEST[0], training.output_dir, training.experiment_name)
                 if _lock_path(checkpoint.parent) not in _LOCKS and not _lock(checkpoint.parent):
                     raise UserError(f"another process is at work on {checkpoint.parent}; let it end, or end it, first")
+                remove_unfinished(checkpoint.parent)
                 shared = [Run(checkpoint.parent, str(checkpoint))]
             else:
                 shared = [Run(new_run_folder(training.output_dir, training.experiment_name), None)]
@@ -150,47 +149,44 @@ def _names(experiment_name: str) -> Iterator[str]:
 
 
 def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
-    """The checkpoint to resume: a checkpoint folder, or the newest one of a run folder.
+    """The checkpoint to resume: a checkpoint folder, or the newest whole one of a run folder.
 
     Args:
         resume_from_checkpoint, output_dir, experiment_name: as of `resumed_folder`.
     Raises:
-        UserError: there is none.
+        UserError: there is none, or the one that is named is damaged.
     """
     folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if folder.name.startswith("checkpoint-"):
-        return _whole(folder)
-    checkpoint = get_last_checkpoint(str(folder))
-    if checkpoint is None:
-        raise UserError(f"nothing to resume: {folder} holds no checkpoint-N; leave --resume_from_checkpoint out")
-    return _whole(Path(checkpoint))
+        wrong = damage(folder)
+        if wrong is not None:
+            raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the newest whole one")
+        return folder
+    return newest_whole(folder)
 
 
-def _whole(checkpoint: Path) -> Path:
-    """Refuse what was not written to its end: Trainer would go on with a fresh optimizer and say nothing."""
-    expected = ["trainer_state.json", "scheduler.pt"]
-    if not (checkpoint / "pytorch_model_fsdp_0").exists() and not list(checkpoint.glob("global_step*")):
-        expected += ["model.safetensors", "optimizer.pt"]  # as one process or DDP writes it; sharded ones differ
-    missing = [name for name in expected if not (checkpoint / name).is_file()]
-    missing += [] if list(checkpoint.glob("rng_state*.pth")) else ["rng_state.pth"]
-    if missing:
-        raise UserError(
-            f"{checkpoint} has no {' and no '.join(missing)}: it was not written to its end; name an older checkpoint"
-        )
-    for path in checkpoint.iterdir():
-        try:
-            if path.suffix in (".pt", ".pth"):
-                zipfile.ZipFile(path).close()  # its directory is at the end of the file
-            elif path.suffix == ".safetensors":
-                with safe_open(path, framework="pt"):
-                    pass
-            elif path.name == "trainer_state.json":
-                int(json.loads(path.read_text())["global_step"])
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({error}); name an older checkpoint") from error
-    return checkpoint
+def newest_whole(run: Path) -> Path:
+    """The newest whole checkpoint of a run; says which ones it passes over, and why.
+
+    Raises:
+        UserError: there is none.
+    """
+    checkpoints = checkpoints_of(run)
+    if not checkpoints:
+        raise UserError(f"nothing to resume: {run} holds no checkpoint-N; leave --resume_from_checkpoint out")
+    reasons = []
+    for checkpoint in checkpoints:
+        wrong = damage(checkpoint)
+        if wrong is None:
+            return checkpoint
+        logger.warning("passing over %s: it %s", checkpoint, wrong)
+        reasons.append(f"{checkpoint.name} {wrong}")
+    raise UserError(
+        f"nothing to resume: no checkpoint of {run} is whole: {'; '.join(reasons)}; start again under another "
+        "--experiment_name"
+    )
 
 
 def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> None:
