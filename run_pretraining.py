@@ -32,6 +32,8 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     run = open_run(args)
+    if run.is_finished:
+        return
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)
     data = make_segments(args, tokenizer, corpus, validation)

@@ -28,6 +28,8 @@ MANIFEST_NAME = "manifest.json"
 ORIGIN_NAME = "origin.json"
 """What the run was trained on, see origin.py. Written by every version that writes a manifest."""
 UNFINISHED = "unfinished"
+_WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream")
+"""What torch.save says when a file cannot be written: a RuntimeError without a number or a name."""
 _CHUNK = 2**22
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
@@ -156,9 +158,12 @@ def naming_failed_writes(folder: Path, kept: Callable[[], str]) -> Iterator[None
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, UserError) or (type(error) is RuntimeError and "writ" not in str(error)):
+        is_of_torch = any(word in str(error) for word in _WRITE_ERRORS_OF_TORCH)
+        if isinstance(error, UserError) or (type(error) is RuntimeError and not is_of_torch):
             raise
         named = getattr(error, "filename", None)
+        if named is None and isinstance(error, SafetensorError):
+            named = folder / "model.safetensors"  # it writes under another name first
         youngest = max(_files(folder), key=lambda path: path.stat().st_mtime_ns, default=folder)
         raise UserError(f"cannot write {named or youngest}: {' '.join(str(error).split())}; {kept()}") from error
 

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
+_OF_ONE_START = ("resume_from_checkpoint", "auto_resume")
+"""Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Of the runs of this process, by path. They lie beside the run folders: two processes never write the same run."""
 
@@ -45,6 +47,8 @@ class Run:
 
     folder: Path
     checkpoint: str | None
+    is_finished: bool = False
+    """With --auto_resume: there is nothing left to do."""
 
 
 def open_run(args: Arguments) -> Run:
@@ -65,6 +69,8 @@ def open_run(args: Arguments) -> Run:
                     raise UserError(f"another process is at work on {checkpoint.parent}; let it end, or end it, first")
                 remove_unfinished(checkpoint.parent)
                 shared = [Run(checkpoint.parent, str(checkpoint))]
+            elif training.auto_resume:
+                shared = [start_or_continue(training.output_dir, training.experiment_name, training.max_steps)]
             else:
                 shared = [Run(new_run_folder(training.output_dir, training.experiment_name), None)]
         except UserError as error:
@@ -74,6 +80,9 @@ def open_run(args: Arguments) -> Run:
     run = shared[0]
     if isinstance(run, UserError):
         raise run
+    if run.is_finished:
+        logger.info("%s is finished: nothing to do; ask for more --max_steps to go on with it", run.folder)
+        return run
     if run.checkpoint is None and run.folder.name != training.experiment_name:
         logger.info(
             "%s is taken; this run goes to %s", Path(training.output_dir) / training.experiment_name, run.folder
@@ -85,11 +94,45 @@ def open_run(args: Arguments) -> Run:
     return run
 
 
+def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> Run:
+    """The run of this name: continued where it has a checkpoint, begun where it has none, or finished.
+
+    Raises:
+        UserError: none of its checkpoints is whole; another process writes it; or the folder holds something else.
+    """
+    check_name(experiment_name)
+    folder = (Path(output_dir) / experiment_name).resolve()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if _lock_path(folder) not in _LOCKS and not _lock(folder):
+            raise UserError(f"another process is at work on {folder}; let it end, or end it, first")
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    remove_unfinished(folder)
+    if checkpoints_of(folder):
+        return Run(folder, str(newest_whole(folder)), is_finished=_is_finished(folder, max_steps))
+    if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
+        raise UserError(
+            f"{folder} holds files but no {CONFIG_NAME}, so it is no run to go on with; choose another "
+            "--experiment_name, or empty it"
+        )
+    return Run(folder, None)
+
+
+def _is_finished(folder: Path, max_steps: int) -> bool:
+    """Whether a run has come to its last file, for at least as many steps (-1: as epochs, of the run itself)."""
+    try:
+        return bool(json.loads((folder / METRICS_NAME).read_text())["plan"]["steps"] >= max_steps)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write the effective options and the tokenizer into the run's folder; to be called once all is checked."""
     if not PartialState().is_main_process:
         return
-    values = {name: value for name, value in args.effective.items() if name != "resume_from_checkpoint"}
+    values = {name: value for name, value in args.effective.items() if name not in _OF_ONE_START}
     for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
         if name in values:
             values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
@@ -104,13 +147,18 @@ def new_run_folder(output_dir: str, experiment_name: str) -> Path:
     Raises:
         UserError: the folder cannot be written.
     """
-    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
-        raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
+    check_name(experiment_name)
     try:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         return next(filter(_take, (Path(output_dir) / name for name in _names(experiment_name))))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+
+
+def check_name(experiment_name: str) -> None:
+    """Refuse a name that is no folder's."""
+    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
+        raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
 
 
 def _take(folder: Path) -> bool:
