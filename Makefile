@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test lint clean
+.PHONY: quickstart test chaos lint clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
@@ -10,6 +10,10 @@ quickstart: .venv/ready
 test: .venv/ready-dev lint
 	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses what is disturbed.
+chaos: .venv/ready-dev
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

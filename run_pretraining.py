@@ -10,6 +10,7 @@ Every option: --help. Values come from defaults, then the recipe of --model_size
 """
 
 import sys
+import time
 
 from electra.console import setup_logging
 from electra.errors import run_script
@@ -20,15 +21,19 @@ from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import announce_plan, make_trainer
+from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trial import run_trial
 from electra.redaction import shown_command
 from electra.report.write import try_to_report
 
 
 def main(argv: list[str] | None = None) -> None:
+    started = time.monotonic()
     setup_logging()
     args = parse_arguments(argv)
     run = open_run(args)
+    if run.is_finished:
+        return
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)
     data = make_segments(args, tokenizer, corpus, validation)
@@ -37,10 +42,14 @@ def main(argv: list[str] | None = None) -> None:
     if args.training.plan:
         run_trial(args, model, tokenizer, data, plan)
         return
-    trainer = make_trainer(args, run, model, tokenizer, data, plan)
+    stop = StopRequests(args.training.max_hours, started)
+    trainer = make_trainer(args, run, model, tokenizer, data, plan, stop)
     save_options(args, run, tokenizer)
 
-    trainer.train(resume_from_checkpoint=run.checkpoint)
+    with stop.listening():
+        trainer.train(resume_from_checkpoint=run.checkpoint)
+    if stop.exit_code:
+        sys.exit(stop.exit_code)
 
     results = evaluate_at_end(trainer, data)
     if trainer.is_world_process_zero():

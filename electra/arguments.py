@@ -375,6 +375,21 @@ class PretrainingArguments(TrainingArguments):
         "Train nothing: say what the run will take, with the time by a trial of ten steps, and leave no run folder. "
         "The tokenizer and the token cache stay.",
     )
+    auto_resume: bool = option(
+        False,
+        "Start the run of --experiment_name, or continue its newest whole checkpoint if it has one, or say that it is "
+        "finished: the same command, however often it is started.",
+    )
+    max_hours: float | None = option(
+        None,
+        "Save and stop after this many hours, counted from the start of the command; exit code 85. Leave time for "
+        "the last step and the saving.",
+    )
+    max_skipped_steps: int = option(
+        10,
+        "Steps in a row that are skipped, for a loss or gradient that is infinite or not a number, at which the run "
+        "stops. Weights that are still good get over it in one or two; fp16 finds its scale in fewer than ten.",
+    )
     checkpoint_fractions: list[float] = option(
         [],
         "Fractions of the optimizer steps, in (0, 1], after which a checkpoint is saved as well, and never deleted by "
@@ -412,6 +427,12 @@ class PretrainingArguments(TrainingArguments):
                 "--checkpoint_fractions does not work with --save_strategy best, which saves nothing but the best; "
                 "choose steps, epoch or no"
             )
+        if self.auto_resume and self.resume_from_checkpoint is not None:
+            raise UserError(
+                "--auto_resume finds the checkpoint itself; leave --resume_from_checkpoint out, or --auto_resume"
+            )
+        check(self.max_hours is None or self.max_hours > 0, "max_hours", self.max_hours, "above 0")
+        check(self.max_skipped_steps > 0, "max_skipped_steps", self.max_skipped_steps, "at least 1")
         check(self.eval_steps is None or self.eval_steps > 0, "eval_steps", self.eval_steps, "above 0")
         accumulation = self.eval_accumulation_steps
         check(accumulation is None or accumulation > 0, "eval_accumulation_steps", accumulation, "positive")

@@ -39,13 +39,21 @@ def replace_folder(new: Path, target: Path) -> None:
 
 
 def write_file(content: bytes, path: Path) -> None:
-    """Write beside, sync, rename: a reader sees the old file or the new one, never half of it."""
+    """Write beside, sync, rename: a reader sees the old file or the new one, never half of it.
+
+    Raises:
+        OSError: it could not be written, the disk is full perhaps; names the file.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:

@@ -1,19 +1,21 @@
 """Checkpoints of partial training: saved at fractions of the run, and kept whatever `save_total_limit` deletes.
 
 The paper's table of small models has them, at 6.25, 12.5, 25 and 50 % of the steps; electra_pytorch saves the same.
-Trainer's own rotation spares one checkpoint only, the best, so the limit is kept here, after each save.
+Trainer's own rotation spares one checkpoint only, the best, and takes the newest by number or by time, even if it is
+damaged, for the one to resume; so the limit is kept here, after each save, and spares the one just written.
 Which steps are spared follows from the options and the length of the run: a resumed run spares the same ones, one
 resumed for more steps those of its new length.
 """
 
 import logging
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
+
+from electra.pretraining.manifest import discard
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +25,11 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 
-class FractionCheckpoints(TrainerCallback):
+class KeptCheckpoints(TrainerCallback):
     """Saves after certain steps, and deletes others in place of Trainer, whose own limit must be None.
 
     Args:
-        steps: optimizer steps after which to save; their checkpoints are never deleted.
+        steps: optimizer steps after which to save, perhaps none; their checkpoints are never deleted.
         save_total_limit: how many of the other checkpoints are kept, the newest; all of them if None or 0. The best
             one is kept beside them where the best is loaded at the end.
     """
@@ -55,7 +57,7 @@ class FractionCheckpoints(TrainerCallback):
         room = self.save_total_limit - (state.global_step not in self.steps)
         for folder in others[: max(0, len(others) - room)]:
             logger.debug("deleting %s: --save_total_limit %d", folder, self.save_total_limit)
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(folder)
 
 
 def _name(step: int) -> str:

@@ -1,6 +1,6 @@
 """Where a run lives: output_dir/experiment_name, never one that is taken; and what a resumed run must agree with.
 
-checkpoint-N/            full state of step N
+checkpoint-N/            full state of step N; whole, or not there (manifest.py)
 generator/               the exported networks with tokenizer and model card: any AutoModel opens them
 discriminator/
 tokenizer/
@@ -14,7 +14,6 @@ report.html              all of it to look at, and training_curves.png; made of 
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,13 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
-from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedTokenizerBase
-from transformers.trainer_utils import get_last_checkpoint
 
 from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
+from electra.pretraining.manifest import checkpoints_of, damage, remove_unfinished
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
 from electra.tokenization import tokenizer_fingerprint
 
@@ -38,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
+_OF_ONE_START = ("resume_from_checkpoint", "auto_resume")
+"""Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Of the runs of this process, by path. They lie beside the run folders: two processes never write the same run."""
 
@@ -48,6 +48,8 @@ class Run:
 
     folder: Path
     checkpoint: str | None
+    is_finished: bool = False
+    """With --auto_resume: there is nothing left to do."""
 
 
 def open_run(args: Arguments) -> Run:
@@ -66,7 +68,10 @@ def open_run(args: Arguments) -> Run:
                 checkpoint = find_checkpoint(resume or NEWEST[0], training.output_dir, training.experiment_name)
                 if _lock_path(checkpoint.parent) not in _LOCKS and not _lock(checkpoint.parent):
                     raise UserError(f"another process is at work on {checkpoint.parent}; let it end, or end it, first")
+                remove_unfinished(checkpoint.parent)
                 shared = [Run(checkpoint.parent, str(checkpoint))]
+            elif training.auto_resume:
+                shared = [start_or_continue(training.output_dir, training.experiment_name, training.max_steps)]
             else:
                 shared = [Run(new_run_folder(training.output_dir, training.experiment_name), None)]
         except UserError as error:
@@ -76,6 +81,9 @@ def open_run(args: Arguments) -> Run:
     run = shared[0]
     if isinstance(run, UserError):
         raise run
+    if run.is_finished:
+        logger.info("%s is finished: nothing to do; ask for more --max_steps to go on with it", run.folder)
+        return run
     if run.checkpoint is None and run.folder.name != training.experiment_name:
         logger.info(
             "%s is taken; this run goes to %s", Path(training.output_dir) / training.experiment_name, run.folder
@@ -87,11 +95,45 @@ def open_run(args: Arguments) -> Run:
     return run
 
 
+def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> Run:
+    """The run of this name: continued where it has a checkpoint, begun where it has none, or finished.
+
+    Raises:
+        UserError: none of its checkpoints is whole; another process writes it; or the folder holds something else.
+    """
+    check_name(experiment_name)
+    folder = (Path(output_dir) / experiment_name).resolve()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if _lock_path(folder) not in _LOCKS and not _lock(folder):
+            raise UserError(f"another process is at work on {folder}; let it end, or end it, first")
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    remove_unfinished(folder)
+    if checkpoints_of(folder):
+        return Run(folder, str(newest_whole(folder)), is_finished=_is_finished(folder, max_steps))
+    if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
+        raise UserError(
+            f"{folder} holds files but no {CONFIG_NAME}, so it is no run to go on with; choose another "
+            "--experiment_name, or empty it"
+        )
+    return Run(folder, None)
+
+
+def _is_finished(folder: Path, max_steps: int) -> bool:
+    """Whether a run has come to its last file, for at least as many steps (-1: as epochs, of the run itself)."""
+    try:
+        return bool(json.loads((folder / METRICS_NAME).read_text())["plan"]["steps"] >= max_steps)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write the effective options and the tokenizer into the run's folder; to be called once all is checked."""
     if not PartialState().is_main_process:
         return
-    values = {name: value for name, value in args.effective.items() if name != "resume_from_checkpoint"}
+    values = {name: value for name, value in args.effective.items() if name not in _OF_ONE_START}
     for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
         if name in values:
             values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
@@ -106,13 +148,18 @@ def new_run_folder(output_dir: str, experiment_name: str) -> Path:
     Raises:
         UserError: the folder cannot be written.
     """
-    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
-        raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
+    check_name(experiment_name)
     try:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         return next(filter(_take, (Path(output_dir) / name for name in _names(experiment_name))))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+
+
+def check_name(experiment_name: str) -> None:
+    """Refuse a name that is no folder's."""
+    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
+        raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
 
 
 def _take(folder: Path) -> bool:
@@ -151,47 +198,44 @@ def _names(experiment_name: str) -> Iterator[str]:
 
 
 def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
-    """The checkpoint to resume: a checkpoint folder, or the newest one of a run folder.
+    """The checkpoint to resume: a checkpoint folder, or the newest whole one of a run folder.
 
     Args:
         resume_from_checkpoint, output_dir, experiment_name: as of `resumed_folder`.
     Raises:
-        UserError: there is none.
+        UserError: there is none, or the one that is named is damaged.
     """
     folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if folder.name.startswith("checkpoint-"):
-        return _whole(folder)
-    checkpoint = get_last_checkpoint(str(folder))
-    if checkpoint is None:
-        raise UserError(f"nothing to resume: {folder} holds no checkpoint-N; leave --resume_from_checkpoint out")
-    return _whole(Path(checkpoint))
+        wrong = damage(folder)
+        if wrong is not None:
+            raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the newest whole one")
+        return folder
+    return newest_whole(folder)
 
 
-def _whole(checkpoint: Path) -> Path:
-    """Refuse what was not written to its end: Trainer would go on with a fresh optimizer and say nothing."""
-    expected = ["trainer_state.json", "scheduler.pt"]
-    if not (checkpoint / "pytorch_model_fsdp_0").exists() and not list(checkpoint.glob("global_step*")):
-        expected += ["model.safetensors", "optimizer.pt"]  # as one process or DDP writes it; sharded ones differ
-    missing = [name for name in expected if not (checkpoint / name).is_file()]
-    missing += [] if list(checkpoint.glob("rng_state*.pth")) else ["rng_state.pth"]
-    if missing:
-        raise UserError(
-            f"{checkpoint} has no {' and no '.join(missing)}: it was not written to its end; name an older checkpoint"
-        )
-    for path in checkpoint.iterdir():
-        try:
-            if path.suffix in (".pt", ".pth"):
-                zipfile.ZipFile(path).close()  # its directory is at the end of the file
-            elif path.suffix == ".safetensors":
-                with safe_open(path, framework="pt"):
-                    pass
-            elif path.name == "trainer_state.json":
-                int(json.loads(path.read_text())["global_step"])
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({error}); name an older checkpoint") from error
-    return checkpoint
+def newest_whole(run: Path) -> Path:
+    """The newest whole checkpoint of a run; says which ones it passes over, and why.
+
+    Raises:
+        UserError: there is none.
+    """
+    checkpoints = checkpoints_of(run)
+    if not checkpoints:
+        raise UserError(f"nothing to resume: {run} holds no checkpoint-N; leave --resume_from_checkpoint out")
+    reasons = []
+    for checkpoint in checkpoints:
+        wrong = damage(checkpoint)
+        if wrong is None:
+            return checkpoint
+        logger.warning("passing over %s: it %s", checkpoint, wrong)
+        reasons.append(f"{checkpoint.name} {wrong}")
+    raise UserError(
+        f"nothing to resume: no checkpoint of {run} is whole: {'; '.join(reasons)}; start again under another "
+        "--experiment_name"
+    )
 
 
 def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> None:

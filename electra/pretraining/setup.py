@@ -14,17 +14,19 @@ from electra.data.segments import TrainingSegments
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
-from electra.pretraining.checkpoints import FractionCheckpoints, fraction_steps
+from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
 from electra.pretraining.combinations import gate_of
 from electra.pretraining.estimate import estimate_lines
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
 from electra.pretraining.ledger import EnergyLog
 from electra.pretraining.options import Arguments
+from electra.pretraining.origin import check_same_origin, describe_longer_run, origin_of
 from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
 from electra.pretraining.run_folder import Run, check_same_architecture, check_steps, generator_steps_of
+from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
 
 logger = logging.getLogger(__name__)
@@ -104,8 +106,9 @@ def make_trainer(
     tokenizer: PreTrainedTokenizerBase,
     data: Segments,
     plan: Plan,
+    stop: StopRequests | None = None,
 ) -> ElectraTrainer:
-    """The trainer, with readable progress in place of Trainer's dictionaries."""
+    """The trainer, with readable progress in place of Trainer's dictionaries; `stop` may end it early."""
     training = args.training
     if data.evaluation is None:
         training.eval_strategy = IntervalStrategy.NO
@@ -120,10 +123,16 @@ def make_trainer(
     )
     if phases.leaves_out_networks:
         training.ddp_find_unused_parameters = True
-    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog()]
-    if plan.checkpoint_steps:
-        callbacks.append(FractionCheckpoints(plan.checkpoint_steps, training.save_total_limit))
-        training.save_total_limit = None  # the callback deletes in Trainer's place
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
+    training.save_total_limit = None  # the callback deletes in Trainer's place
+    origin = origin_of(data.cache, plan.batch_size)
+    if run.checkpoint is not None:
+        batch = f"{training.train_batch_size} x {training.gradient_accumulation_steps} x {training.world_size}"
+        check_same_origin(Path(run.checkpoint), origin, f"{batch}: batch, accumulation, devices")
+        longer = describe_longer_run(Path(run.checkpoint), plan.steps)
+        if longer is not None:
+            logger.warning(longer)
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     try:
         trainer = ElectraTrainer(
@@ -137,6 +146,7 @@ def make_trainer(
             flops_per_token=plan.flops / plan.total_tokens,
             segments_per_epoch=len(data.policy),
             phases=phases,
+            origin=origin,
         )
     except (
         ValueError,

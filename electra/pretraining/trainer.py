@@ -8,7 +8,8 @@
     create_scheduler    the original's product schedule, if asked; one schedule for each stage, if there are stages
     _get_train_sampler  positions of the run in order: the data set itself shuffles (data/segments.py)
 
-Checkpoints, resuming, mixed precision, accumulation and distribution are Trainer's own.
+Resuming, mixed precision, accumulation and distribution are Trainer's own; checkpoints are, too, but for when they
+count as written (saving.py). Steps that are not finite are skipped (skipping.py).
 """
 
 import time
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import EvalPrediction, Trainer
+from transformers import EvalPrediction
 from transformers.trainer_utils import EvalLoopOutput, SchedulerType
 
 from electra.arguments import PretrainingArguments
@@ -30,6 +31,7 @@ from electra.objectives import weighted_mean
 from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_scheduler
 from electra.pretraining.metrics import evaluation_metrics, token_records
 from electra.pretraining.phases import PhaseOptions, stage_lengths
+from electra.pretraining.skipping import SkippingTrainer
 
 
 @contextmanager
@@ -53,14 +55,14 @@ class PositionSampler(Sampler[int]):
         return iter(range(self.start, self.stop))
 
 
-class ElectraTrainer(Trainer):
+class ElectraTrainer(SkippingTrainer):
     """Trains an `ElectraForJointPretraining` on `TrainingSegments`.
 
     Args:
         flops_per_token: training FLOPs per token, for the log.
         segments_per_epoch: to log the epoch, passes over the corpus so far.
         phases: what decides which network is trained when, as the callback `TrainingPhases` applies it.
-        kwargs: those of `transformers.Trainer`.
+        kwargs: those of `SkippingTrainer`.
     """
 
     args: PretrainingArguments
@@ -79,10 +81,19 @@ class ElectraTrainer(Trainer):
         # and when and at which step it began.
         self._sums: dict[str, Tensor] = {}
         self._batches: Counter[str] = Counter()
+        self._before: tuple[dict[str, Tensor], Counter[str]] = {}, Counter()  # both, before this step
         self._window_tokens = 0
         self._window_start: tuple[float, int] | None = None
 
     # ---- training
+
+    def begin_step(self) -> None:
+        self._before = dict(self._sums), Counter(self._batches)
+
+    def forget_step(self) -> None:
+        tokens = self._sums["tokens"]  # seen all the same
+        sums, self._batches = self._before
+        self._sums = {**sums, "tokens": tokens}
 
     def compute_loss(
         self,
@@ -219,16 +230,18 @@ class ElectraTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         samples = self.state.global_step * self.get_total_train_batch_size(self.args)
         self.state.epoch = samples / self.segments_per_epoch
-        if "loss" in logs and self._batches:
+        if "loss" in logs and self._sums:
             logs.update(self._window_averages())
         super().log(logs, start_time)
 
     def _window_averages(self) -> dict[str, float]:
         self._take_tokens()
         names = list(self._sums)
-        sums = self.accelerator.gather(torch.stack([self._sums[name] for name in names]).unsqueeze(0))
-        means = zip(names, sums.mean(dim=0).tolist(), strict=True)
-        averages = {name: mean / self._batches[name] for name, mean in means}
+        averages = {}
+        if names:  # else all steps of the window were skipped
+            sums = self.accelerator.gather(torch.stack([self._sums[name] for name in names]).unsqueeze(0))
+            means = zip(names, sums.mean(dim=0).tolist(), strict=True)
+            averages = {name: mean / self._batches[name] for name, mean in means}
         if self.phases.discriminator_warmup_steps:
             averages["discriminator_weight"] = self.model.discriminator_weight
         if self.phases.gate is not None:

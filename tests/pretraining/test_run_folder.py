@@ -136,24 +136,29 @@ def test_what_cannot_be_resumed_is_the_users_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "missing", ["trainer_state.json", "scheduler.pt", "optimizer.pt", "model.safetensors", "rng_state.pth"]
 )
-def test_a_checkpoint_that_was_not_written_to_its_end_is_refused(tmp_path: Path, missing: str) -> None:
+def test_a_checkpoint_without_a_manifest_must_have_all_files(
+    tmp_path: Path, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
     older = make_checkpoint(tmp_path / "run", 4)
     broken = make_checkpoint(tmp_path / "run", 8, without=missing)
-    for name in ("true", str(tmp_path / "run"), str(broken)):
-        with pytest.raises(UserError, match=f"checkpoint-8 has no {missing}: it was not written to its end"):
-            find_checkpoint(name, str(tmp_path), "run")
-    assert find_checkpoint(str(older), str(tmp_path), "run") == older
+    with pytest.raises(UserError, match=f"checkpoint-8 has no {missing}: it was not written to its end"):
+        find_checkpoint(str(broken), str(tmp_path), "run")
+    with caplog.at_level("WARNING", logger="electra"):
+        assert find_checkpoint("true", str(tmp_path), "run") == older
+    assert f"passing over {broken}: it has no {missing}" in caplog.text
+    assert find_checkpoint(str(tmp_path / "run"), "output", "other") == older
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
 )
-def test_a_damaged_file_of_a_checkpoint_is_the_users_error(tmp_path: Path, name: str, kept: float) -> None:
+def test_with_no_whole_checkpoint_left_the_error_names_what_is_wrong(tmp_path: Path, name: str, kept: float) -> None:
     path = make_checkpoint(tmp_path / "run", 4) / name
     path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
-    with pytest.raises(UserError, match=f"{name} is damaged"):
+    with pytest.raises(UserError, match=f"no checkpoint of .* is whole: checkpoint-4 is damaged: {name}") as error:
         find_checkpoint("true", str(tmp_path), "run")
+    assert "\n" not in str(error.value)
 
 
 def test_a_run_is_not_resumed_for_fewer_steps_than_it_has(tmp_path: Path) -> None:
