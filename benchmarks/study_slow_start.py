@@ -60,7 +60,6 @@ ROWS: dict[str, dict[str, Any]] = {
     "batch of 128": {"batch": 128},
     "rate 3e-4": {"learning_rate": 3e-4},
     "rate 2e-3": {"learning_rate": 2e-3},
-    "uniform generator": {"generator_type": "uniform"},
     "DeBERTa-v2 (relative positions)": {"discriminator_type": "deberta-v2"},
     "ModernBERT (rotary), nothing shared": {**MODERNBERT, "tie": "none"},
     "ModernBERT (rotary), full-width generator": {**MODERNBERT, "generator_size": 1.0},
