@@ -73,7 +73,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, obj
     resumed.mkdir()
     (whole / "checkpoint-4").rename(resumed / "checkpoint-4")
     (resumed / "config.yaml").write_bytes((whole / "config.yaml").read_bytes())  # it says which objective
-    main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-4"))
+    main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-4", generator_size=None))
     assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
     metrics = [json.loads((run / "metrics.json").read_text())["held_out"] for run in (whole, resumed)]
     assert metrics[0]["trained"] == metrics[1]["trained"]
