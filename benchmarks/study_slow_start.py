@@ -102,8 +102,9 @@ def report(options: argparse.Namespace) -> None:
         if found:
             started = ", ".join(f"> {options.tokens / 1e6:.1f}" if s is None else f"{s / 1e6:.2f}" for s, *_ in found)
             auc, loss = (statistics.fmean(told[i] for told in found) for i in (1, 2))
-            spread = max(told[1] for told in found) - min(told[1] for told in found)
-            print(f"| {row} | {started} | {auc:.3f} ± {spread / 2:.3f} | {loss:.2f} |")
+            half = (max(told[1] for told in found) - min(told[1] for told in found)) / 2
+            spread = f" ± {half:.3f}" if len(found) > 1 else ""
+            print(f"| {row} | {started} | {auc:.3f}{spread} | {loss:.2f} |")
 
 
 def read(folder: Path) -> tuple[int | None, float, float] | None:
