@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
+from electra.finetuning.hub import SPLITS, load_hub_splits
 from electra.multiple_choice.questions import (
     BadRow,
     Question,
@@ -46,7 +47,10 @@ def load_splits(
             if paths
         }
     else:
-        splits = _from_hub(dataset_name, config)
+        splits = {
+            split: questions(list(table), f"{dataset_name} {SPLITS[split]}", split)
+            for split, table in load_hub_splits(dataset_name, config).items()
+        }
     for split, found in splits.items():
         if split != "test" and (row := next((q for q in found if q.answer is None), None)):
             raise UserError(f"{row.place} has no answer, which {split} needs; correct the file")
@@ -122,24 +126,3 @@ def _json_rows(text: str, path: str) -> Iterator[Mapping[str, Any]]:
         if not isinstance(row, dict):
             raise UserError(f"{path} line {number} holds a {type(row).__name__}, expected an object; correct it")
         yield row
-
-
-def _from_hub(name: str, config: str | None) -> dict[str, list[Question]]:
-    import datasets
-
-    try:
-        tables = datasets.load_dataset(name, config)
-    except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
-        raise UserError(
-            f"the data set {name} could not be loaded ({type(error).__name__}: {error}); name files with --train_file "
-            f"and --validation_file"
-        ) from error
-    splits = {"train": "train", "dev": "validation", "test": "test"}
-    missing = [splits[split] for split in ("train", "dev") if splits[split] not in tables]
-    if missing:
-        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
-    return {
-        split: questions(list(tables[theirs]), f"{name} {theirs}", split)
-        for split, theirs in splits.items()
-        if theirs in tables
-    }

@@ -190,5 +190,5 @@ def describe_change(state: State, last: Evaluation, learning_rate: float, warmup
         f"step {last.step}: {what}: {numbers}. Try a lower --learning_rate (now {learning_rate:g}), a smaller "
         "--generator_size, a larger batch (--per_device_train_batch_size, --gradient_accumulation_steps), or a "
         f"longer --warmup_steps (now {warmup_steps}). Learned positions start slowest: --discriminator_type "
-        "deberta-v2 and modernbert, with relative ones, need a tenth of the tokens."
+        "deberta-v2, with relative ones, needs far fewer tokens."
     )

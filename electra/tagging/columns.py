@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import UserError
+from electra.finetuning.hub import SPLITS, load_hub_splits
 from electra.tagging.schemes import OUTSIDE
 
 if TYPE_CHECKING:
@@ -192,21 +193,7 @@ def load_splits(
             for split, path in files.items()
             if path is not None
         }
-    import datasets
-
-    try:
-        tables = datasets.load_dataset(dataset_name, config)
-    except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
-        raise UserError(
-            f"the data set {dataset_name} could not be loaded ({type(error).__name__}: {error}); name files with "
-            f"--train_file and --validation_file"
-        ) from error
-    names = {"train": "train", "dev": "validation", "test": "test"}
-    missing = [names[split] for split in ("train", "dev") if names[split] not in tables]
-    if missing:
-        raise UserError(f"the data set {dataset_name} has no split {missing[0]}; its splits are {' '.join(tables)}")
     return {
-        split: read_table(tables[name], f"data set {dataset_name} {name}", label_column)
-        for split, name in names.items()
-        if name in tables
+        split: read_table(table, f"data set {dataset_name} {SPLITS[split]}", label_column)
+        for split, table in load_hub_splits(dataset_name, config).items()
     }

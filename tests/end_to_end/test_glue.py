@@ -1,6 +1,5 @@
 """run_glue.py as a user runs it: in its own process, killed and taken up again, from pre-training to a score."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,26 +13,10 @@ from transformers import PreTrainedTokenizerBase
 
 import run_pretraining
 from electra.finetuning.results import read_results
+from tests.finetuning.commands import ENVIRONMENT, ROOT, run, start
 from tests.glue.files import flags, write_encoder, write_glue
 from tests.pretraining.runs import flags as pretraining_flags
 from tests.pretraining.runs import write_corpus
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline"}
-
-
-def start(argv: list[str], cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(ROOT / "run_glue.py"), *argv]
-    return subprocess.Popen(
-        command, cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def run(argv: list[str], cwd: Path, expect: int = 0) -> tuple[str, str]:
-    process = start(argv, cwd)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == expect, out + err
-    return out, err
 
 
 def test_killed_in_the_second_task_and_started_again_it_ends_in_the_same_file(
@@ -43,11 +26,11 @@ def test_killed_in_the_second_task_and_started_again_it_ends_in_the_same_file(
     write_glue(tmp_path / "glue", "CoLA", "RTE", "STS-B")
     options = {"tasks": ["cola", "stsb", "rte"], "task_overrides": '{"stsb": {"num_train_epochs": 150}}'}
     argv = [word for word in flags(tmp_path, **options) if not word.startswith("--num_train_epochs")]
-    run([*argv, "--experiment_name=undisturbed"], tmp_path)
+    run("run_glue.py", [*argv, "--experiment_name=undisturbed"], tmp_path)
     expected = (tmp_path / "output" / "undisturbed" / "results.jsonl").read_bytes()
     assert len(expected.splitlines()) == 6
 
-    killed = start([*argv, "--experiment_name=killed"], tmp_path)
+    killed = start("run_glue.py", [*argv, "--experiment_name=killed"], tmp_path)
     results = tmp_path / "output" / "killed" / "results.jsonl"
     while not (results.is_file() and len(results.read_bytes().splitlines()) == 2):  # CoLA is done
         assert killed.poll() is None, killed.communicate()
@@ -58,7 +41,7 @@ def test_killed_in_the_second_task_and_started_again_it_ends_in_the_same_file(
     left = results.read_bytes()
     assert len(left.splitlines()) in (2, 3)  # in STS-B, or just behind its first run
 
-    out, _ = run([*argv, "--experiment_name=killed"], tmp_path)
+    out, _ = run("run_glue.py", [*argv, "--experiment_name=killed"], tmp_path)
     assert "CoLA" not in out.split("percent")[0] and f"{len(left.splitlines())} more are done" in out
     assert results.read_bytes() == expected
 
@@ -77,12 +60,12 @@ def test_a_run_its_checkpoint_and_its_export_are_the_same_discriminator(pretrain
     outputs = []
     for number, path in enumerate(("run", "run/checkpoint-12", "run/discriminator")):
         options = {"pretrain_path": f"output/{path}", "tasks": ["cola"], "max_length": None, "num_seeds": 1}
-        out, _ = run(flags(pretrained, experiment_name=f"same-{number}", **options), pretrained)
+        out, _ = run("run_glue.py", flags(pretrained, experiment_name=f"same-{number}", **options), pretrained)
         outputs.append(read_results(pretrained / "output" / f"same-{number}" / "results.jsonl")[0])
         assert "ElectraModel" in out
     assert len({str(result._replace(model="")) for result in outputs}) == 1
     generator = {"pretrain_path": "output/run/generator", "tasks": ["cola"], "num_seeds": 1}
-    run(flags(pretrained, experiment_name="generator", **generator), pretrained)
+    run("run_glue.py", flags(pretrained, experiment_name="generator", **generator), pretrained)
     other = read_results(pretrained / "output" / "generator" / "results.jsonl")[0]
     assert other.parameters < outputs[0].parameters
 
@@ -98,7 +81,7 @@ def test_a_joint_checkpoint_without_discriminator_is_refused_in_one_line(pretrai
     kept = {name: value for name, value in weights.items() if not name.startswith("discriminator.")}
     assert len(kept) < len(weights)
     save_file(kept, broken / "model.safetensors", metadata={"format": "pt"})
-    out, err = run(flags(pretrained, pretrain_path=broken, tasks=["cola"]), pretrained, expect=2)
+    out, err = run("run_glue.py", flags(pretrained, pretrain_path=broken, tasks=["cola"]), pretrained, expect=2)
     assert err.startswith("error: ") and err.count("\n") == 1 and "discriminator" in err
     assert "Traceback" not in out + err
 
@@ -119,7 +102,11 @@ def test_two_processes_give_one_set_of_results_and_the_same_as_one(
     assert result.stdout.count("cola seed 42:") == 1
     two = read_results(tmp_path / "output" / "two" / "results.jsonl")
     assert [(r.task, r.settings["processes"]) for r in two] == [("cola", 2), ("mnli", 2)]
-    run(flags(tmp_path, experiment_name="one", **{**options, "per_device_train_batch_size": 8}), tmp_path)
+    run(
+        "run_glue.py",
+        flags(tmp_path, experiment_name="one", **{**options, "per_device_train_batch_size": 8}),
+        tmp_path,
+    )
     for task in ("cola", "mnli"):
         logits = [np.load(tmp_path / "output" / name / "predictions" / f"{task}-42.npz") for name in ("one", "two")]
         for split in logits[0].files:

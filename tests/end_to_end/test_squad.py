@@ -1,30 +1,14 @@
 """run_squad.py as a user runs it: in its own process, killed and taken up again."""
 
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from tests.end_to_end.test_glue import ENVIRONMENT, ROOT
+from tests.finetuning.commands import run, start
 from tests.glue.files import write_encoder
 from tests.squad.files import flags, write_squad
-
-
-def start(argv: list[str], cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(ROOT / "run_squad.py"), *argv]
-    return subprocess.Popen(
-        command, cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def run(argv: list[str], cwd: Path, expect: int = 0) -> tuple[str, str]:
-    process = start(argv, cwd)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == expect, out + err
-    return out, err
 
 
 def test_killed_in_the_second_seed_and_started_again_it_ends_in_the_same_files(
@@ -33,9 +17,9 @@ def test_killed_in_the_second_seed_and_started_again_it_ends_in_the_same_files(
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_squad(tmp_path / "squad", version_2=True)
     argv = flags(tmp_path, num_train_epochs=10, experiment_name=None)
-    run([*argv, "--experiment_name=undisturbed"], tmp_path)
+    run("run_squad.py", [*argv, "--experiment_name=undisturbed"], tmp_path)
 
-    killed = start([*argv, "--experiment_name=killed"], tmp_path)
+    killed = start("run_squad.py", [*argv, "--experiment_name=killed"], tmp_path)
     folder = tmp_path / "output" / "killed"
     results = folder / "results.jsonl"
     while not (results.is_file() and results.read_bytes().count(b"\n") == 1):
@@ -44,7 +28,7 @@ def test_killed_in_the_second_seed_and_started_again_it_ends_in_the_same_files(
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert results.read_bytes().count(b"\n") == 1
-    run([*argv, "--experiment_name=killed"], tmp_path)
+    run("run_squad.py", [*argv, "--experiment_name=killed"], tmp_path)
     other = tmp_path / "output" / "undisturbed"
     names = ["results.jsonl"] + [
         f"predictions/squad_v2-{seed}/{name}.json"
@@ -61,6 +45,6 @@ def test_a_broken_file_ends_the_command_with_one_line_and_code_2(
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     path = write_squad(tmp_path / "squad") / "dev.json"
     path.write_text(path.read_text()[:-30])
-    _, err = run(flags(tmp_path), tmp_path, expect=2)
+    _, err = run("run_squad.py", flags(tmp_path), tmp_path, expect=2)
     assert err.startswith(f"error: {path} line 1 column ") and err.count("\n") == 1
     assert not (tmp_path / "output" / "run").exists()

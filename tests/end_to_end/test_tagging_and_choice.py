@@ -1,9 +1,6 @@
 """run_tagging.py and run_swag.py as a user runs them: killed and taken up again, wrong files, exit codes."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,27 +8,19 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from tests.finetuning.commands import start
 from tests.glue.files import write_encoder
 from tests.multiple_choice.files import flags as choice_flags
 from tests.multiple_choice.files import write_questions
 from tests.tagging.files import flags as tagging_flags
 from tests.tagging.files import write_columns
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 KINDS = [
     ("run_tagging.py", lambda folder: write_columns(folder / "names"), tagging_flags, {}),
     ("run_tagging.py", lambda folder: write_columns(folder / "names"), tagging_flags,
      {"frozen_features": True, "feature_layers": "last", "feature_lstm_size": 16}),
     ("run_swag.py", lambda folder: write_questions(folder / "quiz"), choice_flags, {}),
 ]  # fmt: skip
-
-
-def start(script: str, argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / script), *argv],
-        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "write", "flags", "options"), KINDS, ids=["tagging", "features", "choice"])
@@ -46,11 +35,11 @@ def test_killed_and_started_again_it_ends_in_the_same_files(
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write(tmp_path)
     options = {**options, "num_train_epochs": 15, "num_seeds": 3}
-    undisturbed = start(script, flags(tmp_path, **options, experiment_name="undisturbed"))
+    undisturbed = start(script, flags(tmp_path, **options, experiment_name="undisturbed"), tmp_path)
     _, errors = undisturbed.communicate(timeout=300)
     assert undisturbed.returncode == 0, errors
 
-    killed = start(script, flags(tmp_path, **options, experiment_name="killed"))
+    killed = start(script, flags(tmp_path, **options, experiment_name="killed"), tmp_path)
     results = tmp_path / "output" / "killed" / "results.jsonl"
     while not (results.is_file() and results.read_bytes()):
         assert killed.poll() is None, killed.communicate()
@@ -60,7 +49,7 @@ def test_killed_and_started_again_it_ends_in_the_same_files(
     left = len(results.read_bytes().splitlines())
     assert left in (1, 2)
 
-    again = start(script, flags(tmp_path, **options, experiment_name="killed"))
+    again = start(script, flags(tmp_path, **options, experiment_name="killed"), tmp_path)
     out, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
     assert f"{3 - left} runs, {left} more are done" in out
@@ -94,6 +83,6 @@ def test_a_bad_file_is_one_line_and_exit_code_two(
     write(tmp_path)
     with open(tmp_path / file, "a") as opened:
         opened.write(line)
-    process = start(script, flags(tmp_path))
+    process = start(script, flags(tmp_path), tmp_path)
     out, errors = process.communicate(timeout=300)
     assert process.returncode == 2 and errors.count("\n") == 1 and file in errors and "Traceback" not in out + errors

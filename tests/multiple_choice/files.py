@@ -4,6 +4,7 @@ import csv
 import random
 from pathlib import Path
 
+from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 
 
@@ -30,16 +31,4 @@ def write_questions(folder: Path) -> Path:
 
 def flags(folder: Path, **options: object) -> list[str]:
     """The command line of a run below `folder`: its quiz/ and its encoder/, two seeds."""
-    values: dict[str, object] = {
-        "pretrain_path": folder / "encoder",
-        "train_file": folder / "quiz" / "train.csv",
-        "validation_file": folder / "quiz" / "dev.csv",
-        "output_dir": folder / "output",
-        "experiment_name": "run",
-        "num_seeds": 2,
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 8,
-        "disable_tqdm": True,
-        **options,
-    }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return file_flags(folder, "quiz/train.csv", "quiz/dev.csv", **options)

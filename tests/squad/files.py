@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 
 ANSWERS = WORDS[:2]
@@ -39,16 +40,4 @@ def _paragraph(source: random.Random, name: str, version_2: bool, index: int, wo
 
 def flags(folder: Path, **options: object) -> list[str]:
     """The command line of an evaluation below `folder`: its squad/ and its encoder/, two seeds."""
-    values: dict[str, object] = {
-        "pretrain_path": folder / "encoder",
-        "train_file": folder / "squad" / "train.json",
-        "validation_file": folder / "squad" / "dev.json",
-        "output_dir": folder / "output",
-        "experiment_name": "run",
-        "num_seeds": 2,
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 8,
-        "disable_tqdm": True,
-        **options,
-    }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return file_flags(folder, "squad/train.json", "squad/dev.json", **options)

@@ -7,6 +7,7 @@ import torch
 from transformers import ElectraConfig, ElectraModel
 
 from electra.tokenizer_training import TokenizerOptions, train_tokenizer
+from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 
 NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
@@ -55,16 +56,4 @@ def write_encoder(folder: Path) -> Path:
 
 def flags(folder: Path, **options: object) -> list[str]:
     """The command line of a run below `folder`: its names/ and its encoder/, two seeds."""
-    values: dict[str, object] = {
-        "pretrain_path": folder / "encoder",
-        "train_file": folder / "names" / "train.txt",
-        "validation_file": folder / "names" / "dev.txt",
-        "output_dir": folder / "output",
-        "experiment_name": "run",
-        "num_seeds": 2,
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 8,
-        "disable_tqdm": True,
-        **options,
-    }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return file_flags(folder, "names/train.txt", "names/dev.txt", **options)
