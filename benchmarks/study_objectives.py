@@ -43,7 +43,7 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
 TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
-EPOCHS = {"cola": 2, "sst2": 0.25, "mrpc": 2, "rte": 2}
+EPOCHS = {"cola": 3, "sst2": 0.25, "mrpc": 3, "rte": 3}
 GLUE_FLAGS = [
     "--max_length=96",
     "--double_unordered=false",
@@ -121,7 +121,7 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
     steps = round(budget / flops_per_step(parse_arguments(flags)))
     if not (folder / "discriminator").is_dir():
         run = ["run_pretraining.py", *flags, f"--max_steps={steps}"]
-        run += ["--resume_from_checkpoint"] if list(folder.glob("checkpoint-*")) else []
+    XX
         subprocess.run([sys.executable, *run], check=True)
     glue = ["run_glue.py", f"--pretrain_path={folder}", f"--glue_dir={options.glue_dir}", "--tasks", *TASKS]
     glue += [f"--output_dir={options.output_dir}", f"--experiment_name={folder.name}-glue", "--disable_tqdm", "true"]
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--validation_file")
     parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py")
     parser.add_argument("--output_dir", type=Path, default=Path("output/study"))
-    parser.add_argument("--steps", type=int, default=1500, help="of the reference; the others take its FLOPs")
+    parser.add_argument("--steps", type=int, default=3000, help="of the reference; the others take its FLOPs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--glue_seeds", type=int, default=1)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))

@@ -14,6 +14,7 @@ from transformers import TrainingArguments
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.errors import UserError
+from electra.machine import computes_bf16
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
 
@@ -396,6 +397,9 @@ class PretrainingArguments(TrainingArguments):
         "--save_total_limit: partial training. The paper's: 0.0625 0.125 0.25 0.5 1. Of a run resumed with "
         "another --max_steps they are other steps.",
     )
+    bf16: bool | None = option(
+        None, "Compute in bfloat16, weights and losses in float32. Not set: where the device has it, GPU or CPU."
+    )
     logging_nan_inf_filter: bool = option(False, "Hide losses that are not numbers from the log.")
     ddp_find_unused_parameters: bool | None = option(
         False, "Search for weights without gradient. Set where there are some: two_stage, --generator_gate."
@@ -442,6 +446,8 @@ class PretrainingArguments(TrainingArguments):
             )
         if not torch.accelerator.is_available():
             self.use_cpu = True  # or transformers refuses bf16, which a CPU does well
+        if self.bf16 is None:
+            self.bf16 = not self.fp16 and computes_bf16(use_cpu=self.use_cpu)
         try:
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:

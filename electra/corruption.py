@@ -100,21 +100,19 @@ def mask_tokens(
 
 
 def sample_tokens(
-    logits: Tensor, *, temperature: float = 1.0, disallowed_ids: Tensor | None = None, uniform: Tensor | None = None
+    logits: Tensor, uniform: Tensor, *, temperature: float = 1.0, disallowed_ids: Tensor | None = None
 ) -> Tensor:
     """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
 
-    In training by the Gumbel-max trick, with one random number per logit from the device's random state. With
-    `uniform` by inverting the cumulative distribution at one given number per row: the same draw for the same logits,
-    whatever else is in the batch, which is what a repeatable evaluation needs.
-
-    The temperature divides the logits before the noise is added, so it is effective (divided after, it would not be).
+    By inverting the cumulative distribution at one given number per row: the same draw for the same logits, whatever
+    else is in the batch and on however many processes. The Gumbel-max trick of the original would take a random number
+    per logit, which costs several times as much.
 
     Args:
         logits: the generator's, any float (N, V).
+        uniform: a number in [0, 1) per row, float (N,).
         temperature: > 0; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
-        uniform: a number in [0, 1) per row, float (N,).
     Returns:
         sampled ids, int64 (N,).
     """
@@ -124,29 +122,24 @@ def sample_tokens(
     if disallowed_ids is not None:
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
         scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
-    if uniform is not None:
-        cumulative = scores.softmax(dim=1).cumsum(dim=1)
-        # Up to the row's own total, which rounding leaves near 1; a token of probability 0 is never reached.
-        threshold = uniform.unsqueeze(1) * cumulative[:, -1:]
-        return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=scores.size(1) - 1)
-    # Gumbel = -log(-log U). Drawing U and taking logarithms is several times faster on a CPU than `exponential_`.
-    return (scores - torch.rand_like(scores).log_().neg_().log_()).argmax(dim=1)
+    cumulative = scores.softmax(dim=1)
+    torch.cumsum(cumulative, dim=1, out=cumulative)
+    # Up to the row's own total, which rounding leaves near 1; a token of probability 0 is never reached.
+    threshold = uniform.unsqueeze(1) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=scores.size(1) - 1)
 
 
-def draw_tokens(positions: Tensor, vocab_size: int, uniform: Tensor | None = None) -> Tensor:
+def draw_tokens(uniform: Tensor, vocab_size: int) -> Tensor:
     """x_hat drawn evenly from the whole vocabulary, special tokens and the original included: no generator is asked.
 
     Args:
-        positions: the chosen ones, (B, K); only shape and device matter.
+        uniform: a number in [0, 1) per slot, float (B, K).
         vocab_size: V.
-        uniform: a number in [0, 1) per slot, float (B, K), for a repeatable draw.
     Returns:
         int64 (B, K).
 
     Source: google-research/electra, `uniform_generator`.
     """
-    if uniform is None:
-        return torch.randint(vocab_size, positions.shape, device=positions.device)
     return (uniform * vocab_size).long().clamp(max=vocab_size - 1)  # float32 may round up
 
 

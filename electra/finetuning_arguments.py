@@ -66,7 +66,9 @@ class FineTuningArguments:
         "Which weights are scored: those after the last step, or the best of all epochs on the development set, which "
         "flatters the score.",
     )
-    bf16: bool | None = option(None, "Compute in bfloat16. Not set: on GPUs that have it.")
+    bf16: bool | None = option(
+        None, "Compute in bfloat16, weights and losses in float32. Not set: where the device has it, GPU or CPU."
+    )
     fp16: bool = option(False, "Compute in float16, with loss scaling.")
     use_cpu: bool = option(False, "Leave accelerators alone.")
     dataloader_num_workers: int = option(0, "Processes that make batches.")

@@ -119,7 +119,7 @@ def inspect_texts(
         batch["mask_noise"] = torch.rand(1, length, 2, generator=noise)
         batch["sample_noise"] = torch.rand(1, length, generator=noise)
         probed = probe(generator, discriminator, batch, corruption)
-        samples += to_samples(probed, batch["attention_mask"], tokenizer)
+        samples += to_samples(probed, tokenizer)
     return samples
 
 

@@ -235,7 +235,7 @@ def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token() -> None
 def test_samples_follow_the_softmax_at_the_temperature(temperature: float, dtype: torch.dtype) -> None:
     logits = torch.tensor([2.0, -1.0, 0.5, 0.0, 1.5, -2.0, 1.0, 0.25]).to(dtype)
     torch.manual_seed(0)
-    samples = sample_tokens(logits.expand(100_000, -1), temperature=temperature)
+    samples = sample_tokens(logits.expand(100_000, -1), torch.rand(100_000), temperature=temperature)
     assert samples.dtype == torch.int64 and samples.shape == (100_000,)
     frequencies = torch.bincount(samples, minlength=8)
     for other in TEMPERATURES:
@@ -248,7 +248,7 @@ def test_samples_follow_the_softmax_at_the_temperature(temperature: float, dtype
 def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> None:
     count, gap = 2_000_000, 10.0  # noise with the resolution of half precision would get this wrong
     torch.manual_seed(0)
-    samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1))
+    samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1), torch.rand(count))
     expected = count * torch.sigmoid(torch.tensor(-gap)).item()
     assert abs(samples.sum().item() - expected) < 4 * expected**0.5
 
@@ -256,23 +256,22 @@ def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> 
 def test_each_row_is_sampled_from_its_own_logits() -> None:
     logits = torch.full((6, 9), -50.0)
     logits[torch.arange(6), torch.tensor([3, 0, 8, 3, 1, 5])] = 50.0
-    assert sample_tokens(logits).tolist() == [3, 0, 8, 3, 1, 5]
+    assert sample_tokens(logits, torch.rand(6)).tolist() == [3, 0, 8, 3, 1, 5]
 
 
-def test_samples_follow_the_random_state_and_leave_the_logits_alone() -> None:
+def test_samples_follow_the_numbers_and_leave_the_logits_alone() -> None:
     logits = torch.randn(500, 20, generator=torch.Generator().manual_seed(3))
     before = logits.clone()
     draws = []
     for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        draws.append(sample_tokens(logits, disallowed_ids=torch.zeros(500, dtype=torch.long)))
+        draws.append(sample_tokens(logits, uniform(500, seed=seed), disallowed_ids=torch.zeros(500, dtype=torch.long)))
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
     assert torch.equal(logits, before)
 
 
 def test_no_gradient_flows_through_samples() -> None:
     logits = torch.randn(4, 10, requires_grad=True)
-    samples = sample_tokens(logits, temperature=0.5, disallowed_ids=torch.zeros(4, dtype=torch.long))
+    samples = sample_tokens(logits, torch.rand(4), temperature=0.5, disallowed_ids=torch.zeros(4, dtype=torch.long))
     assert not samples.requires_grad and samples.grad_fn is None
 
 
@@ -282,14 +281,16 @@ def test_a_disallowed_token_is_never_drawn(lead: float, temperature: float) -> N
     originals = torch.arange(2000) % 8
     logits = torch.zeros(2000, 8).scatter(1, originals.unsqueeze(1), lead)
     torch.manual_seed(0)
-    samples = sample_tokens(logits, temperature=temperature, disallowed_ids=originals)
+    samples = sample_tokens(logits, torch.rand(2000), temperature=temperature, disallowed_ids=originals)
     assert not (samples == originals).any()
 
 
 def test_the_other_tokens_keep_their_odds_where_one_is_disallowed() -> None:
     logits = torch.tensor([3.0, 1.0, 0.0, -1.0])
     torch.manual_seed(0)
-    samples = sample_tokens(logits.expand(100_000, -1), disallowed_ids=torch.zeros(100_000, dtype=torch.long))
+    samples = sample_tokens(
+        logits.expand(100_000, -1), torch.rand(100_000), disallowed_ids=torch.zeros(100_000, dtype=torch.long)
+    )
     expected = 100_000 * torch.softmax(logits[1:].double(), dim=0)
     assert chisquare(torch.bincount(samples, minlength=4)[1:], expected).pvalue > UNLIKELY
 
@@ -315,7 +316,9 @@ def test_only_chosen_positions_change_and_only_changed_ids_count_as_replaced(p: 
     input_ids, attention_mask = rows(*range(3, 67))
     positions, is_chosen = choose(input_ids, attention_mask, p)
     torch.manual_seed(0)
-    samples = sample_tokens(torch.zeros(positions.numel(), VOCAB_SIZE)).view_as(positions)
+    samples = sample_tokens(torch.zeros(positions.numel(), VOCAB_SIZE), torch.rand(positions.numel())).view_as(
+        positions
+    )
     samples[:, ::2] = input_ids.gather(1, positions)[:, ::2]  # every other one is right
     corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, samples)
     for row in range(len(input_ids)):
@@ -363,14 +366,13 @@ def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution
 
 def test_a_uniform_draw_covers_the_whole_vocabulary_evenly() -> None:
     torch.manual_seed(0)
-    drawn = draw_tokens(torch.zeros(100, 200, dtype=torch.long), VOCAB_SIZE)
+    drawn = draw_tokens(uniform(100, 200), VOCAB_SIZE)
     assert drawn.dtype == torch.int64 and drawn.shape == (100, 200)
     assert chisquare(torch.bincount(drawn.flatten(), minlength=VOCAB_SIZE)).pvalue > UNLIKELY
     assert drawn.max() == VOCAB_SIZE - 1
 
 
 def test_a_uniform_draw_from_given_numbers_is_their_place_in_the_vocabulary() -> None:
-    uniform = torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]])
-    drawn = draw_tokens(torch.zeros(2, 3, dtype=torch.long), VOCAB_SIZE, uniform)
+    drawn = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
     assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
-    assert draw_tokens(torch.zeros(1, 1), 30522, torch.tensor([[1 - 2**-24]])).tolist() == [[30521]]
+    assert draw_tokens(torch.tensor([[1 - 2**-24]]), 30522).tolist() == [[30521]]

@@ -21,9 +21,9 @@ class SegmentCollator:
         token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
         attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
 
-    Segments with a `mask_seed` (held-out ones) also get the uniform numbers in [0, 1) that corrupt them, a function of
-    the seed and the position alone: `mask_noise`, float32 (B, L, 2), chooses and masks positions, `sample_noise`,
-    float32 (B, L), draws the generator's samples.
+    and the uniform numbers in [0, 1) that corrupt each segment, a function of its `mask_seed` and the position alone:
+    `mask_noise`, float32 (B, L, 2), chooses and masks positions, `sample_noise`, float32 (B, L), draws the generator's
+    samples. Where no row is padded there is no `attention_mask`, which says so without asking the device.
     """
 
     cls_token_id: int
@@ -31,7 +31,7 @@ class SegmentCollator:
     pad_token_id: int
 
     def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
-        """int64 tensors `input_ids`, `token_type_ids`, `attention_mask` of shape (B, L)."""
+        """int64 tensors `input_ids`, `token_type_ids`, `attention_mask` of shape (B, L), and the noise."""
         sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
         shape = (len(segments), max(sizes))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
@@ -47,14 +47,15 @@ class SegmentCollator:
                 input_ids[row, size - 1] = self.sep_token_id
                 token_type_ids[row, end + 1 : size] = 1
             attention_mask[row, :size] = 1
+        noise = self._noise(segments, shape[1])
         batch: dict[str, np.ndarray] = {
             "input_ids": input_ids,
             "token_type_ids": token_type_ids,
-            "attention_mask": attention_mask,
+            "mask_noise": noise[..., :2],
+            "sample_noise": noise[..., 2],
         }
-        if segments[0].mask_seed is not None:
-            noise = self._noise(segments, shape[1])
-            batch["mask_noise"], batch["sample_noise"] = noise[..., :2], noise[..., 2]
+        if min(sizes) < shape[1]:
+            batch["attention_mask"] = attention_mask
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
     def _noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:

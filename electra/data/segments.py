@@ -16,17 +16,17 @@ from torch.utils.data import Dataset
 from electra.data.counter_rng import permute, random_bits
 
 # One name per use of the random numbers, so that no two uses share a stream.
-_SHUFFLE, _MASK = 100, 101
+_SHUFFLE, _MASK, _TRAINING_MASK = 100, 101, 102
 
 TokenIds = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 class Segment(NamedTuple):
-    """What becomes one row: token ids without specials, and the seed of its masks if they are to be fixed."""
+    """What becomes one row: token ids without specials, and the seed of its masks."""
 
     first: TokenIds
     second: TokenIds | None
-    mask_seed: int | None = None
+    mask_seed: int = 0
 
 
 class SegmentPolicy(Protocol):
@@ -43,7 +43,8 @@ class TrainingSegments(Dataset):
     """All segments of a run, epoch after epoch, each epoch shuffled anew: position p is sample number p of the run.
 
     Because the position says it all, a batch is always full (no short batch ends an epoch), any number of processes
-    take disjoint positions, and a resumed run starts at its position without reading what came before.
+    take disjoint positions, and a resumed run starts at its position without reading what came before. So it is with
+    the masks: they follow from seed and position.
     """
 
     def __init__(self, policy: SegmentPolicy, *, num_samples: int, seed: int) -> None:
@@ -64,7 +65,8 @@ class TrainingSegments(Dataset):
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
             segments.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
-        return [segments[place] for place in range(len(positions))]
+        mask_seeds = random_bits(self.seed, _TRAINING_MASK, np.asarray(positions, dtype=np.int64)).tolist()
+        return [segments[place]._replace(mask_seed=mask_seed) for place, mask_seed in enumerate(mask_seeds)]
 
 
 class EvaluationSegments(Dataset):

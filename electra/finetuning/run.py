@@ -17,6 +17,7 @@ from transformers import (
 
 from electra.finetuning.encoding import Rows
 from electra.finetuning.trainer import FineTuner, Hyperparameters, Loss, Machine, step_loss, training_arguments
+from electra.kernels import tune_networks, tune_process
 
 Logits = dict[str, NDArray[np.float32]]
 
@@ -76,6 +77,8 @@ def fine_tune(
     args = training_arguments(settings, machine, seed=seed, folder=folder, name=name)
     set_seed(seed)
     model = make_model()
+    tune_process(args.device)
+    tune_networks(model)
     trainer = FineTuner(settings, model=model, args=args, train_dataset=train, collator=collator, loss=loss)
 
     def predict() -> Logits:

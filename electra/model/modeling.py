@@ -165,7 +165,8 @@ class ElectraForJointPretraining(PreTrainedModel):
 
         Args:
             input_ids: original token ids, int64 (B, L).
-            attention_mask: 1 for real tokens, 0 for padding, (B, L); all ones if not given.
+            attention_mask: 1 for real tokens, 0 for padding, (B, L). Leave it out where nothing is padded: there are
+                faster kernels of attention without one.
             token_type_ids: 0 or 1, int64 (B, L).
             mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
             sample_noise: a uniform number per position for the generator's sample, float (B, L).
@@ -173,12 +174,13 @@ class ElectraForJointPretraining(PreTrainedModel):
         Noise that is not given is drawn from the device's random state.
         """
         config = self.config
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if mask_noise is None:
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
-        maskable = maskable_tokens(input_ids, attention_mask, config.special_token_ids)
-        positions, is_chosen = choose_positions(maskable, attention_mask, mask_noise[..., 0], config.mlm_probability)
+        if sample_noise is None:
+            sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
+        maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+        positions, is_chosen = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
         masked_input_ids, is_mask_token = mask_tokens(
             input_ids,
             positions,
@@ -191,7 +193,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         )
         originals = input_ids.gather(1, positions)
         corrupted_input_ids, is_replaced = masked_input_ids, None
-        slot_noise = None if sample_noise is None else sample_noise.gather(1, positions)
+        slot_noise = sample_noise.gather(1, positions)
         train_generator = self.generator is not None and (self.train_generator or not self.training)
         generator_loss, said_by_generator = None, {}
         if self.generator is not None:
@@ -212,12 +214,12 @@ class ElectraForJointPretraining(PreTrainedModel):
                 )
             sampled_ids = sample_tokens(
                 generator_logits,
+                slot_noise.flatten(),
                 temperature=config.sampling_temperature,
                 disallowed_ids=originals.flatten() if config.disallow_correct else None,
-                uniform=None if slot_noise is None else slot_noise.flatten(),
             ).view_as(positions)
         elif self.objective.draws_uniformly:
-            sampled_ids = draw_tokens(positions, config.discriminator.vocab_size, slot_noise)
+            sampled_ids = draw_tokens(slot_noise, config.discriminator.vocab_size)
         if self.objective.sees_samples:
             corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, is_chosen, sampled_ids)
             said_by_generator["sampled_ids"] = sampled_ids
@@ -230,7 +232,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             nll, said = self._restore_or_copy(hidden, corrupted_input_ids, input_ids, self.copy_gate)
         else:
             nll, said = self._restore(hidden, corrupted_input_ids, positions, originals)
-        is_asked = attention_mask
+        is_asked = is_real
         if not self.objective.at_all_tokens:
             is_asked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, positions, is_chosen)
         loss = weighted_mean(nll, is_asked)

@@ -80,7 +80,7 @@ def class_of(config: PreTrainedConfig) -> Any:
 
 
 def encode(
-    network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None
+    network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
 ) -> Tensor:
     """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
     # RoBERTa as released has one type, which says nothing.

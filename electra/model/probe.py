@@ -30,9 +30,14 @@ class Corruption(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Token ids int64 (B, L) and probabilities float32 (B, L); None where no network says it. See `Sample`."""
+    """Token ids int64 (B, L) and probabilities float32 (B, L); None where no network says it. See `Sample`.
+
+    Args:
+        is_real: 1 for real tokens, 0 for padding, int64 (B, L).
+    """
 
     original: Tensor
+    is_real: Tensor
     masked: Tensor | None
     shown: Tensor
     probabilities: Tensor | None
@@ -52,20 +57,22 @@ def probe(
 
     Args:
         generator, discriminator: networks of one vocabulary; at least one of them.
-        batch: `input_ids`, `attention_mask`, `token_type_ids` int64 (B, L); `mask_noise` float (B, L, 2) and
-            `sample_noise` float (B, L), as of `SegmentCollator`, on the device of the networks.
+        batch: `input_ids`, `token_type_ids` and, where rows are padded, `attention_mask`, int64 (B, L);
+            `mask_noise` float (B, L, 2) and `sample_noise` float (B, L), as of `SegmentCollator`, on the device of the
+            networks.
         corruption: how to corrupt.
     """
     for network in (generator, discriminator):
         if network is not None:
             network.eval()
-    input_ids, attention_mask, types = batch["input_ids"], batch["attention_mask"], batch["token_type_ids"]
+    input_ids, attention_mask, types = batch["input_ids"], batch.get("attention_mask"), batch["token_type_ids"]
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     finds_replaced = discriminator is not None and is_detector(discriminator)
     masked, shown, positions = None, input_ids, None
     if generator is not None or not finds_replaced:
-        maskable = maskable_tokens(input_ids, attention_mask, corruption.special_token_ids)
+        maskable = maskable_tokens(input_ids, is_real, corruption.special_token_ids)
         noise = batch["mask_noise"]
-        positions, is_chosen = choose_positions(maskable, attention_mask, noise[..., 0], corruption.mlm_probability)
+        positions, is_chosen = choose_positions(maskable, is_real, noise[..., 0], corruption.mlm_probability)
         masked, _ = mask_tokens(
             input_ids,
             positions,
@@ -81,9 +88,9 @@ def probe(
         originals = input_ids.gather(1, positions).flatten()
         sampled = sample_tokens(
             lm_logits(generator, rows_at(encode(generator, masked, attention_mask, types), positions)),
+            batch["sample_noise"].gather(1, positions).flatten(),
             temperature=corruption.sampling_temperature,
             disallowed_ids=originals if corruption.disallow_correct else None,
-            uniform=batch["sample_noise"].gather(1, positions).flatten(),
         )
         shown, _ = replace_tokens(input_ids, positions, is_chosen, sampled.view_as(positions))
     probabilities = restored = None
@@ -94,13 +101,13 @@ def probe(
         elif positions is not None:
             best = lm_logits(discriminator, rows_at(hidden, positions)).argmax(dim=1).view_as(positions)
             restored, _ = replace_tokens(input_ids, positions, is_chosen, best)
-    return Probe(input_ids, masked, shown, probabilities, restored)
+    return Probe(input_ids, is_real, masked, shown, probabilities, restored)
 
 
-def to_samples(probed: Probe, attention_mask: Tensor, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
-    """One sample a row, without its padding; attention_mask int64 (B, L)."""
+def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
+    """One sample a row, without its padding."""
     samples = []
-    for row, size in enumerate(attention_mask.sum(dim=1).tolist()):
+    for row, size in enumerate(probed.is_real.sum(dim=1).tolist()):
 
         def text(ids: Tensor | None, row: int = row, size: int = size) -> list[str] | None:
             return None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)

@@ -39,18 +39,20 @@ class Field(IntEnum):
     GENERATOR_ENTROPY = 12
 
 
-def token_records(input_ids: Tensor, attention_mask: Tensor, output: ElectraPretrainingOutput) -> Tensor:
+def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
     """Everything the metrics need to know of each token, float32 (B, L, 13); see `Field`: ids below 2^24 are exact.
 
     Zero stands for what the objective does not have.
 
     Args:
         input_ids: original ids, int64 (B, L).
-        attention_mask: (B, L).
+        attention_mask: (B, L); None where nothing is padded.
         output: of the joint model in evaluation mode.
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
-    records[..., Field.ORIGINAL_ID] = input_ids.float().masked_fill(attention_mask == 0, PADDING)
+    records[..., Field.ORIGINAL_ID] = input_ids
+    if attention_mask is not None:
+        records[..., Field.ORIGINAL_ID].masked_fill_(attention_mask == 0, PADDING)
     by_token = {
         Field.CORRUPTED_ID: output.corrupted_input_ids,
         Field.IS_REPLACED: output.is_replaced,

@@ -29,6 +29,6 @@ def save_samples(trainer: ElectraTrainer, folder: Path) -> list[Sample]:
         disallow_correct=config.disallow_correct,
     )
     probed = probe(model.generator, model.discriminator, batch, corruption)
-    samples = to_samples(probed, batch["attention_mask"], tokenizer)
+    samples = to_samples(probed, tokenizer)
     write_samples(samples, folder)
     return samples

@@ -12,6 +12,7 @@ from electra.console import check_trackers
 from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
 from electra.errors import UserError
+from electra.kernels import tune_networks, tune_process
 from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
@@ -133,6 +134,8 @@ def make_trainer(
         longer = describe_longer_run(Path(run.checkpoint), plan.steps)
         if longer is not None:
             logger.warning(longer)
+    tune_process(training.device)
+    tune_networks(model)
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     try:
         trainer = ElectraTrainer(

@@ -106,7 +106,7 @@ class ElectraTrainer(SkippingTrainer):
             self._window_start = time.monotonic(), self.state.global_step
         output = model(**inputs)
         if model.training:
-            tokens = inputs["attention_mask"].sum()
+            tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
             parts = {name: output.get(name) for name in ("generator_loss", "adversarial_loss", "baseline_loss")}
             parts[self.model.objective.loss_name] = output.discriminator_loss
             if output.generator_entropy is not None:
@@ -197,7 +197,7 @@ class ElectraTrainer(SkippingTrainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             output = model(**inputs)
-        records = token_records(inputs["input_ids"], inputs["attention_mask"], output)
+        records = token_records(inputs["input_ids"], inputs.get("attention_mask"), output)
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
 
     def _metrics_of(self, prediction: EvalPrediction) -> dict[str, float]:

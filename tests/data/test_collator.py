@@ -14,7 +14,7 @@ COLLATOR = SegmentCollator(cls_token_id=1, sep_token_id=2, pad_token_id=0)
 
 
 def segment(
-    first: Sequence[int], second: Sequence[int] | None = None, mask_seed: int | None = None, dtype: type = np.uint16
+    first: Sequence[int], second: Sequence[int] | None = None, mask_seed: int = 0, dtype: type = np.uint16
 ) -> Segment:
     return Segment(np.array(first, dtype), None if second is None else np.array(second, dtype), mask_seed)
 
@@ -27,7 +27,7 @@ def assert_equal(actual: Tensor, expected: list) -> None:
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 def test_one_and_two_segments_become_the_tensors_of_the_documentation(dtype: type) -> None:
     batch = COLLATOR([segment([11, 12], [13], dtype=dtype), segment([14], dtype=dtype)])
-    assert list(batch) == ["input_ids", "token_type_ids", "attention_mask"]
+    assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "mask_noise", "sample_noise"}
     assert_equal(batch["input_ids"], [[1, 11, 12, 2, 13, 2], [1, 14, 2, 0, 0, 0]])
     assert_equal(batch["token_type_ids"], [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]])
     assert_equal(batch["attention_mask"], [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
@@ -57,7 +57,12 @@ def test_ids_above_two_bytes_stay_what_they_are() -> None:
 
 
 def test_text_that_holds_the_padding_id_is_attended_to() -> None:
-    assert_equal(COLLATOR([segment([0, 5, 0])])["attention_mask"], [[1, 1, 1, 1, 1]])
+    batch = COLLATOR([segment([0, 5, 0]), segment([6])])
+    assert_equal(batch["attention_mask"], [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+
+
+def test_where_nothing_is_padded_there_is_no_mask() -> None:
+    assert "attention_mask" not in COLLATOR([segment([0, 5, 0]), segment([6], [7])])
 
 
 def test_mask_noise_follows_from_the_segment_not_from_its_row_batch_or_padding() -> None:
@@ -85,8 +90,3 @@ def test_mask_noise_is_below_one_where_all_random_bits_are_set() -> None:
     # Found by inverting the hash: position 2 of this seed has 64 set bits in its second channel.
     noise = COLLATOR([segment([5], [6], 5323840999669243245)])["mask_noise"]
     assert noise[0, 2, 1].item() == 1 - 2.0**-24
-
-
-def test_segments_for_training_get_no_mask_noise() -> None:
-    assert "mask_noise" not in COLLATOR([segment([5]), segment([6])])
-    assert "mask_noise" in COLLATOR([segment([5], None, 0)])

@@ -89,7 +89,7 @@ def test_samples_have_no_padding() -> None:
     model, inputs = pair("electra"), batch()
     tokenizer = make_number_tokenizer(90)
     probed = probe(model.generator, model.discriminator, inputs, corruption(model))
-    samples = to_samples(probed, inputs["attention_mask"], tokenizer)
+    samples = to_samples(probed, tokenizer)
     assert [len(sample.original) for sample in samples] == [20, 11]
     assert samples[1].original == [f" {i}" for i in inputs["input_ids"][1, :11].tolist()]
     assert probed.probabilities is not None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from electra.console import format_seconds
 from electra.finetuning.encoding import Rows
 from electra.finetuning.trainer import Hyperparameters, Loss, Machine
+from electra.kernels import tune_networks, tune_process
 
 EVALUATION_SHARE = 1 / 3
 """Cost of predicting a token relative to training on it."""
@@ -68,6 +69,8 @@ def seconds_per_step(how: HowToTrain, planned: PlannedTask, computed: Machine, d
     dtype = torch.bfloat16 if computed.bf16 else torch.float16
     times = []
     model = how.make_model().to(device).train()
+    tune_process(device)
+    tune_networks(model)
     for _ in range(TIMED_STEPS + 1):
         started = time.monotonic()
         with torch.autocast(device.type, dtype, enabled=computed.bf16 or computed.fp16):

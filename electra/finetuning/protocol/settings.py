@@ -17,6 +17,7 @@ from electra.finetuning.protocol.options import Arguments
 from electra.finetuning.results import Result
 from electra.finetuning.trainer import Hyperparameters, Machine
 from electra.finetuning_arguments import FineTuningArguments
+from electra.machine import computes_bf16
 from electra.tokenization import tokenizer_fingerprint
 
 BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
@@ -53,7 +54,7 @@ def hyperparameters(
 
 
 def machine(tuning: FineTuningArguments) -> Machine:
-    """How runs are computed here; bfloat16 where a GPU has it, unless the options say otherwise.
+    """How runs are computed here; bfloat16 where the device has it, unless the options say otherwise.
 
     Raises:
         UserError: float16 without a GPU.
@@ -62,7 +63,7 @@ def machine(tuning: FineTuningArguments) -> Machine:
     if tuning.fp16 and (tuning.use_cpu or not torch.accelerator.is_available()):
         raise UserError("--fp16 needs a GPU; leave it out, or say --bf16")
     if bf16 is None:
-        bf16 = not tuning.use_cpu and not tuning.fp16 and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        bf16 = not tuning.fp16 and computes_bf16(use_cpu=tuning.use_cpu)
     values = {**vars(tuning), "bf16": bf16, "report_to": tuple(tuning.report_to)}
     return Machine(**{f.name: values[f.name] for f in fields(Machine)})
 

@@ -1,0 +1,139 @@
+"""What torch computes, computed faster on a CPU: memory, matrix products, dropout and attention.
+
+Measured on two cores of an AMD EPYC with AVX-512 (docs/results.md), a training step of ELECTRA-Small in fp32:
+
+    memory           glibc gives large blocks back to the system, which clears each page anew: a quarter of the step
+    matrix products  oneDNN's are about twice as fast as MKL's on processors that are not Intel's
+    dropout          torch draws a number of 53 bits per element; 16 bits will do
+    attention        no fused kernel of a CPU knows dropout, and at short lengths none beats two matrix products
+
+`tune_process` is for the process, `tune_networks` for networks; on other devices nothing changes. Neither changes what
+is computed but for rounding and which random numbers dropout draws.
+"""
+
+import ctypes
+import platform
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+"""Of glibc's malloc.h."""
+LARGEST_FP32_ERROR = 1e-5
+"""Relative to the largest value, of a matrix product that still counts as fp32; bfloat16 has 3e-3."""
+LONGEST_DENSE = 256
+"""Tokens up to which attention keeps its matrix of scores; beyond, memory counts for more."""
+ATTENTION = "sdpa_or_dense"
+"""Name of `attend` among the attention implementations of transformers."""
+
+
+def tune_process(device: torch.device) -> None:
+    """Keep freed memory in the process, and take the faster of the exact matrix products; for training on a CPU."""
+    if device.type != "cpu":
+        return
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
+        libc.mallopt(M_TOP_PAD, 1 << 26)
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        torch.set_float32_matmul_precision("medium")
+        if _matmul_error() > LARGEST_FP32_ERROR:  # processors with AMX round to bfloat16
+            torch.set_float32_matmul_precision(before)
+
+
+def _matmul_error() -> float:
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    exact = left.double() @ right.double()
+    return float(((left @ right) - exact).abs().max() / exact.abs().max())
+
+
+def tune_networks(model: PreTrainedModel) -> None:
+    """Give a model, and all within it, the dropout and attention of this file where it has torch's own.
+
+    A model whose attention was chosen by hand (anything but "sdpa") keeps it.
+    """
+    for module in model.modules():
+        if type(module) is nn.Dropout:
+            module.__class__ = Dropout
+        if isinstance(module, PreTrainedModel) and module.config._attn_implementation == "sdpa":
+            module.config._attn_implementation = ATTENTION
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout`, several times faster on a CPU; there its probability is rounded to 1/65536."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.p == 0 or self.inplace or input.device.type != "cpu":
+            return super().forward(input)
+        return drop(input, self.p)
+
+
+def drop(values: Tensor, probability: float) -> Tensor:
+    """Zero each value with `probability` and scale the rest to the same mean: any float, any shape."""
+    dropped: Tensor = _Drop.apply(values, round(probability * 2**16))
+    return dropped
+
+
+class _Drop(torch.autograd.Function):
+    """One 64-bit number gives 16 bits to each of four values; one byte per value is kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
+        count = values.numel()
+        bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        kept = (bits[:count] >= threshold - 2**15).view(torch.uint8).view(values.shape)
+        ctx.save_for_backward(kept)
+        ctx.scale = 2**16 / (2**16 - threshold) if threshold < 2**16 else 0.0
+        return values * kept.to(values.dtype).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return gradient * kept.to(gradient.dtype).mul_(ctx.scale), None
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(Q K^T / sqrt(d)) V, with dropout on the softmax; transformers' interface, not causal.
+
+    Args:
+        query, key, value: any float (B, H, L, d).
+        attention_mask: True, or 0.0 where it is added, for what may be seen, (B or 1, 1 or H, L, L); None for all.
+        dropout: probability.
+        scaling: in place of 1 / sqrt(d).
+    Returns:
+        (B, L, H, d), and None in place of the weights.
+    """
+    if query.device.type != "cpu" or query.size(2) > LONGEST_DENSE or torch.compiler.is_compiling():
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    scores = (query * (query.size(3) ** -0.5 if scaling is None else scaling)) @ key.transpose(2, 3)
+    if attention_mask is not None:
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + attention_mask
+    weights = scores.softmax(dim=3, dtype=torch.float32).to(value.dtype)
+    if dropout > 0:
+        weights = drop(weights, dropout)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, attend)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

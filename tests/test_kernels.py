@@ -1,0 +1,140 @@
+"""The faster kernels of a CPU against torch's own: values, gradients, and the statistics of dropout."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM
+
+from electra.backbones import BACKBONES
+from electra.kernels import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from electra.model.networks import masked_lm
+from tests.model.test_backbones import network_config
+
+ROOT = Path(__file__).parents[1]
+
+
+def heads(length: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(2, 3, length, 8, dtype=dtype, requires_grad=True) for _ in range(3)]
+
+
+@pytest.mark.parametrize("length", [7, LONGEST_DENSE + 1])
+@pytest.mark.parametrize("kind", ["none", "bool", "added"])
+@pytest.mark.parametrize("scaling", [None, 0.3])
+def test_attention_and_its_gradients_are_those_of_torch(length: int, kind: str, scaling: float | None) -> None:
+    mask = None
+    if kind != "none":
+        seen = torch.ones(2, 1, length, length, dtype=torch.bool)
+        seen[1, ..., 5:] = False
+        mask = seen if kind == "bool" else torch.zeros(seen.shape).masked_fill(~seen, -1e30)
+    ours, theirs = heads(length), heads(length)
+    made, _ = attend(nn.Identity(), *ours, mask, scaling=scaling, is_causal=False)
+    wanted = nn.functional.scaled_dot_product_attention(*theirs, attn_mask=mask, scale=scaling).transpose(1, 2)
+    torch.testing.assert_close(made, wanted)
+    weights = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
+    (made * weights).sum().backward()
+    (wanted * weights).sum().backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_attention_drops_its_weights_and_nothing_else() -> None:
+    query, key, _ = heads(64)
+    value = torch.eye(64).expand(2, 3, 64, 64)  # so that the output is the weights
+    weights = attend(nn.Identity(), query, key, value, None, dropout=0.25)[0]
+    undropped = attend(nn.Identity(), query, key, value, None)[0]
+    kept = weights != 0
+    assert abs(kept.float().mean() - 0.75) < 0.02
+    torch.testing.assert_close(weights[kept], undropped[kept] / 0.75)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("probability", [0.1, 0.5, 1.0])
+def test_dropout_drops_as_many_as_asked_and_keeps_the_mean(probability: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    values = torch.ones(1001, 999, dtype=dtype, requires_grad=True)  # not a multiple of four
+    dropped = drop(values, probability)
+    rate = (dropped == 0).float().mean().item()
+    assert abs(rate - probability) < 5 * (probability * (1 - probability) / values.numel()) ** 0.5 + 1e-9
+    assert dropped.dtype == dtype
+    if probability < 1:
+        torch.testing.assert_close(
+            dropped.max().item(), 1 / (1 - probability), rtol=1e-2 if dtype == torch.bfloat16 else 1e-4, atol=0
+        )
+    dropped.sum().backward()
+    assert values.grad is not None and torch.equal(values.grad, dropped)  # of ones: the same factors
+
+
+def test_dropout_is_independent_from_value_to_value_and_call_to_call() -> None:
+    torch.manual_seed(0)
+    one, other = (drop(torch.ones(400_000), 0.5) > 0 for _ in range(2))
+    for lag in (1, 2, 3, 4, 8):  # four of them share a random number
+        assert abs((one[lag:] == one[:-lag]).float().mean() - 0.5) < 0.005
+    assert abs((one == other).float().mean() - 0.5) < 0.005
+
+
+def test_dropout_follows_the_random_state_and_does_nothing_in_evaluation() -> None:
+    module, values = Dropout(0.3), torch.ones(50)
+    draws = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        draws.append(module(values))
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert torch.equal(module.eval()(values), values)
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_tuned_network_computes_what_it_did(model_type: str, is_padded: bool) -> None:
+    network = masked_lm(network_config(model_type)).eval()
+    ids = torch.randint(5, 40, (2, 12), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    if is_padded:
+        mask[1, 7:] = 0
+    real = mask.bool()
+    before = network(input_ids=ids, attention_mask=mask)[0][real]
+    tune_networks(network)
+    after = network(input_ids=ids, attention_mask=mask if is_padded else None)[0][real]
+    torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+    assert not any(type(module) is nn.Dropout for module in network.modules())
+
+
+def test_an_attention_that_was_chosen_stays() -> None:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    chosen = BertForMaskedLM._from_config(BertConfig(vocab_size=20, **sizes), attn_implementation="eager")
+    ours = BertForMaskedLM._from_config(BertConfig(vocab_size=20, **sizes))
+    for network, name in ((chosen, "eager"), (ours, ATTENTION)):
+        tune_networks(network)
+        assert network.config._attn_implementation == name
+
+
+_FAULTS = """
+import resource, sys, torch
+from electra.kernels import LARGEST_FP32_ERROR, _matmul_error, tune_process
+if sys.argv[1] == "tuned":
+    tune_process(torch.device("cpu"))
+    assert _matmul_error() <= LARGEST_FP32_ERROR
+def work():
+    for _ in range(10):
+        torch.ones(5_000_000).add(1).sum()
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact() -> None:
+    faults = {}
+    for name in ("plain", "tuned"):
+        command = [sys.executable, "-c", _FAULTS, name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        faults[name] = int(said.stdout)
+    page = os.sysconf("SC_PAGESIZE")
+    assert faults["tuned"] * page < 20_000_000 < faults["plain"] * page  # of 400 MB that are written to
