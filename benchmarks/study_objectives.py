@@ -94,6 +94,7 @@ def arm_flags(arm: str, options: argparse.Namespace, seed: int) -> list[str]:
         "output_dir": options.output_dir,
         "experiment_name": run_name(arm, seed),
         "disable_tqdm": True,
+        "auto_resume": True,
         **{name: value for name, value in ARMS[arm].items() if value is not None},
     }
     return [f"--{name}={value}" for name, value in values.items()]
@@ -121,7 +122,6 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
     steps = round(budget / flops_per_step(parse_arguments(flags)))
     if not (folder / "discriminator").is_dir():
         run = ["run_pretraining.py", *flags, f"--max_steps={steps}"]
-    XX
         subprocess.run([sys.executable, *run], check=True)
     glue = ["run_glue.py", f"--pretrain_path={folder}", f"--glue_dir={options.glue_dir}", "--tasks", *TASKS]
     glue += [f"--output_dir={options.output_dir}", f"--experiment_name={folder.name}-glue", "--disable_tqdm", "true"]

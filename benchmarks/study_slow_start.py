@@ -41,6 +41,7 @@ BASE: dict[str, Any] = {
     "logging_steps": 125,
     "eval_steps": 125,
     "disable_tqdm": True,
+    "auto_resume": True,
 }
 TOKENS_PER_STEP = 32 * 64
 MODERNBERT = {"discriminator_type": "modernbert", "initializer_range": 0.02}
