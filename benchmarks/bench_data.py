@@ -47,7 +47,8 @@ def compare_cache_building(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, r
         with tempfile.TemporaryDirectory() as folder:
             load_or_build_cache(corpus, tokenizer, folder)
 
-    bare(), ours()
+    bare()
+    ours()
     times = [(seconds(bare), seconds(ours)) for _ in range(rounds)]
     bare_median, our_median = (statistics.median(column) for column in zip(*times, strict=True))
     megabytes = sum(len(document.encode()) for document in documents) / 1e6
@@ -64,10 +65,11 @@ def measure_next_batch(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, ma
         policy = make_policy(name, cache, np.arange(len(cache)), max_length=max_length, seed=0)
         segments = TrainingSegments(policy, num_samples=10**9, seed=0)
         rates = []
-        for batch in range(BATCHES):
-            positions = range(batch * BATCH_SIZE, (batch + 1) * BATCH_SIZE)
+        for first in range(0, BATCHES * BATCH_SIZE, BATCH_SIZE):
+            positions = range(first, first + BATCH_SIZE)
             started = time.perf_counter()
-            tokens = int(collate(segments.__getitems__(positions))["attention_mask"].sum())
+            batch = collate(segments.__getitems__(positions))
+            tokens = int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
             rates.append(tokens / (time.perf_counter() - started))
         print(f"{name:10s} {statistics.median(rates) / 1e6:6.1f} million tokens/s")
 

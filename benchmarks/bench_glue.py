@@ -24,13 +24,14 @@ from transformers import AutoModelForSequenceClassification, Trainer, TrainingAr
 
 from electra.console import setup_logging
 from electra.finetuning.encoder import Encoder, fresh_encoder
-from electra.finetuning.encoding import encode
+from electra.finetuning.encoding import PaddingCollator, encode
 from electra.finetuning.examples import Examples
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.protocol.settings import hyperparameters, machine
 from electra.finetuning.trainer import FineTuner, training_arguments
 from electra.glue.data import load_tasks
 from electra.glue.options import parse_arguments
+from electra.kernels import tune_networks
 
 
 def some_rows(examples: Examples, rows: int) -> Examples:
@@ -39,7 +40,7 @@ def some_rows(examples: Examples, rows: int) -> Examples:
     return Examples(
         [examples.first[i] for i in chosen],
         [second[i] for i in chosen] if second is not None else None,
-        [labels[i] for i in chosen] if labels is not None else None,  # type: ignore[arg-type]
+        [labels[i] for i in chosen] if labels is not None else None,
     )
 
 
@@ -73,8 +74,9 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             fresh_encoder(args.from_scratch, args.tokenizer_path).model, settings.head, num_labels, 0.1
         )
         arguments = training_arguments(settings, computed, seed=0, folder=Path(folder), name="ours")
-        pad = encoder.tokenizer.pad_token_id
-        return FineTuner(settings, model=model, args=arguments, train_dataset=encoded, pad_token_id=pad)
+        collator = PaddingCollator(encoder.tokenizer.pad_token_id)
+        tune_networks(model)
+        return FineTuner(settings, model=model, args=arguments, train_dataset=encoded, collator=collator)
 
     def default() -> Trainer:
         config = encoder.model.config

@@ -102,8 +102,8 @@ def report(options: argparse.Namespace) -> None:
         found = [told for seed in options.seeds if (told := read(folder_of(row, seed, options)))]
         if found:
             started = ", ".join(f"> {options.tokens / 1e6:.1f}" if s is None else f"{s / 1e6:.2f}" for s, *_ in found)
-            auc, loss = (statistics.fmean(told[i] for told in found) for i in (1, 2))
-            half = (max(told[1] for told in found) - min(told[1] for told in found)) / 2
+            aucs, losses = [told[1] for told in found], [told[2] for told in found]
+            auc, loss, half = statistics.fmean(aucs), statistics.fmean(losses), (max(aucs) - min(aucs)) / 2
             spread = f" ± {half:.3f}" if len(found) > 1 else ""
             print(f"| {row} | {started} | {auc:.3f}{spread} | {loss:.2f} |")
 
@@ -115,10 +115,14 @@ def read(folder: Path) -> tuple[int | None, float, float] | None:
     told = json.loads((folder / "metrics.json").read_text())
     state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())
     evaluations = evaluations_of(state["log_history"])
-    steps = (e for i, e in enumerate(evaluations) if assess(evaluations[: i + 1], vocab_size=1024) == "learning")
-    first = next(steps, None)
+    count = range(1, len(evaluations) + 1)
+    first = next((n for n in count if assess(evaluations[:n], vocab_size=1024) == "learning"), None)
     last = told["held_out"]["trained"]
-    return first and first.tokens_seen, last["discriminator_auc"], last.get("generator_loss", float("nan"))
+    return (
+        None if first is None else evaluations[first - 1].tokens_seen,
+        last["discriminator_auc"],
+        last.get("generator_loss", float("nan")),
+    )
 
 
 def main() -> None:

@@ -1,0 +1,270 @@
+"""How fast a pre-training step is: against the plain way to write it, against Trainer's loop, against the hardware.
+
+    python -m benchmarks.bench_pretraining --train_file corpus.txt --tokenizer_path tokenizer
+
+Each way is a process of its own, since one of ours tunes the memory of its whole process; they take turns, so that
+what else the machine does hits both alike. Medians and their ratios. Batch, text, sizes, dropout and optimizer (fused
+AdamW) are the same.
+
+    plain    benchmarks/plain_electra.py in a bare loop: forward, backward, clipping, optimizer
+    ours     our model in the same loop
+    train()  our model through `ElectraTrainer.train()`, the median time from one step's end to the next
+
+MFU is that of `train()`: FLOPs by 6 N T and attention, forward and backward, over the seconds of the step and the
+rate of the largest square matrix product that the same process measured in the same precision. Memory is the peak of
+the process on a CPU, of the allocator on a GPU.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from benchmarks.plain_electra import PlainElectra
+from electra.machine import device_name, measure_matmul_flops
+from electra.pretraining import setup
+from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.networks import build_model
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.run_folder import open_run
+from electra.pretraining.trainer import ElectraTrainer
+
+WARM_UP = 3
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def flags(case: dict[str, Any], options: argparse.Namespace, folder: str) -> list[str]:
+    """Of run_pretraining.py."""
+    values = {
+        "model_size": case["size"],
+        "tokenizer_path": options.tokenizer_path,
+        "max_length": case["length"],
+        "per_device_train_batch_size": case["batch"],
+        "bf16": case["precision"] == "bf16",
+        "max_steps": options.steps + WARM_UP,
+        "output_dir": folder,
+        "cache_dir": options.cache_dir,
+        "eval_strategy": "no",
+        "save_strategy": "no",
+        "logging_steps": 10**6,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "validation_fraction": 0,
+    }
+    return [
+        *(f"--{name}={value}" for name, value in values.items()),
+        "--train_file",
+        *options.train_file,
+        *options.rest,
+    ]
+
+
+class StepTimes(TrainerCallback):
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        _wait()
+        self.ends.append(time.perf_counter())
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tuple[ElectraTrainer, float]:
+    """The trainer of a run, and its FLOPs per step."""
+    args = parse_arguments(flags(case, options, folder))
+    run = open_run(args)
+    corpus, validation = open_corpora(args)
+    tokenizer = get_tokenizer(args, run, corpus)
+    data = make_segments(args, tokenizer, corpus, validation)
+    model = build_model(args, tokenizer)
+    plan = setup.announce_plan(args, run, model, data)
+    return setup.make_trainer(args, run, model, tokenizer, data, plan), plan.flops / plan.steps
+
+
+def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[], float]:
+    """A function that takes a step and says how many seconds it took."""
+    device = trainer.args.device
+    model: torch.nn.Module = trainer.model
+    if is_plain:
+        config = trainer.model.config
+        model = PlainElectra(config.generator, config.discriminator, config.mask_token_id, config.special_token_ids)
+    model.to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=trainer.args.learning_rate, fused=True)
+    # A plain loop feeds a plain loader, so that both have the batch at hand.
+    batches = [trainer.data_collator(trainer.train_dataset.__getitems__(list(p))) for p in _positions(trainer)]
+    turn = 0
+
+    def step() -> float:
+        nonlocal turn
+        batch = {name: value.to(device) for name, value in batches[turn % len(batches)].items()}
+        turn += 1
+        _wait()
+        started = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            if is_plain:
+                ids = batch["input_ids"]
+                loss = model(ids, batch.get("attention_mask", torch.ones_like(ids)))
+            else:
+                loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        _wait()
+        return time.perf_counter() - started
+
+    return step
+
+
+def _positions(trainer: ElectraTrainer) -> list[range]:
+    size = trainer.args.train_batch_size
+    return [range(i * size, (i + 1) * size) for i in range(4)]
+
+
+def through_trainer(trainer: ElectraTrainer) -> list[float]:
+    """Seconds of each step of a short run, but for the first ones."""
+    times = StepTimes()
+    trainer.add_callback(times)
+    trainer.optimizer = trainer.lr_scheduler = None
+    trainer.train()
+    trainer.remove_callback(times)
+    return [b - a for a, b in zip(times.ends[WARM_UP - 1 :], times.ends[WARM_UP:], strict=False)]
+
+
+def peak_memory() -> int:
+    """Bytes, of the allocator on a GPU, of the process elsewhere."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection: Connection) -> None:
+    """A process: takes a turn whenever it is asked to."""
+    torch.set_num_threads(options.threads)
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    with contextlib.ExitStack() as stack:
+        silence = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(silence))
+        stack.enter_context(contextlib.redirect_stderr(silence))
+        if way == "plain":  # nothing of what ours does to its process or its networks
+            setup.tune_process = lambda device: None
+            setup.tune_networks = lambda model: None
+        trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
+        step = bare_loop(trainer, way == "plain", case["precision"])
+        for _ in range(WARM_UP):
+            step()
+        answers: dict[str, Callable[[], Any]] = {
+            "step": lambda: [step() for _ in range(options.steps)],
+            "train": lambda: through_trainer(trainer),
+            "peak": lambda: measure_matmul_flops(trainer.args.device, DTYPES[case["precision"]], 3.0),
+            "memory": peak_memory,
+        }
+        connection.send(flops)
+        while (asked := connection.recv()) != "end":
+            connection.send(answers[asked]())
+    connection.close()
+
+
+def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of all ways, by turns, and what follows from them."""
+    context = multiprocessing.get_context("spawn")
+    ends, processes, flops = {}, [], 0.0
+    for way in ("plain", "ours"):
+        ends[way], other = context.Pipe()
+        processes.append(context.Process(target=work, args=(way, case, options, other)))
+        processes[-1].start()
+        other.close()
+        flops = ends[way].recv()
+
+    def ask(way: str, what: str) -> Any:
+        ends[way].send(what)
+        return ends[way].recv()
+
+    seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train": []}
+    for _ in range(options.rounds):
+        seconds["plain"] += ask("plain", "step")
+        seconds["ours"] += ask("ours", "step")
+        memory = {way: ask(way, "memory") for way in ends}  # of steps alone, the same for both
+        seconds["train"] += ask("ours", "train")
+    peak = ask("ours", "peak")
+    for way in ends:
+        ends[way].send("end")
+    for process in processes:
+        process.join()
+    median = {way: statistics.median(values) for way, values in seconds.items()}
+    tokens = case["batch"] * case["length"]
+    return {
+        **case,
+        "seconds": seconds,
+        "median_seconds": median,
+        "tokens_per_second": {way: tokens / value for way, value in median.items()},
+        "speedup": median["plain"] / median["ours"],
+        "trainer_overhead": median["train"] / median["ours"] - 1,
+        "memory_bytes": memory,
+        "flops_per_step": flops,
+        "matmul_flops": peak,
+        "mfu": flops / median["train"] / peak,
+    }
+
+
+def print_table(found: list[dict[str, Any]]) -> None:
+    print(
+        "| size | length | batch | precision | plain tokens/s | ours tokens/s | speedup | through train() | overhead "
+        "| memory, plain | ours | MFU |\n" + "|---" * 12 + "|"
+    )
+    for row in found:
+        rates, memory = row["tokens_per_second"], row["memory_bytes"]
+        cells = [row["size"], row["length"], row["batch"], row["precision"]]
+        cells += [f"{rates['plain']:,.0f}", f"{rates['ours']:,.0f}", f"{row['speedup']:.2f}", f"{rates['train']:,.0f}"]
+        cells += [f"{100 * row['trainer_overhead']:.1f} %", *(f"{memory[way] / 1e9:.2f} GB" for way in memory)]
+        cells += [f"{100 * row['mfu']:.0f} % of {row['matmul_flops'] / 1e9:,.0f} GFLOP/s"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train_file", nargs="+", required=True)
+    parser.add_argument("--tokenizer_path", required=True)
+    parser.add_argument("--sizes", nargs="+", default=["small"], choices=["small", "base", "large"])
+    parser.add_argument("--lengths", nargs="+", type=int, default=[128])
+    parser.add_argument("--batch", type=int, default=32, help="segments of a step")
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="of each way in a round")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--cache_dir", default="cache")
+    parser.add_argument("--output", type=Path, help="also write the numbers to this json file")
+    options, rest = parser.parse_known_args()
+    options.rest = rest  # goes to run_pretraining.py
+    found = []
+    for size in options.sizes:
+        for length in options.lengths:
+            for precision in options.precisions:
+                case = {"size": size, "length": length, "batch": options.batch, "precision": precision}
+                found.append(compare(case, options))
+                if options.output:
+                    hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
+                    told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
+                    options.output.write_text(json.dumps(told, indent=2) + "\n")
+    print_table(found)
+
+
+if __name__ == "__main__":
+    main()
