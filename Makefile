@@ -2,10 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test chaos lint clean
+.PHONY: quickstart figures test chaos lint clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
+
+# The README's pictures, from the newest state of the quickstart; Chromium takes them.
+figures: .venv/ready
+	test -f output/quickstart/samples.json || $(BIN)/python run_pretraining.py
+	$(BIN)/python -m docs.figures output/quickstart
 
 test: .venv/ready-dev lint
 	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \

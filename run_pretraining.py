@@ -15,7 +15,7 @@ import time
 from electra.console import setup_logging
 from electra.errors import run_script
 from electra.pretraining.export import export_networks
-from electra.pretraining.finish import evaluate_at_end, report, save_logs
+from electra.pretraining.finish import evaluate_at_end, report, save_logs, track
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
 from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
             ledger=ledger,
         )
         report(run.folder, plan, results, ledger, folders)
-        try_to_report(run.folder)
+        track(trainer, results, ledger, try_to_report(run.folder))
 
 
 if __name__ == "__main__":

@@ -8,19 +8,18 @@ days x peak x 0.33. Beside them stand those of the FLOPs that were counted. Divi
 there: 0.16 pfs-days for 77.0 are 0.21. No torch.
 """
 
-import argparse
 import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
 from electra.markup import markdown_table, text_table
 from electra.report.glue_table import read_glue
-from electra.report.runs import RunRecord, read_run
+from electra.report.runs import RunRecord, is_number, read_run
 from electra.units import format_seconds
 
 logger = logging.getLogger("electra.efficiency")
@@ -155,16 +154,16 @@ def system_of_run(
     """
     compute, plan = run.compute, run.plan
     seconds = compute.get("training_seconds")
-    if not isinstance(seconds, int | float):
+    if not is_number(seconds):
         raise UserError(f"{run.folder} does not say how long it trained; name a run that has ended, of this version")
-    name = str(compute.get("device", "?"))
-    measured = compute.get("peak_flops_per_second")
+    name, devices = str(compute.get("device", "?")), compute.get("devices", 1)
+    measured, parameters = compute.get("peak_flops_per_second"), plan.get("discriminator_parameters")
     if hardware is not None and hardware != "cpu":
         name, peak = HARDWARE[hardware].name, HARDWARE[hardware].peak_tflops
-    elif peak_tflops is None and not isinstance(measured, int | float):
+    elif peak_tflops is None and not is_number(measured):
         raise UserError(f"{run.folder} does not say the peak of its hardware; name --hardware or --peak_tflops")
     else:
-        peak = float(measured or 0.0) / 1e12
+        peak = float(measured) / 1e12 if is_number(measured) else 0.0
     summaries = read_glue(glue) if glue is not None else []
     if len(summaries) > 1:
         names = ", ".join(summary.name for summary in summaries)
@@ -174,12 +173,12 @@ def system_of_run(
     flops = compute.get("google_flops", plan.get("google_flops"))
     return System(
         run.name,
-        plan.get("discriminator_parameters"),
+        parameters if is_number(parameters) else None,
         seconds / 86400,
-        int(compute.get("devices", 1)),
+        int(devices) if is_number(devices) else 1,
         name,
         peak_tflops or peak,
-        flops,
+        flops if is_number(flops) else None,
         None if avg is None else 100 * avg,
         None if score is None else 100 * score,
     )
@@ -206,7 +205,7 @@ def _days(days: float) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m electra.efficiency", description="Write the efficiency table of pre-training runs."
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")

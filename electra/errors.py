@@ -1,8 +1,9 @@
 """What a user got wrong: one line on stderr that says what was got and what to do, exit code 2, no traceback."""
 
+import argparse
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 USER_ERROR_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
@@ -11,6 +12,17 @@ INTERRUPTED_EXIT_CODE = 130
 
 class UserError(ValueError):
     """A wrong argument, file or environment. The message names what was got, what was expected and what to do."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, which says what is wrong in one line; `hint` ends it."""
+
+    def __init__(self, *args: Any, hint: str = "--help says what there is", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.hint = hint
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; {self.hint}")
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:

@@ -7,7 +7,6 @@
 A discriminator without generator judges the text as it is given: replace words yourself.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
 from electra.console import setup_logging
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector
@@ -163,7 +162,7 @@ def _load(model_class: type[PreTrainedModel], source: str) -> Any:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m electra.inspect", description="Show what an ELECTRA masks, replaces and finds suspicious."
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="run, checkpoint, exported folder or Hub id")

@@ -73,7 +73,7 @@ def read_samples(folder: Path) -> list[Sample]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} holds no readable samples ({error!r}); remove it") from error
+        raise UserError(f"{path} holds no readable samples ({type(error).__name__}: {error}); remove it") from error
 
 
 def _checked(values: dict[str, Any]) -> Sample:

@@ -1,5 +1,6 @@
 """The efficiency table: both rules, costs per point, a run's row, and no cell of a source that does not follow."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from electra.efficiency import HEADER, PUBLISHED, main, system_of_run
 from electra.errors import UserError
 from electra.hardware import hardware_pfs_days
-from electra.report.runs import read_run
+from electra.report.runs import RunRecord, read_run
 from tests.glue.runs import all_tasks, run_folder
 from tests.report.folders import finished_run, logs_until, write_state
 
@@ -47,6 +48,23 @@ def test_the_row_of_a_run_is_its_ledger_and_its_scores(tmp_path: Path) -> None:
     assert (named.hardware, named.by_hardware) == ("V100", pytest.approx(2 * 15.7 * 0.33 / 1000))
     assert named.avg is None and named.cells()[-1] == ""
     assert system_of_run(run, hardware="v100", peak_tflops=100.0).by_hardware == pytest.approx(0.066)
+
+
+def test_what_another_version_says_otherwise_is_left_empty_or_refused(tmp_path: Path) -> None:
+    def run_with(**compute: object) -> RunRecord:
+        folder = finished_run(tmp_path / "run")
+        values = json.loads((folder / "metrics.json").read_text())
+        values["compute"] |= compute
+        values["plan"]["discriminator_parameters"] = {"embeddings": 3}
+        (folder / "metrics.json").write_text(json.dumps(values))
+        return read_run(folder)
+
+    system = system_of_run(run_with(google_flops="many", devices=None))
+    assert (system.parameters, system.by_flops, system.devices) == (None, None, 1)
+    with pytest.raises(UserError, match="how long it trained"):
+        system_of_run(run_with(training_seconds=float("nan")))
+    with pytest.raises(UserError, match="the peak of its hardware"):
+        system_of_run(run_with(training_seconds=1.0, peak_flops_per_second=[1]))
 
 
 def test_the_command_writes_a_table_with_the_run_first(tmp_path: Path) -> None:

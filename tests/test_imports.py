@@ -41,6 +41,7 @@ LAYERS = (
         "svg",
         "samples",
         "redaction",
+        "tracking",
         "hardware",
         "machine",
         "memory",

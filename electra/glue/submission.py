@@ -6,7 +6,6 @@ The server refuses a zip as a whole and limits how many one may send, so every d
 named here first. The zip is a function of the answers alone, byte for byte.
 """
 
-import argparse
 import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, Task
 
@@ -160,7 +159,7 @@ def _answer_rule(task: Task) -> tuple[Callable[[str], bool], str]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print what is wrong with a submission, or that nothing is."""
-    parser = argparse.ArgumentParser("python -m electra.glue.submission", description="Check a submission to GLUE.")
+    parser = Parser("python -m electra.glue.submission", description="Check a submission to GLUE.")
     parser.add_argument("file", type=Path, help="the zip")
     file: Path = parser.parse_args(argv).file
     problems = validate_submission(file)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from electra.pretraining.results import results_table, rows_of, token_counts, wi
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
+from electra.tracking import tensorboard_folder, track_results
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,30 @@ def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, An
     write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
     save_samples(trainer, folder)
     return ledger
+
+
+def track(
+    trainer: ElectraTrainer, results: dict[str, dict[str, float]], ledger: dict[str, Any], files: Sequence[Path]
+) -> None:
+    """Give the trackers the held-out table, what the run has cost, and its report; last of all.
+
+    Args:
+        results: see `evaluate_at_end`.
+        ledger: see `compute_ledger`.
+        files: of the report.
+    """
+    scalars = {f"held_out/{column}/{name}": v for column, values in results.items() for name, v in values.items()}
+    scalars |= {f"compute/{name}": v for name, v in ledger.items() if isinstance(v, int | float)}
+    names = dict.fromkeys(name for values in results.values() for name in values)
+    rows = [[name, *(values.get(name) for values in results.values())] for name in names]
+    track_results(
+        trainer.args.report_to,
+        scalars,
+        {"held_out": (["metric", *results], rows)} if results else {},
+        files,
+        folder=tensorboard_folder(trainer),
+        step=trainer.state.global_step,
+    )
 
 
 def report(

@@ -29,6 +29,8 @@ from electra.pretraining.progress import ReadableLog, ReadableProgress
 from electra.pretraining.run_folder import Run, check_same_architecture, check_steps, generator_steps_of
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
+from electra.redaction import without_secrets
+from electra.tracking import RecordSettings
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +127,7 @@ def make_trainer(
     if phases.leaves_out_networks:
         training.ddp_find_unused_parameters = True
     callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
     training.save_total_limit = None  # the callback deletes in Trainer's place
     origin = origin_of(data.cache, plan.batch_size)

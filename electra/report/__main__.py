@@ -7,12 +7,11 @@
 No torch: a report can be written anywhere.
 """
 
-import argparse
 import logging
 import sys
 from pathlib import Path
 
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.report.cards import add_glue
 from electra.report.glue_table import glue_table, read_glue
 from electra.report.panels import AXES
@@ -22,7 +21,7 @@ logger = logging.getLogger("electra.report")
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m electra.report", description="Write report.html and training_curves.png of pre-training runs."
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")

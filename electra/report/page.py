@@ -1,7 +1,6 @@
 """Records of runs -> report.html: curves, held-out metrics, plan, compute, samples, options. No torch."""
 
 import html
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from electra.markup import details, heading, html_table, items, page, paragraph
 from electra.report.glue_table import TITLE as GLUE_TITLE
 from electra.report.glue_table import GlueTable, about_averages
 from electra.report.panels import Axis, Curve, Panel, title_of
-from electra.report.runs import RunRecord
+from electra.report.runs import RunRecord, is_number
 from electra.samples import to_html
 from electra.svg import Line, line_chart
 from electra.units import format_seconds
@@ -179,11 +178,9 @@ def _option(value: Any) -> str:
 
 
 def _cell(key: str, value: Any) -> str:
-    if value is None or isinstance(value, bool | dict | list):
-        return ""
     if isinstance(value, str):
         return value
-    if not math.isfinite(value):
+    if not is_number(value):
         return ""
     if key.endswith("_seconds"):
         return format_seconds(value)

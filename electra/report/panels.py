@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import UserError
-from electra.report.runs import RunRecord
+from electra.report.runs import RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]
 AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
@@ -192,5 +192,4 @@ def _metrics(columns: Columns) -> list[str]:
 
 
 def _has(logs: dict[str, Any], key: str) -> bool:
-    value = logs.get(key)
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number(logs.get(key))

@@ -6,8 +6,8 @@ beside the log is left out of the report, and said in `notes`.
 """
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +79,7 @@ def read_run(folder: Path) -> RunRecord:
     found, notes = _newest_state(folder)
     if found is None:
         raise UserError(f"{folder} has no log of training{_reason(notes)}; name a run that has saved a checkpoint")
+    has_ended = (folder / METRICS_NAME).exists()
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
     try:
         samples = read_samples(folder)
@@ -86,8 +87,8 @@ def read_run(folder: Path) -> RunRecord:
         samples = []
         notes.append(str(error))
     step = found["global_step"]
-    if not metrics:
-        of = f" of {found['max_steps']:,}" if _is_number(found.get("max_steps")) else ""
+    if not has_ended:
+        of = f" of {found['max_steps']:,}" if is_number(found.get("max_steps")) else ""
         notes.append(f"{folder.name} has no {METRICS_NAME}: it has not ended, its log goes to step {step:,}{of}")
     flos = found.get("total_flos")
     return RunRecord(
@@ -95,7 +96,7 @@ def read_run(folder: Path) -> RunRecord:
         folder=folder,
         logs=found["log_history"],
         step=step,
-        total_flos=float(flos) if _is_number(flos) else 0.0,
+        total_flos=float(flos) if is_number(flos) else 0.0,
         metrics=metrics,
         options=without_secrets(options),
         samples=samples,
@@ -148,13 +149,13 @@ def _checked_state(state: Any) -> dict[str, Any]:
     """A trainer state with a log, in order; what other versions of Trainer write beside it is left alone."""
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         raise ValueError("no log_history")
-    logs = [entry for entry in state["log_history"] if isinstance(entry, dict) and _is_number(entry.get("step"))]
+    logs = [entry for entry in state["log_history"] if isinstance(entry, dict) and is_number(entry.get("step"))]
     if not logs:
         raise ValueError("an empty log_history")
     logs.sort(key=lambda entry: float(entry["step"]))
     last = logs[-1]["step"]
     step = state.get("global_step")
-    return {**state, "log_history": logs, "global_step": int(step if _is_number(step) else last)}
+    return {**state, "log_history": logs, "global_step": int(step if is_number(step) else last)}
 
 
 def _read(path: Path, notes: list[str]) -> dict[str, Any]:
@@ -167,6 +168,8 @@ def _read(path: Path, notes: list[str]) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         notes.append(f"{path.name} cannot be read ({' '.join(str(error).split())[:80]})")
         return {}
+    if not isinstance(values, dict):
+        notes.append(f"{path.name} holds no names with values, but {type(values).__name__}")
     return _mapping(values)
 
 
@@ -175,11 +178,13 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _numbers(values: Any) -> dict[str, float]:
-    return {str(name): float(value) for name, value in _mapping(values).items() if _is_number(value)}
+    return {str(name): float(value) for name, value in _mapping(values).items() if is_number(value)}
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # false of a nan, and without turning a huge integer into a float
 
 
 def _reason(notes: list[str]) -> str:

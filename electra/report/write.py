@@ -58,11 +58,12 @@ def write_report(
     return [page_file, picture_file]
 
 
-def try_to_report(folder: Path) -> None:
-    """`write_report` of a run that has ended; whatever goes wrong is said, and costs the run nothing."""
+def try_to_report(folder: Path) -> list[Path]:
+    """`write_report` of a run that has ended; whatever goes wrong is said, and costs the run nothing but the files."""
     try:
-        page_file, picture_file = write_report([folder])
+        files = write_report([folder])
     except Exception as error:  # the networks are trained and saved: a picture of them is no reason to fail
         logger.warning("no report of %s could be made: %s", folder, " ".join(str(error).split()))
-        return
-    logger.info("report         %s, %s", page_file, picture_file.name)
+        return []
+    logger.info("report         %s, %s", files[0], files[1].name)
+    return files

@@ -7,7 +7,6 @@ counts a question without a prediction as wrong and an empty answer never as ove
 of the values are the scripts' own.
 """
 
-import argparse
 import json
 import logging
 import re
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.squad.data import read_json, read_questions
 
 logger = logging.getLogger(__name__)
@@ -192,7 +191,7 @@ def read_predictions(path: Path, kind: type | tuple[type, ...], what: str) -> di
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m electra.squad.metrics", description="Score predictions as SQuAD's official scripts do."
     )
     parser.add_argument("questions", type=Path, help="SQuAD's json of the development set, version 1.1 or 2.0")

@@ -15,10 +15,9 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from electra.console import log_plainly
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.sweep.check import check_task
 from electra.sweep.definition import PROGRAMS, Sweep, read_sweep
@@ -35,19 +34,13 @@ FAILED_EXIT_CODE = 1
 """Of a sweep with points that failed."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises `UserError` in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; flags for the script itself go behind a lone --")
-
-
 def parser() -> Parser:
     found = Parser(
         prog="python -m electra.sweep",
         description="Run a sweep file of wandb's on this machine, without an account.",
         epilog="Behind a lone --: flags for the script, above what the file says.",
         allow_abbrev=False,
+        hint="flags for the script itself go behind a lone --",
     )
     found.add_argument("file", type=Path, help="sweep file, such as those in configs/sweeps/")
     found.add_argument("--parallel", type=int, default=1, help="points at a time; they share the CPU cores (1)")
@@ -98,7 +91,7 @@ def make_task(sweep: Sweep, options: argparse.Namespace, flags: list[str]) -> Ta
         raise UserError("--glue_flags are for fine-tuning; name its file, too: --glue configs/glue/paper.yaml")
     if options.glue is not None and sweep.program.name != PRETRAINING:
         raise UserError(f"--glue is for sweeps of {PRETRAINING}; {sweep.path} runs {sweep.program.name} itself")
-    own = own_flags([*flags, *glue_flags])
+    own = own_flags([*sweep.words, *(f"--{parameter.name}" for parameter in sweep.parameters), *flags, *glue_flags])
     if own is not None:
         raise UserError(f"--{own} of a point is set by the sweep; leave it out, and use the sweep's own --output_dir")
     glue = None if options.glue is None else ("--config", options.glue, *glue_flags)

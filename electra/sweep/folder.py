@@ -12,10 +12,9 @@ results.md, results.svg  table and picture; from results.jsonl alone
 import json
 import re
 import signal
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from filelock import BaseFileLock, FileLock, Timeout
@@ -26,6 +25,7 @@ from electra.sweep.definition import Sweep
 from electra.sweep.metrics import Metrics
 from electra.sweep.points import Proposal
 
+Row = TypeVar("Row")
 _LONGEST_NAME = 80
 
 
@@ -159,16 +159,18 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
         raise UserError(f"another process is at work on {path}; let it end, or end it, first") from error
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error}; choose another --output_dir") from error
-    begun = ({**row, "quantiles": tuple(row["quantiles"])} for row in _rows(path / "points.jsonl"))
-    points = {row["number"]: Point(**row) for row in begun}
-    results = {row["number"]: PointResult(**row) for row in _rows(path / "results.jsonl")}
-    failures = {row["number"]: Failure(**row) for row in _rows(path / "failures.jsonl")}
+    points = {p.number: replace(p, quantiles=tuple(p.quantiles)) for p in _rows(path / "points.jsonl", Point)}
+    results = {result.number: result for result in _rows(path / "results.jsonl", PointResult)}
+    failures = {failure.number: failure for failure in _rows(path / "failures.jsonl", Failure)}
     return SweepFolder(path, points, results, failures, lock)
 
 
 def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with what was asked before: GLUE may come later, or be left out, but not with another protocol."""
-    then = yaml.safe_load(file.read_text(encoding="utf-8"))
+    try:
+        then = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
     then = then if isinstance(then, dict) else {}
     for name, value in settings.items():
         is_free = name == "glue" and None in (value, then.get(name))
@@ -180,10 +182,11 @@ def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "glue": settings["glue"] or then.get("glue")}
 
 
-def _rows(path: Path) -> Iterable[dict[str, Any]]:
+def _rows(path: Path, kind: type[Row]) -> list[Row]:
     if not path.is_file():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}; remove it to start anew") from error
+        return [kind(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError) as error:
+        message = f"cannot read {path}, it is damaged or of another version: {error}"
+        raise UserError(f"{message}; remove {path.parent}, or choose another --experiment_name") from error

@@ -25,7 +25,11 @@ def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     Raises:
         UserError: the wanted one is not there; or a file cannot be read.
     """
-    held_out = _read_json(folder / METRICS_NAME)["held_out"].get("trained", {})
+    values = _read_json(folder / METRICS_NAME)
+    try:
+        held_out = values["held_out"].get("trained", {})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / METRICS_NAME} is of another version; remove {folder} to run it again") from error
     metrics: Metrics = {f"eval/{name}": _finite(value) for name, value in held_out.items()}
     if wanted.startswith("train/"):
         states = checkpoints(folder)

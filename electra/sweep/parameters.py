@@ -104,6 +104,9 @@ def _choice(name: str, given: Mapping[str, Any]) -> Parameter:
     values = [given["value"]] if "value" in given else given["values"]
     if not isinstance(values, list) or not values:
         raise UserError(f"parameter {name}: values must be a list with at least one value; got {values!r}")
+    twice = [value for place, value in enumerate(map(repr, values)) if value in map(repr, values[:place])]
+    if twice:
+        raise UserError(f"parameter {name}: its values have {twice[0]} twice; other seeds repeat a point")
     weights = given.get("probabilities", [1 / len(values)] * len(values))
     is_list = isinstance(weights, list) and all(isinstance(w, int | float) and w >= 0 for w in weights)
     if not is_list or len(weights) != len(values) or not math.isclose(sum(weights), 1, abs_tol=1e-6):

@@ -19,6 +19,8 @@ from electra.sweep.stages import PRETRAINING, Stage, Task, environment, shown, s
 logger = logging.getLogger(__name__)
 
 LAST_LINES = 15
+SAVED_EXIT_CODES = (85, 130, 138, 143)
+"""Of pre-training that was told to stop, and saved all before it did (docs/reliability.md)."""
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -105,8 +107,9 @@ class Runner:
             self._finish(point, started)
             return
         stage = left[0]
-        # A point that failed may have failed for what its checkpoint holds.
-        command = stage.command(anew=point.number in self.folder.failures)
+        # A point that failed may have failed for what its checkpoint holds; one that was stopped has not.
+        failure = self.folder.failures.get(point.number)
+        command = stage.command(anew=failure is not None and failure.exit_code not in SAVED_EXIT_CODES)
         log = self.folder.path / "logs" / f"{point.name}.{Path(stage.name).stem}.log"
         with open(log, "wb") as output:
             output.write(f"{shown(command)}\n\n".encode())

@@ -117,7 +117,8 @@ def script_flags(task: Task, values: Mapping[str, Any]) -> list[str]:
 def own_flags(words: Sequence[str]) -> str | None:
     """A flag that the sweep itself has to set, if there is one among these."""
     names = (word.partition("=")[0].replace("-", "_").removeprefix("__") for word in words if word.startswith("--"))
-    return next((n for n in names if n in ("output_dir", "experiment_name", "resume_from_checkpoint")), None)
+    own = ("output_dir", "experiment_name", "resume_from_checkpoint", "auto_resume")
+    return next((name for name in names if name in own), None)
 
 
 def environment(

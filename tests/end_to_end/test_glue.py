@@ -111,22 +111,3 @@ def test_two_processes_give_one_set_of_results_and_the_same_as_one(
         logits = [np.load(tmp_path / "output" / name / "predictions" / f"{task}-42.npz") for name in ("one", "two")]
         for split in logits[0].files:
             assert logits[1][split] == pytest.approx(logits[0][split], abs=1e-4)
-
-
-def test_wandb_gets_a_run_for_each_task_and_seed_with_its_settings(
-    tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase
-) -> None:
-    write_encoder(tmp_path / "encoder", glue_tokenizer)
-    write_glue(tmp_path / "glue", "CoLA")
-    argv = flags(tmp_path, tasks=["cola"], report_to="wandb", layerwise_lr_decay=0.625)
-    environment = {**ENVIRONMENT, "WANDB_RUN_ID": "inherited", "WANDB_DIR": str(tmp_path)}
-    command = [sys.executable, str(ROOT / "run_glue.py"), *argv]
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stdout + result.stderr
-    records = sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"))
-    assert len(records) == 2 and not any("inherited" in path.name for path in records)
-    contents = [path.read_bytes() for path in records]  # two that begin in one second are in any order
-    for seed in (42, 43):
-        assert sum(f"run-cola-{seed}".encode() in content for content in contents) == 1  # its name
-    for content in contents:
-        assert b"0.625" in content and b"eval/mcc" in content and b"started_from" in content

@@ -96,6 +96,12 @@ def test_a_log_that_does_not_know_the_axis_is_refused(axis: str) -> None:
         make_panels([record(logs)], axis)  # type: ignore[arg-type]
 
 
+def test_a_count_of_tokens_that_is_no_number_is_passed_over() -> None:
+    logs = training_logs([10, 20, 30])
+    logs[1]["tokens_seen"] = math.nan
+    assert curve_of(make_panels([record(logs)], "tokens"), "loss", "training").x.tolist() == [640, 1280, 1920]
+
+
 def test_values_that_are_no_numbers_are_counted_and_left_out(tmp_path: Path) -> None:
     logs = training_logs([1, 2, 3, 4], grad_norm=[1.0, math.nan, math.inf, 2.0])
     state = write_state(tmp_path, logs)

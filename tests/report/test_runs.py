@@ -58,7 +58,7 @@ def test_what_is_broken_beside_the_log_is_left_out_and_said(tmp_path: Path) -> N
     (tmp_path / "config.yaml").write_text("a: [b")
     (tmp_path / "samples.json").write_text('{"samples": [{"original": ["a"]}]}')
     run = read_run(tmp_path)
-    assert (run.metrics, run.options, run.samples) == ({}, {}, [])
+    assert (run.metrics, run.options, run.samples) == ({}, {}, []) and len(run.notes) == 3
     assert [name for name in ("metrics.json", "config.yaml", "samples.json") if any(name in n for n in run.notes)] == [
         "metrics.json",
         "config.yaml",
@@ -72,6 +72,17 @@ def test_metrics_of_another_version_are_empty_where_they_differ(tmp_path: Path) 
     run = read_run(tmp_path)
     assert run.plan == {} and run.compute == {}
     assert run.held_out == {"trained": {}, "x": {"c": 2.0}}
+
+
+def test_files_that_hold_something_else_are_left_out_and_said(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    (tmp_path / "metrics.json").write_text("[1]")
+    (tmp_path / "config.yaml").write_text("- a")
+    (tmp_path / "samples.json").write_bytes(b"\xff" * 1000)
+    notes = read_run(tmp_path).notes
+    assert len(notes) == 3 and all(len(note) < 200 + len(str(tmp_path)) for note in notes)
+    assert "metrics.json holds no names with values, but list" in notes
+    assert "config.yaml holds no names with values, but list" in notes
 
 
 def test_secrets_among_the_options_are_not_kept(tmp_path: Path) -> None:
@@ -114,3 +125,14 @@ runpy.run_module({module!r}, run_name="__main__")
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.endswith("False\n"), done.stderr
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())  # nothing of the run was touched
+
+
+@pytest.mark.parametrize("module", ["electra.report", "electra.efficiency"])
+def test_a_wrong_option_is_one_line_with_exit_code_2(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "run", "--y", "steps"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: unrecognized arguments: --y steps; --help says what there is\n",
+    )

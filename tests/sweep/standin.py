@@ -29,7 +29,8 @@ with open(options["starts"], "a") as file:
 time.sleep(float(options["seconds"]))
 if options["learning_rate"] == options.get("fails_at"):
     print("\\n".join(f"line {number}" for number in range(30)))
-    sys.exit("no such learning rate")
+    print("no such learning rate")
+    sys.exit(int(options.get("exit_code", 1)))
 metrics = {"held_out": {"trained": {"discriminator_auc": float(options["learning_rate"])}}}
 (folder / "metrics.json").write_text(json.dumps(metrics))
 '''

@@ -37,6 +37,7 @@ RATE = {"learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "ma
         ),
         ({"parameters": {"x": {"distribution": "log_uniform_values", "min": 0, "max": 1}}}, "must be above 0"),
         ({"parameters": {"x": {"values": [1, 2], "probabilities": [0.5, 0.6]}}}, "2 numbers whose sum is 1"),
+        ({"parameters": {"x": {"values": [1, 2.0, 2.0]}}}, "parameter x: its values have 2.0 twice"),
         ({"parameters": {"x": {"distribution": "beta"}}}, "distribution beta is not possible here"),
         ({"parameters": {"x": {"distribution": "uniform", "min": 1}}}, "uniform has no max; it takes min, max"),
         ({"early_terminate": {"type": "hyperband", "min_iter": 3}}, "early_terminate works with wandb's own service"),
@@ -119,6 +120,7 @@ def test_the_command_says_it_on_one_line_with_exit_code_2(tmp_path: Path) -> Non
         (["--max_run", "3"], "unrecognized arguments: --max_run 3; flags for the script itself go behind a lone --"),
         (["--", "--output_dir", "x"], "--output_dir of a point is set by the sweep"),
         (["--", "--experiment-name=x"], "--experiment_name of a point is set by the sweep"),
+        (["--", "--auto_resume"], "--auto_resume of a point is set by the sweep"),
         (["--glue_flags", "--num_seeds 2"], "name its file, too"),
         (["--experiment_name", "a/b"], "plain folder name"),
     ],
@@ -128,3 +130,22 @@ def test_options_of_the_sweep_that_do_not_work_are_refused(tmp_path: Path, words
 
     with pytest.raises(UserError, match=message):
         main([str(sweep_file(tmp_path)), *words])
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"parameters": {"output_dir": {"values": ["a", "b"]}}},
+        {"command": ["${program}", "--output_dir=a", "${args}"]},
+    ],
+)
+def test_a_file_that_sets_the_folder_of_a_point_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
+    from electra.sweep.__main__ import main
+
+    with pytest.raises(UserError, match="--output_dir of a point is set by the sweep"):
+        main([str(sweep_file(tmp_path, **keys))])
+
+
+def test_equal_numbers_of_different_types_are_different_values(tmp_path: Path) -> None:
+    parameters = {"x": {"values": [0, False, "0"]}}
+    assert [p.values for p in sweep_of(tmp_path, parameters=parameters).parameters] == [(0, False, "0")]

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from electra.errors import UserError
+from electra.pretraining.stopping import OUT_OF_TIME, SIGNALS
 from electra.sweep.folder import open_folder
+from electra.sweep.metrics import pretraining_metrics
+from electra.sweep.runner import SAVED_EXIT_CODES
 from electra.sweep.stages import devices, environment
 from tests.sweep.standin import lines, release, standin_runner
 
@@ -124,3 +127,44 @@ def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UserError, match="taken by something else"):
         open_folder(tmp_path / "taken", asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("results.jsonl", '{"number": 1'),
+        ("results.jsonl", '{"number": 1, "score": 0.5}'),
+        ("points.jsonl", "[1]"),
+        ("points.jsonl", '{"number": 1, "name": "a", "values": {}, "origin": "of later times"}'),
+        ("failures.jsonl", "3"),
+        ("sweep.yaml", "a: ["),
+    ],
+)
+def test_a_folder_that_is_damaged_or_of_another_version_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
+    release(open_folder(tmp_path / "sweep", asked))
+    (tmp_path / "sweep" / name).write_text(content)
+    with pytest.raises(UserError, match=f"(?s)cannot read .*{name}.*choose another --experiment_name"):
+        open_folder(tmp_path / "sweep", asked)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"held_out": 3}'])
+def test_a_point_with_metrics_of_another_version_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(UserError, match=f"{tmp_path} to run it again"):
+        pretraining_metrics(tmp_path, "eval/discriminator_auc")
+
+
+def test_a_point_that_was_told_to_stop_goes_on_from_what_it_saved(tmp_path: Path) -> None:
+    keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
+    for code in (OUT_OF_TIME, 1):
+        folder = tmp_path / str(code)
+        folder.mkdir()
+        stopped = standin_runner(folder, keys=keys, fails_at=0.2, exit_code=code)
+        stopped.run_all()
+        assert [row["exit_code"] for row in lines(folder / "sweep" / "failures.jsonl")] == [code]
+        release(stopped.folder)
+        standin_runner(folder, keys=keys).run_all()
+        last = lines(folder / "starts.jsonl")[-1]
+        assert last["name"].endswith("0.2") and (last["resumed"] is not None) == (code == OUT_OF_TIME)
+    assert {OUT_OF_TIME, *(128 + number for number in SIGNALS)} == set(SAVED_EXIT_CODES)

@@ -5,7 +5,6 @@ scratch stand beside each other. A report is a function of those files alone, wi
 same bytes. No torch: it can be written anywhere.
 """
 
-import argparse
 import json
 import logging
 import sys
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError
+from electra.errors import Parser, UserError
 from electra.files import write_file
 from electra.finetuning.protocol.aggregate import Average, RunSummary, Spread, TaskSummary
 from electra.finetuning.protocol.cells import Column, percent, seeds_cell
@@ -183,9 +182,7 @@ def _average_cell(reporting: Reporting, average: Average) -> str:
 
 def report_command(reporting: Reporting, module: str, argv: list[str] | None = None) -> None:
     """The command `python -m MODULE RUN [RUN ...] [--output FOLDER]`."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {module}", description="Write a report from the results of fine-tuning runs."
-    )
+    parser = Parser(prog=f"python -m {module}", description="Write a report from the results of fine-tuning runs.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=f"folder with a {RESULTS_NAME}")
     parser.add_argument("--output", type=Path, help="folder of the report; default: the first RUN")
     arguments = parser.parse_args(argv)

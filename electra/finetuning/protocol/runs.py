@@ -23,6 +23,7 @@ from electra.finetuning.protocol.settings import settings_of
 from electra.finetuning.results import Result
 from electra.finetuning.run import Logits, Outcome, fine_tune
 from electra.finetuning.trainer import Machine
+from electra.tracking import RecordSettings
 
 logger = logging.getLogger(__name__)
 
@@ -51,24 +52,6 @@ class Progress(TrainerCallback):
             logger.info(line)
         else:
             self.bar.write(line)
-
-
-class RecordSettings(TrainerCallback):
-    """Puts what a run is into wandb's record of it, where Trainer's own arguments say only a part."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        super().__init__()
-        self.settings = settings
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if "wandb" not in args.report_to or not state.is_world_process_zero:
-            return
-        import wandb
-
-        if wandb.run is not None and not is_sweep():  # of a sweep, the settings are the agent's
-            wandb.config.update(self.settings, allow_val_change=True)
 
 
 class Runs:
@@ -148,7 +131,7 @@ class Runs:
                 loss=how.loss,
                 folder=folder / "logs" / f"{p.name}-{seed}",
                 name=f"{folder.name}-{p.name}-{seed}",
-                callbacks=[progress, RecordSettings(about)],
+                callbacks=[progress, *([] if is_sweep() else [RecordSettings(about)])],  # a trial's are the agent's
             )
             metrics = metrics_of(outcome.logits)
             prefix = f"{p.name}/" if is_sweep() else "eval_"
