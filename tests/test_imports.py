@@ -24,6 +24,7 @@ LAYERS = (
         "corruption",
         "objectives",
         "backbones",
+        "kernels",
         "tokenizer_training",
         "tokenization",
         "optimization",
