@@ -52,6 +52,8 @@ class _Documents:
             bar.update((self.corpus.size_bytes or bar.n) - bar.n)
         if not self.used:  # one or two documents: better a tokenizer without a report than none
             self.used, kept, self.held_out = len(self.held_out), self.held_out, []
+            if not kept:
+                raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file that holds some")
             yield from kept
 
 

@@ -328,10 +328,10 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         file.flush()
         os.fsync(file.fileno())
     if tokens == 0:
-        raise UserError(f"the corpus is empty: no text in {_names(corpus)}; name a file that holds some")
+        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file that holds some")
     if unknown == tokens:
         raise UserError(
-            f"every token of {_names(corpus)} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
+            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
             "other text, or is damaged: name another --tokenizer_path, or leave it out to train one"
         )
     if unknown > WARN_UNKNOWN_RATE * tokens:
@@ -357,10 +357,6 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     }
     _write_as_saved_dataset(folder, features, fingerprint)
     (folder / DESCRIPTION_NAME).write_text(json.dumps(description, indent=2) + "\n")
-
-
-def _names(corpus: Corpus) -> str:
-    return ", ".join(str(source["name"]) for source in corpus.describe())
 
 
 def _write_as_saved_dataset(folder: Path, features: Features, fingerprint: str) -> None:

@@ -53,7 +53,7 @@ class Run:
 
 
 def open_run(args: Arguments) -> Run:
-    """Find the checkpoint to resume, or make a new folder; the same on every process."""
+    """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
     resume = training.resume_from_checkpoint
     if training.plan:
@@ -107,9 +107,13 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
         folder.parent.mkdir(parents=True, exist_ok=True)
         if _lock_path(folder) not in _LOCKS and not _lock(folder):
             raise UserError(f"another process is at work on {folder}; let it end, or end it, first")
-        folder.mkdir(exist_ok=True)
+        is_new = not folder.exists()
     except OSError as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    if is_new:
+        return Run(folder, None)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file, so it is no run to go on with; choose another --experiment_name")
     remove_unfinished(folder)
     if checkpoints_of(folder):
         return Run(folder, str(newest_whole(folder)), is_finished=_is_finished(folder, max_steps))
@@ -137,13 +141,14 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
         if name in values:
             values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
+    run.folder.mkdir(exist_ok=True)  # not before: what is refused leaves nothing behind
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
-    """Make output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free.
+    """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made.
 
     Raises:
         UserError: the folder cannot be written.
@@ -164,13 +169,7 @@ def check_name(experiment_name: str) -> None:
 
 def _take(folder: Path) -> bool:
     """Take a folder that is not there or empty; of several processes that try, one succeeds."""
-    if not _lock(folder):
-        return False
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError:  # a file of this name
-        return False
-    return not any(folder.iterdir())
+    return _lock(folder) and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir())))
 
 
 def _lock(folder: Path) -> bool:

@@ -2,8 +2,10 @@
 
 import logging
 import math
+from contextlib import suppress
 from pathlib import Path
 
+import torch
 from accelerate.utils import set_seed as set_process_seed
 from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
@@ -148,12 +150,15 @@ def make_trainer(
             phases=phases,
             origin=origin,
         )
-    except (
-        ValueError,
-        ImportError,
-        OSError,
-        RuntimeError,
-    ) as error:  # an option that does not fit this machine or the others
+        if training.torch_compile:
+            torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
+        trainer.check_optimization(plan.steps)
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        with suppress(OSError):  # Trainer has made it; with anything in it, it stays
+            run.folder.rmdir()
+        if isinstance(error, UserError):
+            raise
+        # An option that does not fit this machine or the others.
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     # The weights are the same on every process; from here on each draws masks and samples of its own.
     set_process_seed(training.seed, device_specific=True)
