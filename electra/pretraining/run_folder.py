@@ -30,6 +30,8 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
 from electra.pretraining.manifest import checkpoints_of, damage, remove_unfinished
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
+from electra.pretraining.origin import read_state
+from electra.redaction import without_secrets
 from electra.tokenization import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -138,6 +140,7 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     if not PartialState().is_main_process:
         return
     values = {name: value for name, value in args.effective.items() if name not in _OF_ONE_START}
+    values = without_secrets(values)
     for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
         if name in values:
             values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
@@ -249,7 +252,7 @@ def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -
 
 def check_steps(checkpoint: Path, max_steps: int) -> None:
     """Refuse to resume for fewer steps than were taken."""
-    step = json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
+    step = read_state(checkpoint).global_step
     if step > max_steps:
         raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; ask for more steps")
 
@@ -277,12 +280,16 @@ def _saved_config(checkpoint: Path) -> dict[str, Any]:
         saved: dict[str, Any] = json.loads((checkpoint / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"{checkpoint} holds no readable config.json; name another checkpoint") from error
+    if not isinstance(saved, dict):
+        raise UserError(f"{checkpoint} holds a config.json that is no mapping; name another checkpoint")
     return saved
 
 
 def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:
     """Refuse to resume for another objective or with networks of other sizes, naming the differences."""
     saved = _saved_config(checkpoint)
+    if not isinstance(saved.get("discriminator"), dict):
+        raise UserError(f"{checkpoint} holds a config.json of no pair of networks; name another checkpoint")
     objective = saved.get("objective", "electra")
     if objective != model.config.objective:
         raise UserError(
@@ -300,6 +307,12 @@ def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path)
         raise UserError(
             f"{checkpoint} was trained with --generator_steps {generator_steps}, not {model.config.generator_steps}; "
             "leave --generator_steps out to go on with it, or start a new run"
+        )
+    was_initialized = saved.get("init_from_generator", model.config.init_from_generator)  # older ones do not say
+    if was_initialized != model.config.init_from_generator:
+        raise UserError(
+            f"{checkpoint} was trained with --init_from_generator {str(bool(was_initialized)).lower()}, not "
+            f"{str(model.config.init_from_generator).lower()}; leave it as it was to go on, or start a new run"
         )
     old, new = _architecture(saved), _architecture(model.config.to_dict())
     differences = [

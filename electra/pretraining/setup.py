@@ -18,7 +18,7 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
 from electra.pretraining.combinations import gate_of
-from electra.pretraining.estimate import estimate_lines
+from electra.pretraining.estimate import disk_use, estimate_lines, missing_disk, step_memory
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
 from electra.pretraining.ledger import EnergyLog
@@ -62,9 +62,16 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
         max_length=args.segments.max_length,
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
     )
-    for line in [*plan.lines(), *estimate_lines(args, model, plan)]:
+    memory = step_memory(args, model)
+    disk = disk_use(args, model, plan, memory)
+    for line in [*plan.lines(), *estimate_lines(memory, disk, args)]:
         logger.info(line)
     logger.info("run folder     %s", run.folder)
+    missing = missing_disk(disk, run.folder)
+    if missing is not None and not training.plan:
+        raise UserError(missing)
+    if missing is not None:
+        logger.warning(missing)
     saves_between = any(step < training.max_steps for step in plan.checkpoint_steps)
     if training.save_strategy == "steps" and training.save_steps > training.max_steps and not saves_between:
         logger.warning(
