@@ -28,7 +28,7 @@ MANIFEST_NAME = "manifest.json"
 ORIGIN_NAME = "origin.json"
 """What the run was trained on, see origin.py. Written by every version that writes a manifest."""
 UNFINISHED = "unfinished"
-_WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream")
+_WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream", "inline_container")
 """What torch.save says when a file cannot be written: a RuntimeError without a number or a name."""
 _CHUNK = 2**22
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")

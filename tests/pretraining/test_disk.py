@@ -9,7 +9,7 @@ import resource
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -83,17 +83,43 @@ def test_what_is_missing_counts_what_is_there_and_the_checkpoint_on_its_way(tmp_
 def test_a_run_that_cannot_fit_is_refused_before_it_begins_and_a_plan_says_so(
     folder: Path, mount: Mount, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mount(folder / "output", 300_000)
-    with pytest.raises(UserError, match=r"run needs 39\d\.\d kB more, .* has 3\d\d\.\d kB left; make room"):
-        main(flags(folder, **FAST))
+    mount(folder / "output", 700_000)
+    many = {**FAST, "max_steps": 40, "save_steps": 4}
+    with pytest.raises(UserError, match=r"run needs 1\.0 MB more, .* has 70\d\.\d kB left; make room"):
+        main(flags(folder, **many))
     assert not (folder / "output" / "run").exists()
-    main(flags(folder, **FAST, plan=True))
+    main(flags(folder, **many, plan=True))
     assert "kB left; make room" in capsys.readouterr().out
-    main(flags(folder, **FAST, save_total_limit=1))
-    assert [path.name for path in (folder / "output" / "run").glob("checkpoint-*")] == ["checkpoint-12"]
+    main(flags(folder, **many, save_total_limit=1))
+    assert [path.name for path in (folder / "output").glob("run*/checkpoint-*")] == ["checkpoint-40"]
 
 
 # ---- in the run
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_the_last_checkpoint(
+    folder: Path, mount: Mount, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mount(folder / "output", 2_000_000)
+    run, end = folder / "output" / "run", threading.Event()
+
+    def fill() -> None:
+        while not (run / "checkpoint-4").is_dir() and not end.wait(0.002):
+            pass
+        with suppress(OSError), open(folder / "output" / "filler", "wb", buffering=0) as file:
+            while not end.is_set():
+                file.write(b"x" * 4096)
+        end.wait()
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    line = refused(PRETRAIN, flags(folder, **FAST, max_steps=4000, logging_steps=4000, save_total_limit=2), capsys)
+    end.set()
+    thread.join()
+    assert re.match(rf"error: cannot write {run}/unfinished/checkpoint-\d+(/[\w.]+)?: ", line), line
+    left = [path for path in run.glob("checkpoint-*") if damage(path) is None]
+    assert f"the last good checkpoint is {run}/checkpoint-" in line and Path(line.rpartition(" ")[2]) in left
+    assert not (run / "unfinished").exists()
 
 
 @pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
