@@ -94,6 +94,21 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins_and_a_plan_says_so(
     assert [path.name for path in (folder / "output").glob("run*/checkpoint-*")] == ["checkpoint-40"]
 
 
+def test_too_little_room_for_the_token_cache_is_said_before_and_the_failure_is_one_line(
+    folder: Path, mount: Mount, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = folder / "tok"
+    train_tokenizer([f"--train_file={folder}/corpus.txt", "--vocab_size=120", f"--output_dir={tokenizer}"])
+    size = write_corpus(folder / "corpus.txt", documents=3000).stat().st_size
+    assert 500_000 < size < 700_000
+    mount(folder / "cache", 200_000)
+    with pytest.raises(UserError, match=r"cannot write the token cache to .*cache: .*No space left"):
+        main(flags(folder, **FAST, tokenizer_path=tokenizer))
+    said = capsys.readouterr().out
+    assert f"the token cache will take about {size / 2e3:.1f} kB, " in said and "cache has 20" in said
+    assert [path.suffix for path in (folder / "cache").iterdir()] == [".lock"]
+
+
 # ---- in the run
 
 
