@@ -16,7 +16,8 @@ test: .venv/ready-dev lint
 	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses what is disturbed.
+# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses what is disturbed; CHAOS="--hours 1" soaks.
+CHAOS ?= --matrix --kills 50
 chaos: .venv/ready-dev
 	$(BIN)/python -m tests.chaos $(CHAOS)
 

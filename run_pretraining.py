@@ -17,6 +17,7 @@ from electra.errors import run_script
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import evaluate_at_end, report, save_logs, track
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.manifest import naming_failed_writes
 from electra.pretraining.networks import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run, save_options
@@ -53,20 +54,21 @@ def main(argv: list[str] | None = None) -> None:
 
     results = evaluate_at_end(trainer, data)
     if trainer.is_world_process_zero():
-        ledger = save_logs(trainer, run.folder, plan)
-        folders = export_networks(
-            model,
-            tokenizer,
-            run.folder,
-            plan=plan,
-            sources=data.source_names,
-            metrics=results.get("trained", {}),
-            options=args.effective,
-            command=shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv),
-            ledger=ledger,
-        )
-        report(run.folder, plan, results, ledger, folders)
-        track(trainer, results, ledger, try_to_report(run.folder))
+        with naming_failed_writes(run.folder, lambda: trainer.last_whole(run.folder)):
+            ledger = save_logs(trainer, run.folder, plan)
+            folders = export_networks(
+                model,
+                tokenizer,
+                run.folder,
+                plan=plan,
+                sources=data.source_names,
+                metrics=results.get("trained", {}),
+                options=args.effective,
+                command=shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv),
+                ledger=ledger,
+            )
+            report(run.folder, plan, results, ledger, folders)
+            track(trainer, results, ledger, try_to_report(run.folder))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Names are the reference's where it has one, those of `TrainingArguments` elsewhe
 Defaults are the paper's ELECTRA-Small (recipes.py). How values are read is in command_line.py.
 """
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
@@ -51,6 +52,14 @@ def check(condition: bool, name: str, value: Any, expected: str) -> None:
         raise UserError(f"--{name} {value} is not possible: it must be {expected}")
 
 
+def is_json_object(value: Any) -> bool:
+    """Whether a mapping, or the text of one."""
+    try:
+        return isinstance(json.loads(value) if isinstance(value, str) else value, dict)
+    except ValueError:
+        return False
+
+
 @dataclass
 class CorpusArguments:
     """The text to learn from."""
@@ -85,6 +94,9 @@ class CacheArguments:
     cache_dir: str = option("cache", "Folder for tokenized corpora and the tokenizers trained on the way.")
     overwrite_cache: bool = option(False, "Tokenize the corpus again although it is in the cache.")
 
+    def __post_init__(self) -> None:
+        check(self.cache_dir != "", "cache_dir", "''", "a folder")
+
 
 @dataclass
 class TokenizerArguments:
@@ -116,6 +128,9 @@ class TokenizerPathArguments:
         "Tokenizer to use: a folder, a Hub id, or a JSON file of the tokenizers library. Not set: one is trained on "
         "the corpus and stored with the run.",
     )
+
+    def __post_init__(self) -> None:
+        check(self.tokenizer_path != "", "tokenizer_path", "''", "a folder, a file or a Hub id")
 
 
 @dataclass
@@ -444,6 +459,9 @@ class PretrainingArguments(TrainingArguments):
             raise UserError(
                 "--include_num_input_tokens_seen is not needed: tokens_seen is always logged; leave it out"
             )
+        for name in ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs"):
+            value = getattr(self, name)
+            check(value is None or is_json_object(value), name, value, "a JSON object")
         if not torch.accelerator.is_available():
             self.use_cpu = True  # or transformers refuses bf16, which a CPU does well
         if self.bf16 is None:

@@ -9,6 +9,7 @@ import ast
 import difflib
 import json
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -141,7 +142,8 @@ class CommandLine(HfArgumentParser):
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read --config {path}: {error.strerror}") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # ValueError: dates that do not exist, numbers of thousands of digits, other encodings than UTF-8.
+        except (yaml.YAMLError, ValueError, ArithmeticError, RecursionError) as error:
             raise UserError(f"--config {path} is not valid YAML: {error}") from error
         if content is None:
             return []
@@ -154,7 +156,10 @@ class CommandLine(HfArgumentParser):
                 self._refuse(f"--{key}", where=f" in {path}")
             if value == [] and self.get_default(str(key)):
                 raise UserError(f"{key} in {path} is empty; name at least one, or leave it out")
-            tokens += _tokens(str(key), value)
+            try:
+                tokens += _tokens(str(key), value)
+            except (TypeError, ValueError, RecursionError) as error:  # binary, a thing within itself, a huge number
+                raise UserError(f"{key} in {path} is no value for an option: {error}; write a plain one") from error
         return tokens
 
 
@@ -181,7 +186,7 @@ def _negated(word: str) -> bool:
         return False
     if word.lower() in FALSE_WORDS:
         return True
-    raise UserError(f"--cased {word}: expected true or false")
+    raise ArgumentTypeError(f"expected true or false, got {word}")
 
 
 def _tokens(name: str, value: Any) -> list[str]:

@@ -1,6 +1,8 @@
 """Kill a tiny run at random moments, start it again each time, and compare it with a run that nobody disturbed.
 
     python -m tests.chaos --kills 20 --segment_policy google --workers 2 --accumulation 2
+    python -m tests.chaos --matrix --kills 50         the kills shared out to every entry of MATRIX
+    python -m tests.chaos --hours 1                   a soak: kills every few minutes
 
 After each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for bit.
 """
@@ -8,10 +10,13 @@ After each kill every checkpoint must be whole; in the end weights, optimizer an
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,21 @@ from tests.pretraining.runs import flags, write_corpus
 from tests.pretraining.test_trainer import assert_same_state
 
 ROOT = Path(__file__).parents[1]
+TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
+MATRIX: tuple[dict[str, Any], ...] = (
+    {"segment_policy": "windows"},
+    {"segment_policy": "document"},
+    {"segment_policy": "google"},
+    {"segment_policy": "pairs"},
+    {"dataloader_num_workers": 2},
+    {"gradient_accumulation_steps": 2},
+    {"segment_policy": "google", "dataloader_num_workers": 2, "gradient_accumulation_steps": 2},
+    {**TWO_STAGE},
+    {**TWO_STAGE, "dataloader_num_workers": 1, "gradient_accumulation_steps": 2},
+    {"objective": "adversarial"},
+)
+WHEN = {"cache": 2, "begin": 1, "save": 2, "step": 5}
+"""When to kill, and how often: while tokenizer and cache are built, before the first step, in a save, after a step."""
 
 
 def start(argv: list[str]) -> subprocess.Popen[str]:
@@ -39,69 +59,164 @@ def run_to_its_end(argv: list[str]) -> None:
     assert process.returncode == 0, said
 
 
-def kill_at_random(argv: list[str], source: random.Random) -> None:
-    """Kill the run some steps after it has begun to train, up to 40 ms after a step: often while it saves."""
+def kill_at_random(argv: list[str], folder: Path, source: random.Random, when: str) -> None:
+    """Start a run below `folder` and kill it at a moment of this kind; its cache is taken away first, if asked for."""
+    if when == "cache":
+        shutil.rmtree(folder / "cache", ignore_errors=True)
     process = start(argv)
+    try:
+        if when == "cache":
+            _wait(process, lambda: any((folder / "cache").glob("*.lock")), "no cache was built")
+            time.sleep(source.uniform(0, 0.3))
+        elif when == "save":
+            for _ in range(source.randint(1, 4)):
+                _read_to(process, ": loss ")
+            _wait(process, (folder / "output" / "killed" / "unfinished").is_dir, "nothing was saved")
+            time.sleep(source.uniform(0, 0.01))
+        else:
+            for _ in range(source.randint(1, 10) if when == "step" else 1):
+                _read_to(process, ": loss " if when == "step" else "run folder ")
+            time.sleep(source.uniform(0, 0.04 if when == "step" else 0.2))
+        assert process.poll() is None, "it had ended before it was killed"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _read_to(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
-    steps, said = source.randint(1, 10), []
+    said = []
     for line in process.stdout:
         said.append(line)
-        steps -= ": loss " in line
-        if steps == 0:
-            break
-    time.sleep(source.uniform(0, 0.04))
-    assert process.poll() is None, "".join(said)
-    process.kill()
-    process.communicate()
+        if word in line:
+            return
+    raise AssertionError(f"it ended before it said {word!r}: {''.join(said)}")
 
 
-def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[int]:
+def _wait(process: subprocess.Popen[str], is_there: Callable[[], bool], otherwise: str) -> None:
+    """Until something lies on the disk. Its lines are few meanwhile: they fit into the pipe."""
+    while not is_there():
+        assert process.poll() is None, f"{otherwise}: {process.communicate()[0]}"
+        time.sleep(0.0005)
+
+
+def newest_step(run: Path) -> int:
+    """The step of the newest checkpoint, 0 if there is none.
+
+    Raises:
+        AssertionError: one of them is not whole.
+    """
+    checkpoints = checkpoints_of(run) if run.is_dir() else []
+    for checkpoint in checkpoints:
+        assert damage(checkpoint) is None, f"{checkpoint} {damage(checkpoint)}"
+    return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
+
+
+def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[tuple[str, int]]:
     """Run twice below `folder`, undisturbed and killed `kills` times.
 
     Returns:
-        the step of the newest checkpoint after each kill; 0: there was none.
+        of each kill its kind, see `WHEN`, and the step of the newest checkpoint after it; 0: there was none.
     Raises:
         AssertionError: a checkpoint is not whole, or the two runs do not end alike.
     """
-    max_steps = 12 * (kills + 1)
-    write_corpus(folder / "corpus.txt")
+    max_steps = 14 * (kills + 1)
+    write_corpus(folder / "corpus.txt", documents=300)
     options = {
         "hidden_size": 16, "num_hidden_layers": 1, "save_steps": 2, "logging_steps": 1, "max_steps": max_steps,
         "save_total_limit": 2, "eval_steps": 5, **options,
     }  # fmt: skip
     source = random.Random(seed)
-    run_to_its_end(flags(folder, experiment_name="whole", **options))
     argv, reached = flags(folder, experiment_name="killed", auto_resume=True, **options), []
-    for _ in range(kills):
-        kill_at_random(argv, source)
-        checkpoints = checkpoints_of(folder / "output" / "killed")
-        for checkpoint in checkpoints:
-            assert damage(checkpoint) is None, f"{checkpoint} {damage(checkpoint)}"
-        reached.append(int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0)
+    for when in source.choices(list(WHEN), list(WHEN.values()), k=kills):
+        kill_at_random(argv, folder, source, when)
+        reached.append((when, newest_step(folder / "output" / "killed")))
     run_to_its_end(argv)
+    run_to_its_end(flags(folder, experiment_name="whole", **options))
     last = f"checkpoint-{max_steps}"
     assert_same_state(folder / "output" / "whole" / last, folder / "output" / "killed" / last)
     return reached
+
+
+def soak(folder: Path, hours: float, seed: int, minutes: tuple[float, float], **options: Any) -> tuple[int, int]:
+    """Train for half of the time undisturbed; then the same steps again, killed every few minutes.
+
+    Args:
+        minutes: least and most between two kills.
+    Returns:
+        the step that was compared, and the number of kills.
+    Raises:
+        AssertionError: a checkpoint is not whole, or the two runs differ.
+    """
+    write_corpus(folder / "corpus.txt", documents=300)
+    options = {
+        "hidden_size": 16, "num_hidden_layers": 1, "save_steps": 500, "logging_steps": 10_000, "eval_steps": 5000,
+        "max_steps": 10**8, "save_total_limit": 0, **options,
+    }  # fmt: skip
+    source, runs = random.Random(seed), folder / "output"
+
+    def train(name: str, seconds: float, until: int | None) -> None:
+        log = folder / f"{name}.log"
+        with open(log, "a") as said:
+            argv = flags(folder, experiment_name=name, auto_resume=True, **options)
+            command = [sys.executable, str(ROOT / "run_pretraining.py"), *argv]
+            process = subprocess.Popen(
+                command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=said, stderr=subprocess.STDOUT
+            )
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not (until and (runs / name / f"checkpoint-{until}").is_dir()):
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.2)
+        process.kill()
+        process.wait()
+
+    train("whole", hours * 1800, None)
+    step, kills = newest_step(runs / "whole"), 0
+    assert step > 0, "no checkpoint was saved in that time; ask for more hours"
+    while not (runs / "killed" / f"checkpoint-{step}").is_dir():
+        train("killed", 60 * source.uniform(*minutes), step)
+        kills += 1
+        print(f"kill {kills}: newest checkpoint {newest_step(runs / 'killed')} of {step}", flush=True)
+    assert_same_state(runs / "whole" / f"checkpoint-{step}", runs / "killed" / f"checkpoint-{step}")
+    return step, kills
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--matrix", action="store_true", help="Share the kills out to every entry of MATRIX.")
+    parser.add_argument("--hours", type=float, help="A soak of that long.")
+    parser.add_argument("--minutes", type=float, nargs=2, default=(1, 4), help="Least and most between its kills.")
+    parser.add_argument("--objective", default="electra", choices=["electra", "two_stage", "adversarial"])
     parser.add_argument("--segment_policy", default="windows", choices=["windows", "document", "google", "pairs"])
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--accumulation", type=int, default=1)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        reached = disturb(
-            Path(folder),
-            args.kills,
-            args.seed,
-            segment_policy=args.segment_policy,
-            dataloader_num_workers=args.workers,
-            gradient_accumulation_steps=args.accumulation,
-        )
-    print(f"killed {args.kills} times, with its newest checkpoint at steps {reached}: it ended bit for bit alike")
+    chosen: dict[str, Any] = {
+        "segment_policy": args.segment_policy,
+        "dataloader_num_workers": args.workers,
+        "gradient_accumulation_steps": args.accumulation,
+        **(TWO_STAGE if args.objective == "two_stage" else {"objective": args.objective}),
+    }
+    if args.hours:
+        with tempfile.TemporaryDirectory() as folder:
+            step, kills = soak(Path(folder), args.hours, args.seed, tuple(args.minutes), **chosen)
+        print(f"killed {kills} times on the way to step {step}: it was bit for bit alike there")
+        return
+    entries = MATRIX if args.matrix else (chosen,)
+    total: Counter[str] = Counter()
+    for number, options in enumerate(entries):
+        kills = args.kills // len(entries) + (number < args.kills % len(entries))
+        if not kills:
+            continue
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            reached = disturb(Path(folder), kills, args.seed + number, **options)
+        total.update(when for when, _ in reached)
+        words = " ".join(f"{name}={value}" for name, value in options.items())
+        print(f"{words}: {reached} alike, {time.monotonic() - started:.0f} s", flush=True)
+    print(f"killed {total.total()} times ({dict(total)}): all ended bit for bit alike")
 
 
 if __name__ == "__main__":

@@ -239,6 +239,11 @@ class Corpus:
         """Bytes of `size_bytes` read so far in the current iteration."""
         return sum(source.bytes_read for source in self.sources)
 
+    @property
+    def names(self) -> str:
+        """The sources as the user named them, for messages."""
+        return ", ".join(source.name for source in self.sources)
+
     def fingerprint(self) -> str:
         """Hash all that decides the documents (hex sha256).
 

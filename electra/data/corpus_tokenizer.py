@@ -52,6 +52,8 @@ class _Documents:
             bar.update((self.corpus.size_bytes or bar.n) - bar.n)
         if not self.used:  # one or two documents: better a tokenizer without a report than none
             self.used, kept, self.held_out = len(self.held_out), self.held_out, []
+            if not kept:
+                raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file that holds some")
             yield from kept
 
 
@@ -125,12 +127,22 @@ def write_tokenizer(
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
-        tokenizer.save_pretrained(unfinished)
+        _save_files(tokenizer, unfinished)
         if report is not None:
             (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
         replace_folder(unfinished, folder)
     except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
+
+
+def _save_files(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:  # the Rust side has no type for it
+        if type(error) is Exception and "os error" in str(error):
+            raise OSError(str(error)) from error
+        raise
 
 
 def load_or_train_tokenizer(

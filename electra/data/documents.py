@@ -42,6 +42,7 @@ from electra.data.counter_rng import random_bits
 from electra.errors import UserError
 from electra.files import lock_beside, replace_folder
 from electra.tokenization import plain_backend, tokenizer_fingerprint
+from electra.units import format_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +136,7 @@ def load_or_build_cache(
             return TokenCache(target)
         if target.exists():
             logger.warning("Rebuilding the token cache %s%s", target, "" if overwrite else ": it is damaged")
+        _warn_of_too_little_room(corpus, target.parent)
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
@@ -147,6 +149,19 @@ def load_or_build_cache(
             raise
         replace_folder(unfinished, target)
         return TokenCache(target)
+
+
+def _warn_of_too_little_room(corpus: Corpus, folder: Path) -> None:
+    """Say that the disk will hardly do, before hours of tokenization: 2 bytes a token of about 4 characters."""
+    expected, usage = corpus.size_bytes / 2, shutil.disk_usage(folder)
+    if usage.total and usage.free < expected:  # some network file systems do not say
+        logger.warning(
+            "the token cache will take about %s, more where the text is packed, and the disk of %s has %s left; make "
+            "room, or name another --cache_dir",
+            format_bytes(expected),
+            folder,
+            format_bytes(usage.free),
+        )
 
 
 def is_whole(path: Path) -> bool:
@@ -328,10 +343,10 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         file.flush()
         os.fsync(file.fileno())
     if tokens == 0:
-        raise UserError(f"the corpus is empty: no text in {_names(corpus)}; name a file that holds some")
+        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file that holds some")
     if unknown == tokens:
         raise UserError(
-            f"every token of {_names(corpus)} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
+            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
             "other text, or is damaged: name another --tokenizer_path, or leave it out to train one"
         )
     if unknown > WARN_UNKNOWN_RATE * tokens:
@@ -357,10 +372,6 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     }
     _write_as_saved_dataset(folder, features, fingerprint)
     (folder / DESCRIPTION_NAME).write_text(json.dumps(description, indent=2) + "\n")
-
-
-def _names(corpus: Corpus) -> str:
-    return ", ".join(str(source["name"]) for source in corpus.describe())
 
 
 def _write_as_saved_dataset(folder: Path, features: Features, fingerprint: str) -> None:

@@ -32,6 +32,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         tie, tie_embedding_projection: which weights the networks have in common (tying.py); the objective's if None.
         uniform_generator: samples are drawn evenly from the vocabulary; `generator` is None then.
         generator_steps: optimizer steps in which an objective of two stages trains the generator; 0 for the others.
+        init_from_generator: whether the second of two stages starts from the generator's weights.
     """
 
     model_type = "electra-pretraining"
@@ -56,11 +57,13 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         tie_embedding_projection: bool = False,
         uniform_generator: bool = False,
         generator_steps: int = 0,
+        init_from_generator: bool = False,
         **kwargs: Any,
     ) -> None:
         self.objective = objective
         self.uniform_generator = uniform_generator
         self.generator_steps = generator_steps
+        self.init_from_generator = init_from_generator
         self.generator = _as_config(generator) if objective_of(objective, uniform_generator).has_generator else None
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id

@@ -177,6 +177,8 @@ class ElectraForJointPretraining(PreTrainedModel):
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if mask_noise is None:
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
+        if sample_noise is None:
+            sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
         maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
         positions, is_chosen = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
         masked_input_ids, is_mask_token = mask_tokens(
@@ -191,9 +193,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         )
         originals = input_ids.gather(1, positions)
         corrupted_input_ids, is_replaced = masked_input_ids, None
-        if sample_noise is None and self.objective.sees_samples:
-            sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
-        slot_noise = positions if sample_noise is None else sample_noise.gather(1, positions)
+        slot_noise = sample_noise.gather(1, positions)
         train_generator = self.generator is not None and (self.train_generator or not self.training)
         generator_loss, said_by_generator = None, {}
         if self.generator is not None:

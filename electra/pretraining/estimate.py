@@ -3,12 +3,16 @@
 import copy
 import logging
 import math
+import shutil
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from electra.memory import ADAM_STATES, TrainingMemory, training_memory
 from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.manifest import checkpoints_of
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan
 from electra.units import format_bytes
@@ -53,9 +57,36 @@ def step_memory(args: Arguments, model: ElectraForJointPretraining) -> TrainingM
         return None
 
 
-def estimate_lines(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> list[str]:
+class DiskUse(NamedTuple):
+    """What a run puts on the disk, bytes."""
+
+    cache: int
+    checkpoint: int
+    """Of one."""
+    checkpoints: int
+    """How many lie there in the end."""
+    networks: int
+    """Exported."""
+
+    @property
+    def total(self) -> int:
+        return self.cache + self.checkpoints * self.checkpoint + self.networks
+
+
+def disk_use(args: Arguments, model: ElectraForJointPretraining, plan: Plan, memory: TrainingMemory | None) -> DiskUse:
+    """What will be on disk in the end; `memory` of `step_memory`, if it is known."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    optimizer = ADAM_STATES * weights if memory is None else memory.optimizer
+    return DiskUse(
+        cache=plan.cache_bytes,
+        checkpoint=weights + optimizer,
+        checkpoints=kept_checkpoints(args, plan),
+        networks=4 * (plan.discriminator_parameters + plan.generator_parameters),
+    )
+
+
+def estimate_lines(memory: TrainingMemory | None, disk: DiskUse, args: Arguments) -> list[str]:
     """Memory of a step, and what will be on disk in the end."""
-    memory = step_memory(args, model)
     lines = []
     if memory is not None:
         lines.append(
@@ -64,16 +95,32 @@ def estimate_lines(args: Arguments, model: ElectraForJointPretraining, plan: Pla
             f"{args.training.per_device_train_batch_size} x {args.segments.max_length} tokens "
             f"{format_bytes(memory.activations)}"
         )
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    optimizer = ADAM_STATES * weights if memory is None else memory.optimizer
-    count = kept_checkpoints(args, plan)
-    exported = 4 * (plan.discriminator_parameters + plan.generator_parameters)
-    total = plan.cache_bytes + count * (weights + optimizer) + exported
     lines.append(
-        f"disk           {format_bytes(total)}: token cache {format_bytes(plan.cache_bytes)}, {count} checkpoints of "
-        f"{format_bytes(weights + optimizer)}, networks {format_bytes(exported)}"
+        f"disk           {format_bytes(disk.total)}: token cache {format_bytes(disk.cache)}, {disk.checkpoints} "
+        f"checkpoints of {format_bytes(disk.checkpoint)}, networks {format_bytes(disk.networks)}"
     )
     return lines
+
+
+def missing_disk(disk: DiskUse, run: Path) -> str | None:
+    """Whether the disk of a run folder has too little room for what is still to be written; then in words.
+
+    The cache is there already. A checkpoint is written beside those that it makes superfluous.
+
+    Args:
+        disk: see `disk_use`.
+        run: the run's folder, there or not; what an earlier start has left in it counts.
+    """
+    there = next(folder for folder in (run, *run.resolve().parents) if folder.is_dir())
+    usage = shutil.disk_usage(there)
+    kept = len(checkpoints_of(run)) if run.is_dir() else 0
+    needed = (max(0, disk.checkpoints - kept) + 1) * disk.checkpoint + disk.networks
+    if usage.total == 0 or usage.free >= needed:  # some network file systems do not say
+        return None
+    return (
+        f"{run} needs {format_bytes(needed)} more, for checkpoints and networks, and its disk has "
+        f"{format_bytes(usage.free)} left; make room, name another --output_dir, or lower --save_total_limit"
+    )
 
 
 def kept_checkpoints(args: Arguments, plan: Plan) -> int:

@@ -28,7 +28,7 @@ MANIFEST_NAME = "manifest.json"
 ORIGIN_NAME = "origin.json"
 """What the run was trained on, see origin.py. Written by every version that writes a manifest."""
 UNFINISHED = "unfinished"
-_WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream")
+_WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream", "inline_container")
 """What torch.save says when a file cannot be written: a RuntimeError without a number or a name."""
 _CHUNK = 2**22
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -157,15 +157,22 @@ def naming_failed_writes(folder: Path, kept: Callable[[], str]) -> Iterator[None
     """
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        is_of_torch = any(word in str(error) for word in _WRITE_ERRORS_OF_TORCH)
-        if isinstance(error, UserError) or (type(error) is RuntimeError and not is_of_torch):
+    except Exception as error:
+        # Those that have no type of their own, of torch and of tokenizers, are known by their words.
+        words = {RuntimeError: _WRITE_ERRORS_OF_TORCH, Exception: ("os error",)}.get(type(error), ())
+        if not isinstance(error, (OSError, SafetensorError)) and not any(word in str(error) for word in words):
             raise
         named = getattr(error, "filename", None)
         if named is None and isinstance(error, SafetensorError):
-            named = folder / "model.safetensors"  # it writes under another name first
+            named = _weights_file(folder)  # it writes under another name first
         youngest = max(_files(folder), key=lambda path: path.stat().st_mtime_ns, default=folder)
         raise UserError(f"cannot write {named or youngest}: {' '.join(str(error).split())}; {kept()}") from error
+
+
+def _weights_file(folder: Path) -> Path:
+    """The weights that were being written: those of the folder, or of the youngest folder below."""
+    below = [path for path in folder.glob("*.unfinished") if path.is_dir()]
+    return max(below, key=lambda path: path.stat().st_mtime_ns, default=folder) / "model.safetensors"
 
 
 def _files(folder: Path) -> list[Path]:

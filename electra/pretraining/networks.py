@@ -76,6 +76,7 @@ def build_model(
             uniform_generator=uniform_generator,
             tie=sizes.tie,
             tie_embedding_projection=sizes.tie_embedding_projection,
+            init_from_generator=has.has_stages and objective.init_from_generator,
         )
     )
     if has.has_stages and objective.init_from_generator:

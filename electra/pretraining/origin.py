@@ -10,6 +10,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from transformers import TrainerState
+
 from electra.data.documents import TokenCache
 from electra.errors import UserError
 from electra.pretraining.manifest import ORIGIN_NAME
@@ -41,25 +43,46 @@ def check_same_origin(checkpoint: Path, origin: dict[str, Any], batch: str) -> N
     path = checkpoint / ORIGIN_NAME
     if not path.is_file():
         return
-    saved = json.loads(path.read_text())
-    if saved["batch_size"] != origin["batch_size"]:
+    try:
+        saved = json.loads(path.read_text())
+        corpus, documents = str(saved["corpus"]), int(saved["documents"])
+        saved_batch_size = int(saved["batch_size"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no record of a corpus; name an older checkpoint, or another run") from error
+    if saved_batch_size != origin["batch_size"]:
         raise UserError(
-            f"{checkpoint} was trained with {saved['batch_size']} segments a step, not {origin['batch_size']} "
+            f"{checkpoint} was trained with {saved_batch_size} segments a step, not {origin['batch_size']} "
             f"({batch}): the position in the corpus would be lost; make the product the same again"
         )
-    if saved["corpus"] != origin["corpus"]:
+    if corpus != origin["corpus"]:
         raise UserError(
-            f"{checkpoint} was trained on another corpus, of {saved['documents']:,} documents, this one has "
+            f"{checkpoint} was trained on another corpus, of {documents:,} documents, this one has "
             f"{origin['documents']:,}; name the same one, or start a new run with --init_discriminator and "
             "--init_generator"
         )
 
 
+def read_state(checkpoint: Path) -> TrainerState:
+    """Where a checkpoint is in its run.
+
+    Raises:
+        UserError: its trainer_state.json is none.
+    """
+    path = checkpoint / "trainer_state.json"
+    try:
+        state = TrainerState.load_from_json(str(path))
+        if not isinstance(state.global_step, int) or not isinstance(state.max_steps, int):
+            raise TypeError("steps that are no numbers")
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is no state of a run ({error}); name an older checkpoint, or another run") from error
+    return state
+
+
 def describe_longer_run(checkpoint: Path, max_steps: int) -> str | None:
     """One line on what asking for another number of steps does to the learning rate; None if it is the same."""
-    state = json.loads((checkpoint / "trainer_state.json").read_text())
-    before, step = state.get("max_steps", max_steps), state["global_step"]
-    if before == max_steps:
+    state = read_state(checkpoint)
+    before, step = state.max_steps, state.global_step
+    if before in (0, max_steps):  # 0: it does not say
         return None
     return (
         f"max_steps was {before:,} and is {max_steps:,}: from step {step:,} on the learning rate is that of the new "

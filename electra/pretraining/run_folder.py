@@ -30,6 +30,8 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
 from electra.pretraining.manifest import checkpoints_of, damage, remove_unfinished
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
+from electra.pretraining.origin import read_state
+from electra.redaction import without_secrets
 from electra.tokenization import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class Run:
 
 
 def open_run(args: Arguments) -> Run:
-    """Find the checkpoint to resume, or make a new folder; the same on every process."""
+    """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
     resume = training.resume_from_checkpoint
     if training.plan:
@@ -107,9 +109,13 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
         folder.parent.mkdir(parents=True, exist_ok=True)
         if _lock_path(folder) not in _LOCKS and not _lock(folder):
             raise UserError(f"another process is at work on {folder}; let it end, or end it, first")
-        folder.mkdir(exist_ok=True)
+        is_new = not folder.exists()
     except OSError as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    if is_new:
+        return Run(folder, None)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file, so it is no run to go on with; choose another --experiment_name")
     remove_unfinished(folder)
     if checkpoints_of(folder):
         return Run(folder, str(newest_whole(folder)), is_finished=_is_finished(folder, max_steps))
@@ -134,16 +140,18 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     if not PartialState().is_main_process:
         return
     values = {name: value for name, value in args.effective.items() if name not in _OF_ONE_START}
+    values = without_secrets(values)
     for name in ("train_file", "validation_file"):  # so that the run can be resumed from any folder
         if name in values:
             values[name] = [os.path.abspath(os.path.expanduser(path)) for path in values[name]]
+    run.folder.mkdir(exist_ok=True)  # not before: what is refused leaves nothing behind
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
-    """Make output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free.
+    """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made.
 
     Raises:
         UserError: the folder cannot be written.
@@ -164,13 +172,7 @@ def check_name(experiment_name: str) -> None:
 
 def _take(folder: Path) -> bool:
     """Take a folder that is not there or empty; of several processes that try, one succeeds."""
-    if not _lock(folder):
-        return False
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError:  # a file of this name
-        return False
-    return not any(folder.iterdir())
+    return _lock(folder) and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir())))
 
 
 def _lock(folder: Path) -> bool:
@@ -250,7 +252,7 @@ def check_same_tokenizer(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -
 
 def check_steps(checkpoint: Path, max_steps: int) -> None:
     """Refuse to resume for fewer steps than were taken."""
-    step = json.loads((checkpoint / "trainer_state.json").read_text())["global_step"]
+    step = read_state(checkpoint).global_step
     if step > max_steps:
         raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; ask for more steps")
 
@@ -278,12 +280,16 @@ def _saved_config(checkpoint: Path) -> dict[str, Any]:
         saved: dict[str, Any] = json.loads((checkpoint / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"{checkpoint} holds no readable config.json; name another checkpoint") from error
+    if not isinstance(saved, dict):
+        raise UserError(f"{checkpoint} holds a config.json that is no mapping; name another checkpoint")
     return saved
 
 
 def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path) -> None:
     """Refuse to resume for another objective or with networks of other sizes, naming the differences."""
     saved = _saved_config(checkpoint)
+    if not isinstance(saved.get("discriminator"), dict):
+        raise UserError(f"{checkpoint} holds a config.json of no pair of networks; name another checkpoint")
     objective = saved.get("objective", "electra")
     if objective != model.config.objective:
         raise UserError(
@@ -301,6 +307,12 @@ def check_same_architecture(model: ElectraForJointPretraining, checkpoint: Path)
         raise UserError(
             f"{checkpoint} was trained with --generator_steps {generator_steps}, not {model.config.generator_steps}; "
             "leave --generator_steps out to go on with it, or start a new run"
+        )
+    was_initialized = saved.get("init_from_generator", model.config.init_from_generator)  # older ones do not say
+    if was_initialized != model.config.init_from_generator:
+        raise UserError(
+            f"{checkpoint} was trained with --init_from_generator {str(bool(was_initialized)).lower()}, not "
+            f"{str(model.config.init_from_generator).lower()}; leave it as it was to go on, or start a new run"
         )
     old, new = _architecture(saved), _architecture(model.config.to_dict())
     differences = [

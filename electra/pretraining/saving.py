@@ -1,14 +1,20 @@
 """`transformers.Trainer` whose checkpoints are whole or not there (manifest.py). The writing itself is Trainer's."""
 
 import logging
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer
+from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.errors import UserError
@@ -26,6 +32,9 @@ from electra.pretraining.stopping import LeaveSignalsToParent
 
 logger = logging.getLogger(__name__)
 
+_WRONG_CONTENT = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError)
+"""What reading a file of something else ends in."""
+
 
 class WholeCheckpointTrainer(Trainer):
     """Saves into `unfinished/checkpoint-N`, then renames; refuses to save what is not finite.
@@ -39,6 +48,7 @@ class WholeCheckpointTrainer(Trainer):
         super().__init__(**kwargs)
         self.origin = origin
         self._is_saving = False
+        self._folder_at_start: tuple[int, int] | None = None
 
     @property
     def run_folder(self) -> Path:
@@ -63,6 +73,7 @@ class WholeCheckpointTrainer(Trainer):
                 f"saved; {self.last_whole(run)}; go on from it with a lower --learning_rate"
             )
         if self.args.should_save:
+            self._check_folder(run)
             shutil.rmtree(unfinished, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         try:
@@ -81,6 +92,18 @@ class WholeCheckpointTrainer(Trainer):
         if self.args.push_to_hub:
             self._push_from_checkpoint(str(target))
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self._folder_at_start = _identity(self.run_folder)
+        return super().train(*args, **kwargs)
+
+    def _check_folder(self, run: Path) -> None:
+        """Refuse to save where the run's folder was deleted or its mount has gone: it would be made anew."""
+        if self._folder_at_start is not None and _identity(run) != self._folder_at_start:
+            raise UserError(
+                f"{run} is not the folder in which the run began: it was deleted, or its disk is gone; step "
+                f"{self.state.global_step} is not saved; {self.last_whole(run)}"
+            )
+
     def _write(self, model: nn.Module, trial: Any, run: Path, unfinished: Path) -> None:
         self._is_saving = True
         try:
@@ -92,7 +115,21 @@ class WholeCheckpointTrainer(Trainer):
             self.state.best_model_checkpoint = str(best)  # Trainer looked for it among the unfinished
         if self.args.should_save:
             self.state.save_to_json(str(unfinished / "trainer_state.json"))
+            # The options, pickled, a token of the Hub among them: nothing reads it, and config.yaml has them in words.
+            (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
             write_json(self.origin, unfinished / ORIGIN_NAME)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with _naming_unreadable(resume_from_checkpoint, "weights"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with _naming_unreadable(checkpoint, "optimizer or schedule"):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with _naming_unreadable(checkpoint, "random state"):
+            super()._load_rng_state(checkpoint)
 
     def _get_dataloader(self, *args: Any, **kwargs: Any) -> DataLoader:
         loader = super()._get_dataloader(*args, **kwargs)
@@ -111,8 +148,34 @@ class WholeCheckpointTrainer(Trainer):
 
     def last_whole(self, run: Path) -> str:
         """The newest whole checkpoint of a run, as the end of a sentence."""
+        if not run.is_dir():
+            return "no checkpoint is left"
         whole = next((path for path in checkpoints_of(run) if damage(path) is None), None)
         return f"the last good checkpoint is {whole}" if whole is not None else "no checkpoint was saved before"
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one of the same name; None if there is none."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _naming_unreadable(checkpoint: str | None, what: str) -> Iterator[None]:
+    """Trainer reads with `weights_only`: a pickle that would run code is an error, here of one line, and runs none."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (UnpicklingError, SafetensorError, OSError, *_WRONG_CONTENT) as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(
+            f"{checkpoint}: its {what} cannot be loaded ({reason}); it is not of this run, or not of this program: "
+            "name another checkpoint"
+        ) from error
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer | None) -> list[Tensor]:

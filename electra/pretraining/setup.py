@@ -2,8 +2,10 @@
 
 import logging
 import math
+from contextlib import suppress
 from pathlib import Path
 
+import torch
 from accelerate.utils import set_seed as set_process_seed
 from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
@@ -17,7 +19,7 @@ from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
 from electra.pretraining.combinations import gate_of
-from electra.pretraining.estimate import estimate_lines
+from electra.pretraining.estimate import disk_use, estimate_lines, missing_disk, step_memory
 from electra.pretraining.health import DiscriminatorHealth
 from electra.pretraining.inputs import Segments
 from electra.pretraining.ledger import EnergyLog
@@ -63,9 +65,16 @@ def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, 
         max_length=args.segments.max_length,
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
     )
-    for line in [*plan.lines(), *estimate_lines(args, model, plan)]:
+    memory = step_memory(args, model)
+    disk = disk_use(args, model, plan, memory)
+    for line in [*plan.lines(), *estimate_lines(memory, disk, args)]:
         logger.info(line)
     logger.info("run folder     %s", run.folder)
+    missing = missing_disk(disk, run.folder)
+    if missing is not None and not training.plan:
+        raise UserError(missing)
+    if missing is not None:
+        logger.warning(missing)
     saves_between = any(step < training.max_steps for step in plan.checkpoint_steps)
     if training.save_strategy == "steps" and training.save_steps > training.max_steps and not saves_between:
         logger.warning(
@@ -154,12 +163,15 @@ def make_trainer(
             phases=phases,
             origin=origin,
         )
-    except (
-        ValueError,
-        ImportError,
-        OSError,
-        RuntimeError,
-    ) as error:  # an option that does not fit this machine or the others
+        if training.torch_compile:
+            torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
+        trainer.check_optimization(plan.steps)
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        with suppress(OSError):  # Trainer has made it; with anything in it, it stays
+            run.folder.rmdir()
+        if isinstance(error, UserError):
+            raise
+        # An option that does not fit this machine or the others.
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     # The weights are the same on every process; from here on each draws masks and samples of its own.
     set_process_seed(training.seed, device_specific=True)

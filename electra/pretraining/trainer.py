@@ -122,6 +122,18 @@ class ElectraTrainer(SkippingTrainer):
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
         return int(self.flops_per_token * inputs["input_ids"].numel())
 
+    def check_optimization(self, steps: int) -> None:
+        """Make the optimizer and a schedule of so many steps: what is wrong with their options is said before the run.
+
+        Raises:
+            UserError: an option of theirs does not work.
+        """
+        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # which wrap the model first
+            self.create_optimizer()
+        trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
+        self.create_scheduler(steps, trial)
+        self.lr_scheduler, self._created_lr_scheduler = None, False
+
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if not self.args.adam_bias_correction:
             optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)

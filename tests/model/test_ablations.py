@@ -105,9 +105,7 @@ def test_mlm_is_one_network_that_sees_mask_and_random_tokens(make_model: Make, m
     assert type(model.discriminator) is ElectraForMaskedLM
     assert not any(name.startswith("generator") for name in model.state_dict())
     batch = make_batch(30, 17, 33, 33)
-    state = torch.get_rng_state()
     output: Any = model(**batch)
-    assert torch.equal(torch.get_rng_state(), state)  # nothing is sampled
     assert output.generator_loss is output.sampled_ids is output.is_replaced is None
     cells = chosen_cells(output)
     seen = [(int(output.corrupted_input_ids[r, p]), int(batch["input_ids"][r, p])) for r, _, p in cells]

@@ -113,3 +113,19 @@ def test_a_write_that_fails_names_its_file_and_keeps_the_last_checkpoint(folder:
     assert "Traceback" not in result.stderr
     assert [path.name for path in output.glob("checkpoint-*")] == ["checkpoint-4"]
     assert damage(output / "checkpoint-4") is None and not (output / "unfinished").exists()
+
+
+@pytest.mark.parametrize("first", ["true", "false"])
+def test_two_stages_are_not_resumed_with_another_start_of_the_second(tmp_path: Path, first: str) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    sizes = {"generator_size": 1, "intermediate_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
+    options = {**sizes, "objective": "two_stage", "eval_strategy": "no", "validation_fraction": 0, "save_steps": 2}
+    main(flags(tmp_path, **options, max_steps=4, init_from_generator=first))
+    other = {"true": "false", "false": "true"}[first]
+    resume = {"resume_from_checkpoint": tmp_path / "output" / "run" / "checkpoint-2", "max_steps": 4}
+    with pytest.raises(
+        UserError,
+        match=rf"checkpoint-2 was trained with --init_from_generator {first}, not {other}; leave it",
+    ):
+        main(flags(tmp_path, **options, **resume, init_from_generator=other))
+    main(flags(tmp_path, **options, **resume, init_from_generator=first))

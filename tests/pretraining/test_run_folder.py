@@ -49,7 +49,8 @@ def test_a_run_gets_a_folder_of_its_name_and_the_next_ones_a_number(tmp_path: Pa
     output = tmp_path / "not" / "there" / "yet"
     for expected in ("run", "run-2", "run-3"):
         folder = new_run_folder(str(output), "run")
-        assert folder == output / expected and folder.is_dir()
+        assert folder == output / expected and not folder.exists()
+        folder.mkdir()
         (folder / "precious").touch()
     assert new_run_folder(str(output), "other") == output / "other"
     assert new_run_folder(str(output), "run-2") == output / "run-2-2"
@@ -80,7 +81,7 @@ def test_runs_that_start_together_get_a_folder_each(tmp_path: Path, is_there_and
 def test_a_run_that_ends_before_it_began_leaves_its_folder_free(tmp_path: Path) -> None:
     code = f"from electra.pretraining.run_folder import new_run_folder as f; f({str(tmp_path)!r}, 'run'); exit(2)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 2
-    assert list((tmp_path / "run").iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
     assert new_run_folder(str(tmp_path), "run") == tmp_path / "run"
 
 

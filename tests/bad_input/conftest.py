@@ -1,0 +1,23 @@
+"""The world of bad inputs, made once; each test gets a copy to stand in."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from tests.bad_input.world import write_world
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+    return write_world(tmp_path_factory.mktemp("world"), glue_tokenizer)
+
+
+@pytest.fixture
+def world(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the world, which is also the working directory."""
+    folder = tmp_path / "world"
+    shutil.copytree(pristine, folder)
+    monkeypatch.chdir(folder)
+    return folder

@@ -1,0 +1,20 @@
+"""Memory does not depend on how much text there is, and does not grow with the steps.
+
+A short form: `python -m benchmarks.bench_memory` measures hundreds of megabytes and thousands of steps.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench_memory import measure
+
+
+def test_memory_depends_neither_on_the_text_nor_on_the_steps(tmp_path: Path) -> None:
+    for name in ("little", "much"):
+        (tmp_path / name).mkdir()
+    early, late = measure(tmp_path / "little", 3, steps=400)
+    much, _ = measure(tmp_path / "much", 9, steps=202)
+    assert late.anonymous - early.anonymous < 2e6
+    assert much.resident == pytest.approx(early.resident, rel=0.1)
+    assert much.anonymous == pytest.approx(early.anonymous, abs=5e6)  # less than the text kept in memory
