@@ -2,9 +2,9 @@
 
     python run_pretraining.py                                                  a few minutes, on text Python brings
     python run_pretraining.py --train_file my_corpus/*.txt --experiment_name mine
-    python run_pretraining.py --dataset_name openwebtext --model_size small --bf16
+    python run_pretraining.py --dataset_name openwebtext --model_size small
     python run_pretraining.py --config configs/pretraining/quickstart.yaml --generator_size 0.5
-    python run_pretraining.py --dataset_name openwebtext --bf16 --plan         what it would take; trains nothing
+    python run_pretraining.py --dataset_name openwebtext --plan                what it would take; trains nothing
 
 Every option: --help. Values come from defaults, then the recipe of --model_size, then --config, then flags.
 """

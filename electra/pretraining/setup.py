@@ -173,7 +173,7 @@ def make_trainer(
             raise
         # An option that does not fit this machine or the others.
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-    # The weights are the same on every process; from here on each draws masks and samples of its own.
+    # The weights are the same on every process; from here on each draws dropout of its own.
     set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
