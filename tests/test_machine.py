@@ -2,13 +2,14 @@
 
 import math
 import os
+import platform
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from electra.machine import EnergyMeter, device_name, measure_matmul_flops
+from electra.machine import EnergyMeter, computes_bf16, device_name, measure_matmul_flops
 
 
 def test_the_peak_is_the_rate_of_a_product_timed_by_hand() -> None:
@@ -89,3 +90,11 @@ def test_power_of_the_visible_gpus_is_integrated_over_time(
     assert (tmp_path / "asked").read_text().endswith("-i 2,3\n")
     program.write_text("#!/bin/sh\necho '[N/A]'\n")
     assert not EnergyMeter(tmp_path / "nothing").start()
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.system() != "Linux", reason="reads Linux's list of flags"
+)
+def test_a_processor_computes_bf16_if_it_says_so() -> None:
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert computes_bf16(use_cpu=True) == ("avx512_bf16" in flags or "amx_bf16" in flags)

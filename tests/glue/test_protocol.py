@@ -17,6 +17,7 @@ from electra.finetuning.results import Result
 from electra.finetuning.trainer import Hyperparameters
 from electra.glue.family import is_doubled
 from electra.glue.options import CONFIGS, Arguments, parse_arguments
+from electra.machine import computes_bf16
 
 
 def parse(*argv: str) -> Arguments:
@@ -118,8 +119,8 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no() -> None:
 
 
 def test_precision_follows_the_hardware_unless_it_is_said() -> None:
-    has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    assert machine(parse().tuning).bf16 == has_bf16
+    assert machine(parse().tuning).bf16 == computes_bf16()
+    assert machine(parse("--use_cpu").tuning).bf16 == computes_bf16(use_cpu=True)
     assert machine(parse("--bf16").tuning).bf16 is True
     assert machine(parse("--bf16", "false").tuning).bf16 is False
     if not torch.accelerator.is_available():
