@@ -5,7 +5,7 @@ Measured on two cores of an AMD EPYC with AVX-512 (docs/results.md), a training 
     memory           glibc gives large blocks back to the system, which clears each page anew: a quarter of the step
     matrix products  oneDNN's are about twice as fast as MKL's on processors that are not Intel's
     dropout          torch draws a number of 53 bits per element; 16 bits will do
-    attention        no fused kernel of a CPU knows dropout, and at short lengths none beats two matrix products
+    attention        no fused kernel of a CPU knows dropout, and none beats two matrix products up to 512 tokens
 
 `tune_process` is for the process, `tune_networks` for networks; on other devices nothing changes. Neither changes what
 is computed but for rounding and which random numbers dropout draws.
@@ -25,8 +25,9 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 """Of glibc's malloc.h."""
 LARGEST_FP32_ERROR = 1e-5
 """Relative to the largest value, of a matrix product that still counts as fp32; bfloat16 has 3e-3."""
-LONGEST_DENSE = 256
-"""Tokens up to which attention keeps its matrix of scores; beyond, memory counts for more."""
+LONGEST_DENSE = 512
+"""Tokens up to which attention keeps its matrix of weights; beyond, memory counts for more. With dropout torch keeps it,
+too."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` among the attention implementations of transformers."""
 
@@ -119,7 +120,8 @@ def attend(
     Returns:
         (B, L, H, d), and None in place of the weights.
     """
-    if query.device.type != "cpu" or query.size(2) > LONGEST_DENSE or torch.compiler.is_compiling():
+    is_long = query.size(2) > LONGEST_DENSE and dropout == 0
+    if query.device.type != "cpu" or is_long or torch.compiler.is_compiling():
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
