@@ -26,8 +26,8 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 LARGEST_FP32_ERROR = 1e-5
 """Relative to the largest value, of a matrix product that still counts as fp32; bfloat16 has 3e-3."""
 LONGEST_DENSE = 512
-"""Tokens up to which attention keeps its matrix of weights; beyond, memory counts for more. With dropout torch keeps it,
-too."""
+"""Tokens up to which attention keeps its matrix of weights; beyond, memory counts for more. With dropout torch, too,
+keeps it."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` among the attention implementations of transformers."""
 
