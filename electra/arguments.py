@@ -18,6 +18,7 @@ from electra.errors import UserError
 from electra.machine import computes_bf16
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
+from electra.redaction import without_secrets
 
 _SMALL: dict[str, Any] = RECIPES["small"]
 GENERATOR_SIZES = ("generator_num_attention_heads", "generator_intermediate_size")
@@ -470,6 +471,10 @@ class PretrainingArguments(TrainingArguments):
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
             raise UserError(f"these options do not work: {error}") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without tokens: Trainer pickles its options into what it pushes to the Hub."""
+        return without_secrets(self.__dict__)
 
 
 @dataclass

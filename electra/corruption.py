@@ -123,7 +123,11 @@ def sample_tokens(
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
         scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
     cumulative = scores.softmax(dim=1)
-    torch.cumsum(cumulative, dim=1, out=cumulative)
+    if torch.are_deterministic_algorithms_enabled():  # GPUs add floats up in an order of their own
+        cumulative = (cumulative * 2.0**30).long().cumsum(dim=1).double()
+        uniform = uniform.double()
+    else:
+        torch.cumsum(cumulative, dim=1, out=cumulative)
     # Up to the row's own total, which rounding leaves near 1; a token of probability 0 is never reached.
     threshold = uniform.unsqueeze(1) * cumulative[:, -1:]
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=scores.size(1) - 1)

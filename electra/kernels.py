@@ -7,7 +7,7 @@ Measured on two cores of an AMD EPYC with AVX-512 (docs/results.md), a training 
     dropout          torch draws a number of 53 bits per element; 16 bits will do
     attention        no fused kernel of a CPU knows dropout, and none beats two matrix products up to 512 tokens
 
-`tune_process` is for the process, `tune_networks` for networks; on other devices nothing changes. Neither changes what
+`tune_process` is for the process, `tune_networks` for networks; other devices compute as ever. Neither changes what
 is computed but for rounding and which random numbers dropout draws.
 """
 
@@ -28,6 +28,8 @@ LARGEST_FP32_ERROR = 1e-5
 LONGEST_DENSE = 512
 """Tokens up to which attention keeps its matrix of weights; beyond, memory counts for more. With dropout torch, too,
 keeps it."""
+SPECIAL = ("position_bias", "softcap", "cache")
+"""Arguments of attention that few encoders have; as are heads that share keys. They are left to transformers."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` among the attention implementations of transformers."""
 
@@ -38,10 +40,14 @@ def tune_process(device: torch.device) -> None:
         return
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
-        libc.mallopt(M_TOP_PAD, 1 << 26)
-    before = torch.get_float32_matmul_precision()
+        # Older ones refuse more than 32 MB. Without it the others would do harm: what is set by hand no longer adapts.
+        if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
+            libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
+            libc.mallopt(M_TOP_PAD, 1 << 26)
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # somebody has chosen by torch's newer interface: so be it
+        return
     if before == "highest":
         torch.set_float32_matmul_precision("medium")
         if _matmul_error() > LARGEST_FP32_ERROR:  # processors with AMX round to bfloat16
@@ -121,7 +127,8 @@ def attend(
         (B, L, H, d), and None in place of the weights.
     """
     is_long = query.size(2) > LONGEST_DENSE and dropout == 0
-    if query.device.type != "cpu" or is_long or torch.compiler.is_compiling():
+    is_special = query.size(1) != key.size(1) or any(kwargs.get(name) is not None for name in SPECIAL)
+    if query.device.type != "cpu" or is_long or is_special or kwargs.get("is_causal") or torch.compiler.is_compiling():
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )

@@ -361,6 +361,19 @@ def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution
     assert sample_tokens(logits, disallowed_ids=disallowed, uniform=numbers).tolist() == [1, 1, 1, 4, 4, 4]
 
 
+def test_deterministic_samples_are_the_same_ones() -> None:
+    logits = 3 * torch.randn(2000, 50, generator=torch.Generator().manual_seed(0))
+    logits[:, 7] = float("-inf")
+    numbers = uniform(2000)
+    usual = sample_tokens(logits, numbers)
+    torch.use_deterministic_algorithms(True)
+    try:
+        deterministic = sample_tokens(logits, numbers)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert (deterministic == usual).float().mean() > 0.999 and not (deterministic == 7).any()
+
+
 # ---- no generator
 
 

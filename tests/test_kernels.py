@@ -138,3 +138,12 @@ def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact()
         faults[name] = int(said.stdout)
     page = os.sysconf("SC_PAGESIZE")
     assert faults["tuned"] * page < 20_000_000 < faults["plain"] * page  # of 400 MB that are written to
+
+
+def test_heads_that_share_keys_are_left_to_transformers() -> None:
+    module = nn.Identity()
+    module.num_key_value_groups = 3  # type: ignore[assignment]
+    query, key, value = heads(6)
+    made, _ = attend(module, query, key[:, :1], value[:, :1], None, is_causal=False)
+    wanted, _ = attend(nn.Identity(), query, key[:, :1].expand_as(key), value[:, :1].expand_as(value), None)
+    torch.testing.assert_close(made, wanted)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from electra.kernels import tune_networks
 from electra.memory import ADAM_STATES, TrainingMemory, training_memory
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.manifest import checkpoints_of
@@ -38,6 +39,8 @@ def step_memory(args: Arguments, model: ElectraForJointPretraining) -> TrainingM
         pair = ElectraForJointPretraining(copy.deepcopy(model.config))
         if training.gradient_checkpointing:
             pair.gradient_checkpointing_enable(training.gradient_checkpointing_kwargs)
+        if training.device.type == "cpu":
+            tune_networks(pair)
         return pair
 
     try:
@@ -45,7 +48,6 @@ def step_memory(args: Arguments, model: ElectraForJointPretraining) -> TrainingM
             build,
             lambda: {
                 "input_ids": torch.zeros(shape, dtype=torch.long),
-                "attention_mask": torch.ones(shape, dtype=torch.long),
                 "token_type_ids": torch.zeros(shape, dtype=torch.long),
             },
             optimizer_states=next((n for part, n in _STATES.items() if part in optimizer), ADAM_STATES),
@@ -67,6 +69,8 @@ class DiskUse(NamedTuple):
     """How many lie there in the end."""
     networks: int
     """Exported."""
+    superfluous: bool = True
+    """Whether some are deleted; each lies beside the one that makes it so."""
 
     @property
     def total(self) -> int:
@@ -77,10 +81,13 @@ def disk_use(args: Arguments, model: ElectraForJointPretraining, plan: Plan, mem
     """What will be on disk in the end; `memory` of `step_memory`, if it is known."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     optimizer = ADAM_STATES * weights if memory is None else memory.optimizer
+    if args.training.save_only_model:
+        optimizer = 0
     return DiskUse(
         cache=plan.cache_bytes,
         checkpoint=weights + optimizer,
         checkpoints=kept_checkpoints(args, plan),
+        superfluous=saved_checkpoints(args, plan) > kept_checkpoints(args, plan),
         networks=4 * (plan.discriminator_parameters + plan.generator_parameters),
     )
 
@@ -105,7 +112,7 @@ def estimate_lines(memory: TrainingMemory | None, disk: DiskUse, args: Arguments
 def missing_disk(disk: DiskUse, run: Path) -> str | None:
     """Whether the disk of a run folder has too little room for what is still to be written; then in words.
 
-    The cache is there already. A checkpoint is written beside those that it makes superfluous.
+    The cache is there already.
 
     Args:
         disk: see `disk_use`.
@@ -114,7 +121,7 @@ def missing_disk(disk: DiskUse, run: Path) -> str | None:
     there = next(folder for folder in (run, *run.resolve().parents) if folder.is_dir())
     usage = shutil.disk_usage(there)
     kept = len(checkpoints_of(run)) if run.is_dir() else 0
-    needed = (max(0, disk.checkpoints - kept) + 1) * disk.checkpoint + disk.networks
+    needed = (max(0, disk.checkpoints - kept) + disk.superfluous) * disk.checkpoint + disk.networks
     if usage.total == 0 or usage.free >= needed:  # some network file systems do not say
         return None
     return (
@@ -125,11 +132,15 @@ def missing_disk(disk: DiskUse, run: Path) -> str | None:
 
 def kept_checkpoints(args: Arguments, plan: Plan) -> int:
     """How many checkpoints lie in the run folder in the end; those of partial training come on top of the limit."""
+    others = saved_checkpoints(args, plan) - len(plan.checkpoint_steps)
+    return len(plan.checkpoint_steps) + min(others, args.training.save_total_limit or others)
+
+
+def saved_checkpoints(args: Arguments, plan: Plan) -> int:
+    """How many checkpoints are written in the course of the run."""
     training = args.training
     if training.save_strategy == "no":
         return len(plan.checkpoint_steps)
     interval = training.save_steps if training.save_steps >= 1 else math.ceil(training.save_steps * plan.steps)
     regular = {int(step) for step in range(int(interval), plan.steps + 1, int(interval))} if interval else set()
-    others = (regular | {plan.steps}) - set(plan.checkpoint_steps)
-    limit = training.save_total_limit or len(others)
-    return len(plan.checkpoint_steps) + min(len(others), limit)
+    return len(regular | {plan.steps} | set(plan.checkpoint_steps))

@@ -85,7 +85,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
             )
     groups = command_line.parse(argv, default_config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
-    args.effective["bf16"] = args.training.bf16  # so that a run goes on as it began, on another machine, too
+    args.effective["bf16"] = args.training.bf16  # what this machine has made of it
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     check_uniform_generator(args.model, args.objective)
     check_networks(args.model, args.objective, args.flags)

@@ -19,19 +19,22 @@ from electra.pretraining.manifest import ORIGIN_NAME
 logger = logging.getLogger(__name__)
 
 
-def origin_of(cache: TokenCache, batch_size: int) -> dict[str, Any]:
+def origin_of(cache: TokenCache, batch_size: int, *, bf16: bool) -> dict[str, Any]:
     """The record that is kept in each checkpoint.
 
     Args:
         cache: of the training corpus; its documents count, not the files they came from.
         batch_size: segments of an optimizer step, of all devices and accumulated batches.
+        bf16: whether the run computes in it.
     """
     corpus = hashlib.blake2b(cache.content_hashes.tobytes(), digest_size=16).hexdigest()
-    return {"corpus": corpus, "documents": len(cache), "batch_size": batch_size}
+    return {"corpus": corpus, "documents": len(cache), "batch_size": batch_size, "bf16": bf16}
 
 
 def check_same_origin(checkpoint: Path, origin: dict[str, Any], batch: str) -> None:
-    """Refuse to resume on other documents or with another batch; older checkpoints say neither.
+    """Refuse to resume on other documents or with another batch, warn of another precision.
+
+    Older checkpoints say none of it.
 
     Args:
         checkpoint: to resume.
@@ -59,6 +62,13 @@ def check_same_origin(checkpoint: Path, origin: dict[str, Any], batch: str) -> N
             f"{checkpoint} was trained on another corpus, of {documents:,} documents, this one has "
             f"{origin['documents']:,}; name the same one, or start a new run with --init_discriminator and "
             "--init_generator"
+        )
+    if saved.get("bf16") not in (None, origin["bf16"]):
+        logger.warning(
+            "%s was trained with --bf16 %s, this run goes on with --bf16 %s: say which you want",
+            checkpoint,
+            str(saved["bf16"]).lower(),
+            str(origin["bf16"]).lower(),
         )
 
 

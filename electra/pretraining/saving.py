@@ -1,7 +1,6 @@
 """`transformers.Trainer` whose checkpoints are whole or not there (manifest.py). The writing itself is Trainer's."""
 
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from electra.pretraining.manifest import (
     put_in_place,
     seal,
 )
+from electra.pretraining.options import CONFIG_NAME
 from electra.pretraining.stopping import LeaveSignalsToParent
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class WholeCheckpointTrainer(Trainer):
         super().__init__(**kwargs)
         self.origin = origin
         self._is_saving = False
-        self._folder_at_start: tuple[int, int] | None = None
+        self._had_options = False
 
     @property
     def run_folder(self) -> Path:
@@ -93,12 +93,12 @@ class WholeCheckpointTrainer(Trainer):
             self._push_from_checkpoint(str(target))
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        self._folder_at_start = _identity(self.run_folder)
+        self._had_options = (self.run_folder / CONFIG_NAME).is_file()
         return super().train(*args, **kwargs)
 
     def _check_folder(self, run: Path) -> None:
         """Refuse to save where the run's folder was deleted or its mount has gone: it would be made anew."""
-        if self._folder_at_start is not None and _identity(run) != self._folder_at_start:
+        if self._had_options and not (run / CONFIG_NAME).is_file():
             raise UserError(
                 f"{run} is not the folder in which the run began: it was deleted, or its disk is gone; step "
                 f"{self.state.global_step} is not saved; {self.last_whole(run)}"
@@ -154,21 +154,12 @@ class WholeCheckpointTrainer(Trainer):
         return f"the last good checkpoint is {whole}" if whole is not None else "no checkpoint was saved before"
 
 
-def _identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one of the same name; None if there is none."""
-    try:
-        status = os.stat(folder)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 @contextmanager
 def _naming_unreadable(checkpoint: str | None, what: str) -> Iterator[None]:
     """Trainer reads with `weights_only`: a pickle that would run code is an error, here of one line, and runs none."""
     try:
         yield
-    except UserError:
+    except (UserError, torch.OutOfMemoryError):
         raise
     except (UnpicklingError, SafetensorError, OSError, *_WRONG_CONTENT) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -139,7 +139,7 @@ def make_trainer(
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
     training.save_total_limit = None  # the callback deletes in Trainer's place
-    origin = origin_of(data.cache, plan.batch_size)
+    origin = origin_of(data.cache, plan.batch_size, bf16=bool(training.bf16))
     if run.checkpoint is not None:
         batch = f"{training.train_batch_size} x {training.gradient_accumulation_steps} x {training.world_size}"
         check_same_origin(Path(run.checkpoint), origin, f"{batch}: batch, accumulation, devices")

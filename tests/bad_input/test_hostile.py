@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+from electra.arguments import PretrainingArguments
 from electra.command_line import CommandLine
 from electra.finetuning.protocol.evaluation import Evaluation
 from electra.glue.tasks import TASKS
@@ -200,3 +201,9 @@ def test_no_secret_is_written_or_said(
     for secret in (*SECRETS.values(), "hf_Zq88sesame"):
         assert secret not in said
         assert [name for name, content in files.items() if secret.encode() in content] == []
+
+
+def test_pickled_options_hold_no_token() -> None:
+    args = PretrainingArguments(output_dir="output", hub_token="hf_of_somebody", report_to="none")
+    assert b"hf_of_somebody" not in pickle.dumps(args)
+    assert pickle.loads(pickle.dumps(args)).learning_rate == args.learning_rate

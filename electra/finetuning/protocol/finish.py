@@ -28,8 +28,11 @@ def finish(family: Family, tasks: Sequence[str]) -> None:
     reports = write_report(family.reporting, [evaluation.folder], evaluation.folder)
     table = terminal_table(family.reporting, [evaluation.folder])
     logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
-    track(evaluation, family.reporting, family.args.tuning.report_to, reports)
     family.finish(tasks)
+    try:
+        track(evaluation, family.reporting, family.args.tuning.report_to, reports)
+    except Exception as error:  # results and reports are written: a tracker that cannot be reached costs nothing
+        logger.warning("the results could not be sent to --report_to: %s", error)
 
 
 def track(evaluation: Evaluation, reporting: Reporting, report_to: Sequence[str], reports: Sequence[Path]) -> None:
