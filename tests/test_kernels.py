@@ -121,7 +121,7 @@ if sys.argv[1] == "tuned":
     assert _matmul_error() <= LARGEST_FP32_ERROR
 def work():
     for _ in range(10):
-        torch.ones(5_000_000).add(1).sum()
+        torch.ones(12_000_000).add(1).sum()  # 48 MB; below 32 MB glibc learns by itself
 work()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 work()
@@ -137,7 +137,7 @@ def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact()
         said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
         faults[name] = int(said.stdout)
     page = os.sysconf("SC_PAGESIZE")
-    assert faults["tuned"] * page < 20_000_000 < faults["plain"] * page  # of 400 MB that are written to
+    assert faults["tuned"] * page < 48_000_000 < faults["plain"] * page  # of 960 MB that are written to
 
 
 def test_heads_that_share_keys_are_left_to_transformers() -> None:
