@@ -67,7 +67,7 @@ def test_a_whole_run_learns_and_its_files_agree_with_each_other(
 def test_a_step_is_a_mean_over_words_however_it_is_split(folder: Path) -> None:
     logits = []
     for batch, accumulation in ((8, 1), (2, 4)):
-        options = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        options = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation, "bf16": False}
         name = f"batch-{batch}"
         run_tagging.main(
             flags(folder, **options, head_dropout=0, num_seeds=1, experiment_name=name, learning_rate=3e-3)
