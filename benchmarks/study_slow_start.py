@@ -40,6 +40,7 @@ BASE: dict[str, Any] = {
     "max_eval_segments": 500,
     "logging_steps": 125,
     "eval_steps": 125,
+    "bf16": False,
     "disable_tqdm": True,
     "auto_resume": True,
 }

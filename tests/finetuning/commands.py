@@ -10,11 +10,14 @@ ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WAN
 
 
 def file_flags(folder: Path, train: str, validation: str, **options: object) -> list[str]:
-    """Of a run below `folder`: its encoder/, two files of it, two seeds."""
+    """Of a run below `folder` on two files of it."""
+    return tiny_flags(folder, **{"train_file": folder / train, "validation_file": folder / validation, **options})
+
+
+def tiny_flags(folder: Path, **options: object) -> list[str]:
+    """Of a run below `folder`: its encoder/, one epoch, two seeds."""
     values: dict[str, object] = {
         "pretrain_path": folder / "encoder",
-        "train_file": folder / train,
-        "validation_file": folder / validation,
         "output_dir": folder / "output",
         "experiment_name": "run",
         "num_seeds": 2,
@@ -23,7 +26,13 @@ def file_flags(folder: Path, train: str, validation: str, **options: object) -> 
         "disable_tqdm": True,
         **options,
     }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+    words: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, list):
+            words += [f"--{name}", *map(str, value)]
+        elif value is not None:
+            words.append(f"--{name}={value}")
+    return words
 
 
 def start(script: str, argv: list[str], cwd: Path) -> subprocess.Popen[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 
+from tests.finetuning.commands import tiny_flags
 from tests.pretraining.runs import WORDS
 
 HEADERS = {
@@ -100,21 +101,4 @@ def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 
 
 def flags(folder: Path, **options: object) -> list[str]:
     """The command line of an evaluation below `folder`: its glue/ and its encoder/, one epoch, two seeds."""
-    values: dict[str, object] = {
-        "pretrain_path": folder / "encoder",
-        "glue_dir": folder / "glue",
-        "output_dir": folder / "output",
-        "experiment_name": "run",
-        "num_seeds": 2,
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 8,
-        "disable_tqdm": True,
-        **options,
-    }
-    words: list[str] = []
-    for name, value in values.items():
-        if isinstance(value, list):
-            words += [f"--{name}", *map(str, value)]
-        elif value is not None:
-            words.append(f"--{name}={value}")
-    return words
+    return tiny_flags(folder, **{"glue_dir": folder / "glue", **options})

@@ -1,6 +1,7 @@
 """A pair small enough to be made anew for every test, and the plan of a run with it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,16 @@ from electra.data.documents import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.modeling import ElectraForJointPretraining
 from electra.pretraining.plan import Plan, make_plan
+from tests.pretraining.runs import write_corpus
 
 Pair = ElectraForJointPretraining
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a run can be: a corpus lies there."""
+    write_corpus(tmp_path / "corpus.txt")
+    return tmp_path
 
 
 @pytest.fixture

@@ -33,6 +33,10 @@ TINY = {
 }
 
 
+FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
+"""Options of a run that is even smaller and evaluates nothing."""
+
+
 def write_corpus(path: Path, documents: int = 30, words: int = 40, seed: int = 0) -> Path:
     """Documents of seeded nonsense words, several windows long, blank lines between them."""
     source = random.Random(seed)

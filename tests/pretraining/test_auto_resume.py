@@ -13,17 +13,10 @@ from electra.pretraining.manifest import damage
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import start_or_continue
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.pretraining.test_trainer import assert_same_state
 
 ROOT = Path(__file__).parents[2]
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
 
 
 def test_the_same_command_begins_continues_and_finds_the_run_finished(

@@ -10,15 +10,7 @@ from electra.errors import UserError
 from electra.pretraining.checkpoints import fraction_steps
 from electra.pretraining.options import parse_arguments
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
-
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
+from tests.pretraining.runs import FAST, flags
 
 
 def run(folder: Path, *fractions: float, **options: object) -> None:

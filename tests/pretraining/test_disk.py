@@ -20,17 +20,10 @@ from electra.pretraining.manifest import damage
 from run_pretraining import main
 from tests.bad_input.cases import PRETRAIN, TOKENIZER
 from tests.bad_input.test_table import refused
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
 from train_tokenizer import main as train_tokenizer
 
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
 Mount = Callable[..., Path]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
 
 
 @pytest.fixture

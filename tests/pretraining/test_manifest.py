@@ -10,10 +10,8 @@ from electra.errors import UserError
 from electra.pretraining.manifest import MANIFEST_NAME, damage
 from electra.pretraining.run_folder import find_checkpoint
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.pretraining.test_trainer import assert_same_state
-
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
 
 
 @pytest.fixture(scope="module")

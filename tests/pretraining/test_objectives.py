@@ -23,12 +23,6 @@ SIZES: dict[str, dict[str, object]] = {"two_stage": {"generator_size": 1, "inter
 """Of objectives that ask for certain ones."""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
-
-
 @pytest.mark.parametrize("objective", OTHERS)
 def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     folder: Path, objective: str, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from electra.pretraining.options import parse_arguments
 from electra.pretraining.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
 from electra.pretraining.run_folder import generator_steps_of
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import flags
 from tests.pretraining.test_trainer import assert_same_state, history, make
 
 TWO_STAGE = {
@@ -28,12 +28,6 @@ TWO_STAGE = {
     "logging_steps": 1,
     "save_total_limit": 20,
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
 
 
 def weights(checkpoint: Path, network: str = "") -> dict[str, torch.Tensor]:

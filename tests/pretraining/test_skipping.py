@@ -12,16 +12,8 @@ from transformers import TrainerCallback
 from electra.errors import UserError
 from electra.pretraining.manifest import damage
 from electra.pretraining.trainer import ElectraTrainer
-from tests.pretraining.runs import write_corpus
+from tests.pretraining.runs import FAST
 from tests.pretraining.test_trainer import make
-
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
 
 
 def break_loss(trainer: ElectraTrainer, *steps: int, value: float = math.nan) -> None:

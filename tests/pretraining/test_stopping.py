@@ -14,17 +14,10 @@ from electra.pretraining.manifest import damage
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags
 from tests.pretraining.test_trainer import assert_same_state, make
 
 ROOT = Path(__file__).parents[2]
-FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
 
 
 class Send(TrainerCallback):

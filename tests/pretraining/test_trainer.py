@@ -20,12 +20,6 @@ from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path / "corpus.txt")
-    return tmp_path
-
-
 def make(folder: Path, **options: object) -> ElectraTrainer:
     args = parse_arguments(flags(folder, **options))
     run = open_run(args)
