@@ -186,31 +186,33 @@ def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection
 def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Seconds of all ways, by turns, and what follows from them."""
     context = multiprocessing.get_context("spawn")
-    ends, processes, flops = {}, [], 0.0
-    for way in ("plain", "ours"):
-        ends[way], other = context.Pipe()
-        processes.append(context.Process(target=work, args=(way, case, options, other)))
-        processes[-1].start()
-        other.close()
-        flops = ends[way].recv()
+    with contextlib.ExitStack() as stack:  # whatever happens, no process outlives this one
+        ends, processes, flops = {}, [], 0.0
+        for way in ("plain", "ours"):
+            ends[way], other = context.Pipe()
+            processes.append(context.Process(target=work, args=(way, case, options, other)))
+            processes[-1].start()
+            stack.callback(processes[-1].terminate)
+            other.close()
+            flops = ends[way].recv()
 
-    def ask(way: str, what: str) -> Any:
-        ends[way].send(what)
-        return ends[way].recv()
+        def ask(way: str, what: str) -> Any:
+            ends[way].send(what)
+            return ends[way].recv()
 
-    seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train": []}
-    memory: dict[str, int] = {}
-    for _ in range(options.rounds):
-        seconds["plain"] += ask("plain", "step")
-        seconds["ours"] += ask("ours", "step")
-        # Before train(), which has an optimizer of its own.
-        memory = memory or {way: ask(way, "memory") for way in ends}
-        seconds["train"] += ask("ours", "train")
-    peak = ask("ours", "peak")
-    for way in ends:
-        ends[way].send("end")
-    for process in processes:
-        process.join()
+        seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train": []}
+        memory: dict[str, int] = {}
+        for _ in range(options.rounds):
+            seconds["plain"] += ask("plain", "step")
+            seconds["ours"] += ask("ours", "step")
+            # Before train(), which has an optimizer of its own.
+            memory = memory or {way: ask(way, "memory") for way in ends}
+            seconds["train"] += ask("ours", "train")
+        peak = ask("ours", "peak")
+        for way in ends:
+            ends[way].send("end")
+        for process in processes:
+            process.join()
     median = {way: statistics.median(values) for way, values in seconds.items()}
     tokens = case["batch"] * case["length"]
     return {
