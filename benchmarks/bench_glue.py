@@ -19,8 +19,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from datasets import Dataset
-from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
 from electra.console import setup_logging
 from electra.finetuning.encoder import Encoder, fresh_encoder
@@ -87,13 +88,15 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             num_train_epochs=1,
             learning_rate=settings.learning_rate,
             bf16=computed.bf16,
-            use_cpu=computed.use_cpu,
+            use_cpu=computed.use_cpu or not torch.accelerator.is_available(),
             save_strategy="no",
             disable_tqdm=True,
         )
-        return Trainer(
+        trainer = Trainer(
             model=AutoModelForSequenceClassification.from_config(config), args=arguments, train_dataset=padded
         )
+        trainer.remove_callback(PrinterCallback)
+        return trainer
 
     with tempfile.TemporaryDirectory() as folder:
         timed_training(ours), timed_training(default)

@@ -40,6 +40,12 @@ def check_uniform_generator(model: ModelArguments, objective: ObjectiveArguments
     objective.refuse(names, "there is no generator network", whose="--generator_type uniform")
 
 
+def check_devices(training: PretrainingArguments) -> None:
+    """Refuse what accelerate leaves out on CPUs without a word."""
+    if training.fsdp and training.device.type == "cpu":
+        raise UserError("--fsdp needs GPUs, and this run is on the CPU; leave it out: processes then share the batch")
+
+
 def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: Collection[str]) -> None:
     """Refuse options of a network that there is not, and ways to share that cannot be.
 

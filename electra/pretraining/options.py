@@ -20,7 +20,13 @@ from electra.arguments import (
 from electra.command_line import CommandLine
 from electra.data.corpus import CorpusOptions
 from electra.errors import UserError
-from electra.pretraining.combinations import check_networks, check_same_sizes, check_uniform_generator, gate_of
+from electra.pretraining.combinations import (
+    check_devices,
+    check_networks,
+    check_same_sizes,
+    check_uniform_generator,
+    gate_of,
+)
 from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
@@ -86,6 +92,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     groups = command_line.parse(argv, default_config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     args.effective["bf16"] = args.training.bf16  # what this machine has made of it
+    check_devices(args.training)
     check_lengths(args.segments.max_length, args.model.max_position_embeddings)
     check_uniform_generator(args.model, args.objective)
     check_networks(args.model, args.objective, args.flags)

@@ -28,6 +28,7 @@ from electra.pretraining.manifest import (
     seal,
 )
 from electra.pretraining.options import CONFIG_NAME
+from electra.pretraining.processes import naming_lost_processes
 from electra.pretraining.stopping import LeaveSignalsToParent
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,9 @@ class WholeCheckpointTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._had_options = (self.run_folder / CONFIG_NAME).is_file()
-        return super().train(*args, **kwargs)
+        step, last_whole = lambda: self.state.global_step, lambda: self.last_whole(self.run_folder)
+        with naming_lost_processes(self.args.world_size, step, last_whole):
+            return super().train(*args, **kwargs)
 
     def _check_folder(self, run: Path) -> None:
         """Refuse to save where the run's folder was deleted or its mount has gone: it would be made anew."""

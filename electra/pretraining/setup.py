@@ -29,6 +29,7 @@ from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengt
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
 from electra.pretraining.run_folder import Run, check_same_architecture, check_steps, generator_steps_of
+from electra.pretraining.spikes import LossSpikes
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
 from electra.redaction import without_secrets
@@ -136,6 +137,7 @@ def make_trainer(
     if phases.leaves_out_networks:
         training.ddp_find_unused_parameters = True
     callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks.append(LossSpikes())
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
     training.save_total_limit = None  # the callback deletes in Trainer's place

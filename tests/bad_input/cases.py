@@ -112,6 +112,7 @@ OPTIONS = [
     Case(PRETRAIN, {"report_to": "nonsense"}, r"nonsense"),
     Case(PRETRAIN, {"deepspeed": "no.json"}, r"deepspeed"),
     Case(PRETRAIN, {"fsdp": "nonsense"}, r"fsdp"),
+    Case(PRETRAIN, {"fsdp": "full_shard", "use_cpu": True}, r"--fsdp needs GPUs"),
     Case(PRETRAIN, {"save_strategy": "sometimes"}, r"sometimes"),
     Case(PRETRAIN, {"save_steps": -1}, r"--save_steps -1.0 .*must be 0 or more"),
     Case(PRETRAIN, {"logging_steps": 0}, r"logging_steps"),

@@ -50,7 +50,7 @@ def test_the_files_have_every_method_and_values_of_every_kind() -> None:
     kinds = {type(value) for sweep in sweeps for p in sweep.parameters for value in p.probes}
     assert kinds == {bool, int, float, str, list}
     assert {p.stem for p in FILES} == {
-        "discriminator_weight", "generator_size", "glue_lr", "learning_rate", "mask_rate",
+        "discriminator_weight", "generator_size", "generator_size_cpu", "glue_lr", "learning_rate", "mask_rate",
     }  # fmt: skip
 
 
