@@ -53,6 +53,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(stop.exit_code)
 
     results = evaluate_at_end(trainer, data)
+    model = trainer.whole_model()
     if trainer.is_world_process_zero():
         with naming_failed_writes(run.folder, lambda: trainer.last_whole(run.folder)):
             ledger = save_logs(trainer, run.folder, plan)

@@ -150,8 +150,12 @@ class ElectraForJointPretraining(PreTrainedModel):
         }
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.discriminator.get_input_embeddings()
+    def get_input_embeddings(self) -> nn.Module | None:
+        """The discriminator's, which FSDP shards by themselves; None if shared: one weight is one group's alone."""
+        embeddings: nn.Module = self.discriminator.get_input_embeddings()
+        if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
+            return None
+        return embeddings
 
     def forward(
         self,

@@ -121,6 +121,9 @@ class WholeCheckpointTrainer(Trainer):
             # The options, pickled, a token of the Hub among them: nothing reads it, and config.yaml has them in words.
             (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
             write_json(self.origin, unfinished / ORIGIN_NAME)
+            if not (unfinished / "config.json").is_file():  # where weights are sharded, Trainer writes nothing else
+                self.model.config.save_pretrained(unfinished)
+                self.processing_class.save_pretrained(unfinished)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         with _naming_unreadable(resume_from_checkpoint, "weights"):

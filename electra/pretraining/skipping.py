@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from tqdm.auto import tqdm
 
 from electra.arguments import PretrainingArguments
@@ -60,6 +61,7 @@ class SkippingTrainer(WholeCheckpointTrainer):
             UserError: too many steps in a row were not finite.
         """
         norm = super()._get_grad_norm(model, grad_norm)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
         assert self._step_loss is not None and self._loss_before is not None
         is_bad = (~torch.isfinite(self._step_loss + norm)).float().reshape(1)
         if self.accelerator.num_processes > 1:

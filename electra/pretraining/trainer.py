@@ -27,6 +27,7 @@ from transformers.trainer_utils import EvalLoopOutput, SchedulerType
 
 from electra.arguments import PretrainingArguments
 from electra.errors import UserError
+from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import weighted_mean
 from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_scheduler
 from electra.pretraining.metrics import evaluation_metrics, token_records
@@ -66,6 +67,7 @@ class ElectraTrainer(SkippingTrainer):
     """
 
     args: PretrainingArguments
+    model: Any
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
     def __init__(
@@ -218,6 +220,22 @@ class ElectraTrainer(SkippingTrainer):
         return evaluation_metrics(
             self.last_records, config.discriminator_weight, config.objective, config.uniform_generator
         )
+
+    # ---- after training
+
+    def whole_model(self) -> ElectraForJointPretraining:
+        """The model with all of its weights, from then on the trainer's own; to be called on every process.
+
+        FSDP leaves each process a part of each weight: there, only what the first process gets is whole.
+        """
+        model: ElectraForJointPretraining = self.model
+        if self.is_fsdp_enabled:
+            weights = self.accelerator.get_state_dict(self.model_wrapped)
+            if self.is_world_process_zero():
+                model = ElectraForJointPretraining(model.config)
+                model.load_state_dict(weights)
+                self.model = model
+        return model
 
     # ---- logging
 
