@@ -1,11 +1,12 @@
 """Fine-tune an encoder on GLUE and score it, with several seeds.
 
-    python run_glue.py --pretrain_path output/quickstart --tasks demo          a minute, needs no data
+    python run_glue.py --pretrain_path output/quickstart --tasks demo          a few minutes, needs no data
     python run_glue.py --pretrain_path output/small_owt                        all of GLUE, from the Hub
     python run_glue.py --pretrain_path google/electra-small-discriminator --glue_dir glue_data --num_seeds 10
     python run_glue.py --from_scratch output/small_owt --tasks cola rte        the same network untrained
 
-Every option: --help. Values come from defaults, then --config (configs/glue/paper.yaml if not given), then flags.
+Every option: --help. Values come from defaults, then --config (configs/glue/demo.yaml for --tasks demo, otherwise
+none if not given), then flags. The defaults are those of configs/glue/paper.yaml, with 5 seeds where it has 10.
 The same command again continues where it was stopped.
 """
 

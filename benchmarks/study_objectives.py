@@ -1,6 +1,6 @@
 """Objectives, generator sizes and tying compared at equal compute: each pre-trained, fine-tuned and put in one table.
 
-    python -m benchmarks.study_objectives --train_file wiki.txt --validation_file held_out.txt --glue_dir glue
+    python -m benchmarks.study_objectives --train_file wiki_13m.txt --validation_file wiki_held_out.txt --glue_dir glue
 
 Every arm starts from configs/pretraining/study_cpu.yaml and differs by its flags alone. Its number of steps is the one
 that takes the FLOPs of the reference, `electra`, by 6 N T and attention, and its schedule ends there. Arms and seeds

@@ -1,6 +1,6 @@
 """When does a discriminator start to learn? One small pair, one change at a time.
 
-    python -m benchmarks.study_slow_start --train_file wiki.txt --validation_file held_out.txt
+    python -m benchmarks.study_slow_start --train_file wiki_13m.txt --validation_file wiki_held_out.txt
 
 Every row trains for the same number of tokens and evaluates often. Started is what the detector of a run calls so
 (electra/pretraining/health.py): held-out loss .01 nats under the base rate's entropy and AUC of .60, once the

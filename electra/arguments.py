@@ -223,7 +223,7 @@ ObjectiveName = Literal["electra", "electra_15", "mlm", "replace_mlm", "all_toke
 
 @dataclass
 class ObjectiveArguments:
-    """Corruption and losses, sections 2 and 3.4 of the paper."""
+    """Corruption and losses, sections 2, 3.2 and 3.5 of the paper."""
 
     objective: ObjectiveName = option(
         "electra",

@@ -41,15 +41,17 @@ class FineTuningArguments:
     )
     layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
         "paper",
-        "paper: the top layer has the head's rate times the decay; google: one step less, as in the original's code; "
-        "rc2020: one step more, the embeddings as the first layer.",
+        "paper: the top layer has the head's rate times the decay; google: one step of decay more, as in the "
+        "original's code; rc2020: one step fewer, the embeddings as the first layer.",
     )
     num_train_epochs: float = option(3.0, "Passes over the training data.")
     per_device_train_batch_size: int = option(32, "Examples per device and step.")
     per_device_eval_batch_size: int = option(128, "Examples per device in evaluation.")
     gradient_accumulation_steps: int = option(1, "Batches whose gradients are added up for a step.")
     max_length: int | None = option(
-        None, "Longest input, tokens; pairs are cut longest first. Not set: 128, or the model's positions if fewer."
+        None,
+        "Longest input, tokens; pairs are cut longest first. Not set: 128, of tagging 256, or the model's "
+        "positions if fewer.",
     )
     warmup_steps: float = option(0.1, "Steps of linear warm-up; below 1: a share of all.")
     weight_decay: float = option(0.0, "Weight decay; biases and LayerNorms have none.")

@@ -3,7 +3,7 @@
 Both are means over the tokens they speak of, taken in fp32. They are computed here and not by the models' own
 `labels=`: the discriminator's would know no padding, and the generator's would want logits for all positions.
 
-`OBJECTIVES` are ELECTRA and the ablations of section 3.4, which the paper puts between it and BERT: what the network
+`OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5, those of 3.5 between it and BERT: what the network
 sees at the chosen positions, what it has to say, and where.
 
                     at the chosen positions   says               where
@@ -154,7 +154,7 @@ def entropy(logits: Tensor) -> Tensor:
 def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor) -> Tensor:
     """-log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
 
-    All-Tokens MLM, section 3.4: D_t = sigmoid(copy_logits_t) is the probability of copying what stands there. Taken
+    All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying what stands there. Taken
     from logarithms, so that neither a gate nor a softmax that is sure of itself gives infinity.
 
     Args:

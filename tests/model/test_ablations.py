@@ -1,4 +1,4 @@
-"""The objectives of section 3.4: losses written out over plain networks; what gets a gradient and what must not."""
+"""The objectives of sections 3.2 and 3.5: losses written out; what gets a gradient and what must not."""
 
 import copy
 from collections.abc import Callable
