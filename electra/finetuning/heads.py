@@ -6,10 +6,17 @@ on [CLS], transformers' is two, rc2020_electra's reads the mean of all tokens.
 
 import inspect
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from electra.errors import UserError
+
+
+def full_precision(hidden: Tensor) -> torch.autocast:
+    """In a `with`: what is computed is float32. A head costs little, and bfloat16 makes ties of different answers."""
+    return torch.autocast(hidden.device.type, enabled=False)
+
 
 HEADS = ("google", "hf", "mean_pool")
 
@@ -72,10 +79,11 @@ class EncoderWithHead(nn.Module):
         """
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
-        if self.is_mean_pooled:
-            is_token = attention_mask.unsqueeze(2).float()  # bfloat16 could not count to 512
-            features = (hidden * is_token).sum(1) / is_token.sum(1)
-        else:
-            features = hidden[:, 0]
-        logits: Tensor = self.head(features)
-        return logits.float()  # they are not, under autocast
+        with full_precision(hidden):
+            if self.is_mean_pooled:
+                is_token = attention_mask.unsqueeze(2).float()
+                features = (hidden.float() * is_token).sum(1) / is_token.sum(1)
+            else:
+                features = hidden[:, 0].float()
+            logits: Tensor = self.head(features)
+        return logits

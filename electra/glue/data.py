@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from electra.errors import UserError
 from electra.finetuning.examples import Examples
+from electra.finetuning.fingerprint import data_settings
 from electra.glue.demo import demo_data
 from electra.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, Task, task_by_name
 from electra.glue.tsv import RAW_DEV_IDS, RAW_TRAIN, file_name, find_task_folders, read_task
@@ -85,6 +86,25 @@ def load_diagnostics(glue_dir: str | None) -> Examples | None:
         found = read_task(folder, DIAGNOSTICS, ["test"]) if folder else {}
     _compare_rows(DIAGNOSTICS, found)
     return found.get("test")
+
+
+def task_data_settings(task: Task, glue_dir: str | None) -> dict[str, str]:
+    """Which data a task is trained on and scored with, as settings; nothing for a task that is always the same.
+
+    Raises:
+        UserError: as `find_task_folders`; a file cannot be read.
+    """
+    if task.name == "demo":
+        return {}
+    if glue_dir is None:
+        return data_settings([], [], HUB_ID, task.name)
+    folder = find_task_folders(glue_dir).get(task.name)
+    if folder is None:
+        return {}
+    train, dev = [folder / file_name(task, "train")], [folder / file_name(task, split) for split in task.dev_splits]
+    if task.name == "mrpc" and not train[0].exists():
+        train = dev = [folder / RAW_TRAIN, folder / RAW_DEV_IDS]
+    return data_settings([path for path in train if path.exists()], [path for path in dev if path.exists()], None)
 
 
 def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:

@@ -18,7 +18,7 @@ from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.protocol.family import Family, TaskRows
 from electra.finetuning.run import Logits, Outcome
 from electra.finetuning.trainer import Hyperparameters
-from electra.glue.data import TaskData, load_diagnostics, load_tasks
+from electra.glue.data import TaskData, load_diagnostics, load_tasks, task_data_settings
 from electra.glue.decisions import combine, decide
 from electra.glue.metrics import is_collapsed, score
 from electra.glue.options import Arguments
@@ -49,6 +49,8 @@ class Glue(Family):
         super().__init__(*args)
         self.references: dict[str, dict[str, Sequence[int] | Sequence[float]]] = {}
         """Labels of the development splits as GLUE defines them, by task; a regression is trained on scaled ones."""
+        self.data_settings: dict[str, dict[str, str]] = {}
+        """Of which data a task is, as it was when it was first asked."""
 
     # ---- data
 
@@ -95,7 +97,9 @@ class Glue(Family):
         return EncoderWithHead(encoder, settings.head, max(1, len(TASKS[task].labels)), settings.head_dropout)
 
     def more_settings(self, task: str) -> dict[str, Any]:
-        return {"double_unordered": is_doubled(self.args, task)}
+        if task not in self.data_settings:
+            self.data_settings[task] = task_data_settings(TASKS[task], self.args.glue.glue_dir)
+        return {"double_unordered": is_doubled(self.args, task), **self.data_settings[task]}
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:
         answers = {split: decide(values, TASKS[task]) for split, values in logits.items()}

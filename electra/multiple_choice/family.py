@@ -5,6 +5,7 @@ import io
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from electra.files import write_file
+from electra.finetuning.fingerprint import data_settings
 from electra.finetuning.protocol.family import Family, TaskRows
 from electra.finetuning.run import Logits, Outcome
 from electra.finetuning.trainer import Hyperparameters
@@ -74,6 +76,15 @@ class MultipleChoice(Family):
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         return ChoiceCollator(self.encoder.tokenizer.pad_token_id)
+
+    def more_settings(self, task: str) -> dict[str, Any]:
+        return self.data_settings
+
+    @cached_property
+    def data_settings(self) -> dict[str, str]:
+        chosen = self.args.options
+        files = chosen.train_file, chosen.validation_file
+        return data_settings(*files, chosen.dataset_name, chosen.dataset_config_name)
 
     # ---- scores
 

@@ -153,11 +153,14 @@ def _with_probabilities(answers: list[Answer]) -> list[dict[str, Any]]:
 
 
 def says_the_same(candidates: Candidates, windows: Windows) -> bool:
-    """Whether the best start is at one place in (almost) all windows, whatever is asked: a place in the window, as
-    [CLS] is, or in its piece of the paragraph. So is a run that diverged, whose scores are no numbers."""
+    """Whether the best start is at one place in (almost) all windows, whatever is asked: a place in the window, or in
+    its piece of the paragraph. So is a run that diverged, whose scores are no numbers.
+
+    [CLS] says that there is no answer here, as of many a window it should; the best start is the best other one.
+    """
     if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
         return True
-    best = candidates.starts[:, 0]
+    best = candidates.starts[np.arange(len(candidates.starts)), (candidates.starts > 0).argmax(1)]
     return any(
         np.unique(places, return_counts=True)[1].max() >= COLLAPSED_SHARE * len(places)
         for places in (best, best - windows.context[:, 0])

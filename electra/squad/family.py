@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from electra.errors import UserError
 from electra.files import write_file, write_json
+from electra.finetuning.fingerprint import data_settings
 from electra.finetuning.protocol.family import Family, TaskRows
 from electra.finetuning.protocol.options import Arguments
 from electra.finetuning.run import Logits, Outcome
@@ -74,15 +76,26 @@ class Squad(Family):
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("no question that is trained on is without an answer, but some of the development set are")
-        train = self._encode(with_found_answers(self.questions["train"]), settings[name], is_training=True)
+        train = self._encode(self._train_questions(), settings[name], is_training=True)
         self.dev = self._encode(self.questions["dev"], settings[name], is_training=False)
         if train.left_out:
             logger.warning("%d questions are left out: no token stands for their answer", train.left_out)
+        if not len(train.windows):
+            raise UserError(f"{self.questions['train'].source}: no token stands for any answer; name other data")
         for split, encoded in (("train", train), ("dev", self.dev)):
             asked = f"{len(self.questions[split]):,} questions"
             logger.info("%-14s %s, %s windows", split, asked, f"{len(encoded.windows):,}")
         examples = {split: len(questions) for split, questions in self.questions.items()}
         return {name: TaskRows(train.windows, {"dev": self.dev.windows}, examples)}
+
+    def _train_questions(self) -> Questions:
+        data = self.questions["train"]
+        found = with_found_answers(data)
+        if any(question.answers for question in data.questions) and not any(q.answers for q in found.questions):
+            raise UserError(
+                f"{data.source}: not one answer stands where it says; name the data that its places are of"
+            )
+        return found
 
     def _encode(self, data: Questions, settings: Hyperparameters, *, is_training: bool) -> EncodedQuestions:
         return encode_questions(
@@ -119,7 +132,12 @@ class Squad(Family):
 
     def more_settings(self, task: str) -> dict[str, Any]:
         names = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
-        return {name: getattr(self.args.options, name) for name in names}
+        return {**{name: getattr(self.args.options, name) for name in names}, **self.data_settings}
+
+    @cached_property
+    def data_settings(self) -> dict[str, str]:
+        options = self.args.options
+        return data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
 
     # ---- scores
 
@@ -143,8 +161,18 @@ class Squad(Family):
         references = self.questions["dev"].references
         if not self.is_version_2:
             return evaluate_v1(references, decoded.predictions)
-        best = evaluate_v2(references, decoded.predictions, decoded.null_odds)["best_f1_thresh"]
-        return evaluate_v2(references, decoded.predictions, decoded.null_odds, best)
+        return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
+
+    def threshold(self, decoded: Decoded) -> float:
+        """Odds above it mean no answer: best for F1. Where answering nothing is best, it is below all of them.
+
+        The official script calls that threshold 0, which answers the questions whose odds are below 0.
+        """
+        references = self.questions["dev"].references
+        found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
+        without_answer = sum(not answers for answers in references.values())
+        is_silence_best = found["best_f1"] <= 100 * without_answer / len(references)
+        return -math.inf if is_silence_best else found["best_f1_thresh"]
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:
         official = self.official_metrics(self.decode(logits["dev"]))
@@ -169,7 +197,7 @@ class Squad(Family):
         if not self.is_version_2:
             return False
         decoded = self.decode(logits["dev"])
-        threshold = self.official_metrics(decoded)["best_f1_thresh"]
+        threshold = self.threshold(decoded)
         unanswered = np.mean([odds > threshold for odds in decoded.null_odds.values()])
         without_answer = np.mean([not answers for answers in self.questions["dev"].references.values()])
         return bool(unanswered >= COLLAPSED_SHARE > without_answer)

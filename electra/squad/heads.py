@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from transformers import PreTrainedModel
 
 from electra.errors import UserError
+from electra.finetuning.heads import full_precision
 from electra.squad.windows import END, START, UNANSWERABLE
 
 HEADS = ("joint", "independent")
@@ -138,9 +139,9 @@ class SpanHead(nn.Module):
     def _unanswerable_logits(self, hidden: Tensor, start: Tensor) -> Tensor | None:
         if self.unanswerable is None:
             return None
-        weighted = torch.einsum("bl,bld->bd", start.softmax(-1).to(hidden.dtype), hidden)
+        weighted = torch.einsum("bl,bld->bd", start.softmax(-1), hidden)
         logits: Tensor = self.unanswerable(torch.cat([hidden[:, 0], weighted], dim=-1))
-        return logits.squeeze(-1).float()
+        return logits.squeeze(-1)
 
 
 class SpanModel(nn.Module):
@@ -195,13 +196,15 @@ class SpanModel(nn.Module):
             start_positions: of the right answers, 0 for none, int64 (B,).
         """
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        hidden = self.dropout(self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0])
+        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         can_be_answer = (positions >= context[:, :1]) & (positions < context[:, 1:]) | (positions == 0)
-        if start_positions is not None:
-            logits: SpanLogits = self.head(hidden, can_be_answer, start_positions)
-            return logits
-        found: SpanCandidates = self.head.find_candidates(hidden, can_be_answer, self.beam_size)
+        with full_precision(hidden):
+            hidden = self.dropout(hidden.float())
+            if start_positions is not None:
+                logits: SpanLogits = self.head(hidden, can_be_answer, start_positions)
+                return logits
+            found: SpanCandidates = self.head.find_candidates(hidden, can_be_answer, self.beam_size)
         return torch.cat([found.unanswerable.unsqueeze(1), *(part.flatten(1).float() for part in found[:4])], dim=1)
 
 
@@ -233,7 +236,7 @@ def _at(hidden: Tensor, positions: Tensor) -> Tensor:
 
 
 def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
-    return logits.float().masked_fill(~allowed, -torch.inf)  # float32, also under autocast
+    return logits.masked_fill(~allowed, -torch.inf)
 
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from transformers import PreTrainedModel
 from electra.errors import UserError
 from electra.files import write_file
 from electra.finetuning.encoding import Rows
+from electra.finetuning.fingerprint import data_settings
 from electra.finetuning.protocol.family import Family, TaskRows
 from electra.finetuning.run import Logits, Outcome
 from electra.finetuning.trainer import Hyperparameters, step_loss
@@ -131,12 +133,22 @@ class Tagging(Family):
 
     def more_settings(self, task: str) -> dict[str, Any]:
         chosen = self.args.options
-        more: dict[str, Any] = {"scheme": chosen.scheme, "label_column": chosen.label_column}
+        more: dict[str, Any] = {
+            "scheme": chosen.scheme,
+            "label_column": chosen.label_column,
+            **self.data_settings,
+        }
         if chosen.frozen_features:
             more |= {"feature_layers": chosen.feature_layers, "feature_lstm_size": chosen.feature_lstm_size}
             if self.args.encoder.from_scratch:  # all seeds share its features
                 more["encoder_seed"] = chosen.seed
         return more
+
+    @cached_property
+    def data_settings(self) -> dict[str, str]:
+        chosen = self.args.options
+        files = [chosen.train_file or ""], [chosen.validation_file or ""]
+        return data_settings(*files, chosen.dataset_name, chosen.dataset_config_name)
 
     # ---- scores
 

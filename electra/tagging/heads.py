@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedModel
 
+from electra.finetuning.heads import full_precision
+
 
 def _output_layer(width: int, num_labels: int, std: float) -> nn.Linear:
     layer = nn.Linear(width, num_labels)
@@ -39,8 +41,9 @@ class EncoderWithTagger(nn.Module):
             positions: where the first token of each word is, int64 (B, W); anything where there is no word.
         """
         hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask)[0]
-        logits: Tensor = self.head(at_positions(hidden, positions))
-        return logits.float()
+        with full_precision(hidden):
+            logits: Tensor = self.head(at_positions(hidden, positions).float())
+        return logits
 
 
 def at_positions(hidden: Tensor, positions: Tensor) -> Tensor:
@@ -106,13 +109,14 @@ class FeatureTagger(nn.Module):
             features: float32 (B, W, D), or (B, W, K, D).
             lengths: words of each row, int64 (B,).
         """
-        if self.mix is not None:
-            features = self.mix(features)
-        features = self.dropout(features)
-        if self.lstm is not None:
-            features = self.dropout(self.lstm(features, lengths))
-        logits: Tensor = self.head(features)
-        return logits.float()
+        with full_precision(features):
+            if self.mix is not None:
+                features = self.mix(features)
+            features = self.dropout(features)
+            if self.lstm is not None:
+                features = self.dropout(self.lstm(features, lengths))
+            logits: Tensor = self.head(features)
+        return logits
 
 
 def takes_hidden_states(encoder: PreTrainedModel) -> bool:

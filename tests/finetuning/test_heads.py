@@ -159,12 +159,15 @@ def test_token_types_are_not_passed_to_an_encoder_whose_configuration_merely_men
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_logits_are_float32_where_the_head_computes_in_bfloat16(head: str) -> None:
+def test_the_head_computes_in_float32_where_the_encoder_computes_in_bfloat16(head: str) -> None:
     model, batch = make_model(head), make_batch()
     with torch.autocast("cpu", torch.bfloat16):
         logits = model(**batch)
-    assert logits.dtype == torch.float32
-    torch.testing.assert_close(logits, model(**batch), rtol=0.1, atol=0.3)
+        hidden = model.encoder(**batch)[0].float()
+    is_token = batch["attention_mask"].unsqueeze(2)
+    features = (hidden * is_token).sum(1) / is_token.sum(1) if head == "mean_pool" else hidden[:, 0]
+    assert logits.dtype == torch.float32 and not torch.equal(logits, model(**batch))
+    torch.testing.assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
 
 
 def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path: Path) -> None:

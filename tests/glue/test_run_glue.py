@@ -130,6 +130,22 @@ def test_finished_runs_too_are_held_against_the_command(folder: Path, glue_token
     assert after == before  # config.yaml, too
 
 
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_other_data_in_the_same_folder_is_not_mixed_in_and_test_files_may_come_later(folder: Path, split: str) -> None:
+    write_glue(folder / "glue", "RTE")
+    test = folder / "glue" / "RTE" / "test.tsv"
+    later = test.read_text()
+    test.unlink()
+    run_glue.main(flags(folder, tasks="rte"))
+    test.write_text(later)
+    run_glue.main(flags(folder, tasks="rte", predict_test="best"))
+    path = folder / "glue" / "RTE" / f"{split}.tsv"
+    path.write_text(path.read_text().replace("\tentailment", "\tnot_entailment"))
+    name = {"train": "train_data", "dev": "validation_data"}[split]
+    with pytest.raises(UserError, match=rf"rte with other settings: {name} is \w{{12}} there and \w{{12}} here"):
+        run_glue.main(flags(folder, tasks="rte"))
+
+
 def test_a_task_that_starts_from_mnli_needs_it(folder: Path) -> None:
     write_glue(folder / "glue", "CoLA", "RTE")
     with pytest.raises(UserError, match="--start_from_mnli needs MNLI"):

@@ -13,6 +13,7 @@ from electra.finetuning.results import read_results
 from electra.multiple_choice.data import load_splits
 from tests.glue.files import write_encoder
 from tests.multiple_choice.files import flags, rows, write_questions
+from tests.pretraining.runs import WORDS
 
 
 @pytest.fixture
@@ -131,3 +132,11 @@ def test_several_files_and_data_sets_in_folders_are_read(folder: Path, tmp_path:
         (tmp_path / "set" / f"{split}.jsonl").write_text(json.dumps(swag) + "\n")
     (question,) = load_splits({}, str(tmp_path / "set"), None)["dev"]
     assert (question.first, question.seconds, question.answer) == ("a", ["b c", "b d"], 1)
+
+
+def test_other_data_in_a_file_of_the_same_name_is_not_in_the_same_folder(folder: Path) -> None:
+    run_swag.main(flags(folder, num_seeds=1))
+    path = folder / "quiz" / "dev.csv"
+    path.write_text(path.read_text().replace(WORDS[30], WORDS[70]))
+    with pytest.raises(UserError, match=r"other settings: validation_data is \w{12} there and \w{12} here"):
+        run_swag.main(flags(folder, num_seeds=1))

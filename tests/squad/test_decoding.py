@@ -202,3 +202,7 @@ def test_a_run_that_starts_everywhere_at_the_same_place_says_the_same(
     one = np.array(starts).reshape(3, 1)
     candidates = Candidates(scores, one, scores[:, None], one[:, None], np.array([0, 0, null], np.float32))
     assert says_the_same(candidates, windows) is same
+    behind_cls = np.concatenate([np.zeros_like(one), one], axis=1)  # the best answer is behind that there is none
+    scores = np.tile(np.array([0, -1], np.float32), (3, 1))
+    candidates = candidates._replace(start_scores=scores, starts=behind_cls)
+    assert says_the_same(candidates, windows) is same

@@ -208,12 +208,20 @@ def test_every_weight_of_the_model_gets_a_gradient_and_none_is_nan(head: str) ->
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_scores_are_float32_under_autocast(head: str) -> None:
-    model = make_model(head)
+def test_the_head_computes_in_float32_under_autocast(head: str) -> None:
+    model, batch = make_model(head), make_batch()
     with torch.autocast("cpu", torch.bfloat16):
         logits, found = logits_of(model, [6, 0]), candidates_of(model)
-    assert {v.dtype for v in (*logits, *found) if v is not None and v.is_floating_point()} == {torch.float32}
-    torch.testing.assert_close(logits.start, logits_of(model, [6, 0]).start, rtol=0.1, atol=0.3)
+        hidden = hidden_states(model, batch).float()
+    assert not torch.equal(logits.start, logits_of(model, [6, 0]).start)  # the encoder does not
+    positions = torch.arange(LENGTH)
+    can_be_answer = (positions >= CONTEXT[:, :1]) & (positions < CONTEXT[:, 1:]) | (positions == 0)
+    expected = model.head(hidden, can_be_answer, torch.tensor([6, 0]))
+    of_candidates = model.head.find_candidates(hidden, can_be_answer, 3)
+    for value, right in zip((*logits, *found), (*expected, *of_candidates), strict=True):
+        assert (value is None) == (right is None)
+        if value is not None:
+            torch.testing.assert_close(value, right, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -4,15 +4,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
 import run_squad
 from electra.errors import UserError
+from electra.finetuning.protocol.evaluation import open_evaluation
+from electra.finetuning.protocol.settings import hyperparameters
+from electra.finetuning.protocol.setup import open_encoder
 from electra.finetuning.results import Result, read_results
 from electra.squad import metrics, report
 from electra.squad.data import read_questions
+from electra.squad.decoding import Answer, Decoded
+from electra.squad.family import Squad
+from electra.squad.options import parse_arguments
+from tests.finetuning.commands import file_flags
 from tests.glue.files import write_encoder
+from tests.pretraining.runs import WORDS
 from tests.squad.files import ANSWERS, flags, write_squad
 
 LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12}
@@ -109,6 +118,68 @@ def test_the_same_command_repeats_nothing_and_more_seeds_are_added(folder: Path)
     assert (run / "results.jsonl").read_bytes().startswith(before[run / "results.jsonl"])
     with pytest.raises(UserError, match=r"other settings: doc_stride is 128 there and 64 here"):
         run_squad.main(flags(folder, doc_stride=64))
+
+
+def test_other_data_in_files_of_the_same_names_is_not_in_the_same_folder(folder: Path) -> None:
+    write_squad(folder / "squad")
+    run_squad.main(flags(folder, num_seeds=1))
+    for name in ("train", "dev"):
+        path = folder / "squad" / f"{name}.json"
+        before = path.read_text()
+        path.write_text(before.replace(ANSWERS[0], WORDS[70]))
+        option = {"train": "train_data", "dev": "validation_data"}[name]
+        with pytest.raises(UserError, match=rf"other settings: {option} is \w{{12}} there and \w{{12}} here"):
+            run_squad.main(flags(folder, num_seeds=1))
+        path.write_text(before)
+    (folder / "squad").rename(folder / "moved")
+    run_squad.main(file_flags(folder, "moved/train.json", "moved/dev.json", num_seeds=1))
+
+
+def family(folder: Path, *options: str) -> Squad:
+    args = parse_arguments([*flags(folder), *options])
+    return Squad(args, open_encoder(args), open_evaluation(args, "squad"))
+
+
+def test_where_answering_nothing_is_best_nothing_is_answered(folder: Path) -> None:
+    write_squad(folder / "squad", version_2=True)
+    squad = family(folder)
+    references = squad.questions["dev"].references
+    wrong = {name: [Answer("nowhere", 1.0, 1.0)] for name in references}
+    odds = {name: -5.0 - number for number, name in enumerate(references)}
+    found = squad.official_metrics(Decoded(wrong, odds))
+    assert (found["best_f1"], found["best_f1_thresh"]) == (50.0, 0.0)  # as the official script says
+    assert (found["f1"], found["NoAns_f1"], found["HasAns_f1"]) == (50.0, 100.0, 0.0)
+    right = {name: [Answer(answers[0] if answers else "x", 1.0, 1.0)] for name, answers in references.items()}
+    some = Decoded(right, {name: -1.0 if answers else 3.0 for name, answers in references.items()})
+    assert squad.threshold(some) == -1.0 and squad.official_metrics(some)["f1"] == 100.0
+
+
+def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(folder: Path) -> None:
+    write_squad(folder / "squad", version_2=True)
+    squad = family(folder, "--head=joint", "--beam_size=1")
+    squad.load(["squad_v2"], {"squad_v2": hyperparameters(squad.args, "squad_v2", squad.encoder)})
+    assert squad.dev is not None
+    windows = squad.dev.windows
+    starts = windows.context[:, 0] + np.arange(len(windows)) % 3  # all over the paragraph
+    has_answer = np.array([bool(question.answers) for question in squad.questions["dev"].questions])
+    odds = np.where(has_answer[windows.questions], -5, -9)  # the wrong way round, so that no answer is worth it
+    zeros = np.zeros(len(windows))
+    rows = np.stack([odds, zeros, starts, zeros, starts], axis=1).astype(np.float32)
+    found = squad.official_metrics(squad.decode(rows))
+    assert found["best_f1"] == 50.0 and squad.is_collapsed("squad_v2", {"dev": rows})
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+def test_training_data_without_any_answer_in_its_place_is_refused(folder: Path, version_2: bool) -> None:
+    path = write_squad(folder / "squad", version_2=version_2) / "train.json"
+    content = json.loads(path.read_text())
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for answer in [answer for qa in paragraph["qas"] for answer in qa["answers"]]:
+                answer["text"] = "nowhere"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"train\.json: not one answer stands where it says"):
+        run_squad.main(flags(folder, num_seeds=1))
 
 
 def test_the_report_has_both_scores_and_published_rows_beside_them(

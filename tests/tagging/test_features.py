@@ -107,6 +107,18 @@ def test_a_tagger_on_features_has_no_encoder(head: str, expected: int | None) ->
     assert tagger(torch.randn(2, 6, 4), torch.tensor([6, 2])).shape == (2, 6, 3)
 
 
+def test_heads_compute_in_float32_under_autocast() -> None:
+    tagger = EncoderWithTagger(make_encoder(), 3, 0.0).eval()
+    ids, positions = torch.tensor([[2, 11, 12, 13, 3]]), torch.tensor([[1, 3]])
+    features, lengths = torch.randn(1, 4, 5), torch.tensor([4])
+    on_features = FeatureTagger(5, None, "bilstm", 3, 0.0, 6).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, of_features = tagger(ids, ids > 0, positions), on_features(features, lengths)
+        hidden = tagger.encoder(input_ids=ids, attention_mask=ids > 0)[0].float()
+    torch.testing.assert_close(logits[0], tagger.head(hidden[0, [1, 3]]), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(of_features, on_features(features, lengths), rtol=1e-6, atol=1e-6)
+
+
 def test_the_fine_tuned_head_reads_the_words_first_tokens() -> None:
     tagger = EncoderWithTagger(make_encoder(), 3, 0.0).eval()
     ids = torch.tensor([[2, 11, 12, 13, 3], [2, 14, 3, 0, 0]])

@@ -12,6 +12,7 @@ from electra.errors import UserError
 from electra.finetuning.results import read_results
 from electra.tagging.columns import read_columns
 from electra.tagging.metrics import score
+from tests.pretraining.runs import WORDS
 from tests.tagging.files import flags, write_columns, write_encoder
 
 
@@ -182,3 +183,11 @@ def test_other_features_are_other_settings(folder: Path) -> None:
         run_tagging.main(flags(folder, **{**options, "feature_layers": "sum_all"}))
     with pytest.raises(UserError, match="head is linear there and bilstm here"):
         run_tagging.main(flags(folder, **{**options, "feature_head": "bilstm"}))
+
+
+def test_other_data_in_a_file_of_the_same_name_is_not_in_the_same_folder(folder: Path) -> None:
+    run_tagging.main(flags(folder, num_seeds=1))
+    path = folder / "names" / "dev.txt"
+    path.write_text(path.read_text().replace(WORDS[30], WORDS[70]))
+    with pytest.raises(UserError, match=r"other settings: validation_data is \w{12} there and \w{12} here"):
+        run_tagging.main(flags(folder, num_seeds=1))
