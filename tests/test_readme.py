@@ -1,17 +1,21 @@
 """The README does not rot: its commands parse, its links resolve, its tree is the tree."""
 
-import itertools
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import run_squad
+import run_swag
+import run_tagging
 import train_tokenizer
-from electra.command_line import CommandLine
+from electra.command_line import CommandLine, write_yaml
 from electra.glue.options import GROUPS as GLUE_GROUPS
 from electra.multiple_choice.options import GROUPS as CHOICE_GROUPS
 from electra.pretraining.options import GROUPS
+from electra.squad.options import GROUPS as SQUAD_GROUPS
 from electra.tagging.options import GROUPS as TAGGING_GROUPS
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 OPTIONS = {
     "run_glue.py": GLUE_GROUPS,
     "run_pretraining.py": GROUPS,
+    "run_squad.py": SQUAD_GROUPS,
     "run_swag.py": CHOICE_GROUPS,
     "run_tagging.py": TAGGING_GROUPS,
     "train_tokenizer.py": tuple(train_tokenizer.Arguments.__annotations__.values()),
@@ -32,13 +37,18 @@ def shell_commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
+def docstring_commands(text: str) -> list[str]:
+    """The example commands of a script, continuation lines joined, without what is said beside them."""
+    return re.findall(r"^ +(python .*?)(?:  .*)?$", re.sub(r" *\\\n *", " ", text), flags=re.MULTILINE)
+
+
 def script_commands() -> list[list[str]]:
     sources = [*PAGES, *(ROOT / script for script in OPTIONS)]
     commands = []
     for path in sources:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".py":  # the example commands of a script's docstring
-            text = "```sh\n" + "\n".join(re.findall(r"^ +(python .*?)(?:  .*)?$", text, flags=re.MULTILINE)) + "\n```"
+            text = "```sh\n" + "\n".join(docstring_commands(text)) + "\n```"
         commands += [[*words, f"@{path.name}"] for words in shell_commands(text)]
     return commands
 
@@ -50,12 +60,28 @@ def test_every_command_in_the_documentation_parses(words: list[str]) -> None:
         pytest.skip("not one of our scripts")
     argv = words[words.index(scripts[0]) + 1 : -1]
     argv = argv[: argv.index("...")] if "..." in argv else argv
-    for name, path in itertools.pairwise(argv):
-        if name == "--config" and not path.startswith("output/"):
+    place = argv.index("--config") if "--config" in argv else len(argv)
+    for path in argv[place + 1 : place + 2]:
+        if path.startswith("output/"):  # of a run that is not here
+            del argv[place : place + 2]
+        else:
             assert (ROOT / path).is_file(), f"{path} does not exist"
-    argv = [word for word in argv if not word.startswith("output/")] if "--config" in argv else argv
-    argv = [word for word in argv if word != "--config" or "configs" in " ".join(argv)]
     CommandLine(OPTIONS[scripts[0]], "test").parse(argv)
+
+
+@pytest.mark.parametrize("script", [run_squad, run_tagging, run_swag], ids=lambda script: script.__name__)
+def test_the_commands_of_a_script_are_accepted_by_it(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert script.__file__ is not None
+    commands = docstring_commands(Path(script.__file__).read_text())
+    assert len(commands) >= 3
+    for command in commands:
+        args = script.parse_arguments(shlex.split(command)[2:])
+        write_yaml(args.effective, tmp_path / "config.yaml", "as a run writes it")
+        again = script.parse_arguments([f"--config={tmp_path / 'config.yaml'}"])
+        assert again.options == args.options and again.tuning == args.tuning
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
