@@ -51,6 +51,8 @@ def load_splits(
             for split, table in load_hub_splits(dataset_name, config).items()
         }
     counting = how_numbers_count(row for sources in tables.values() for _, rows in sources for row in rows)
+    if counting.label == 1:
+        logger.warning("no label is 0, and one is the number of its choices: labels are counted from 1")
     splits = {
         split: [question for source, rows in sources for question in questions(rows, source, split, counting)]
         for split, sources in tables.items()

@@ -8,7 +8,7 @@
 | ARC | question; choices as lists of text and label, or within the question: (A) one (B) two; answerKey |
 | without a header | question, choices, answer, in this order |
 
-Numbers of choices may differ from row to row. An empty choice is none.
+Numbers of choices may differ from row to row. An empty choice is none. A context may also be a passage or a premise.
 """
 
 import re
