@@ -38,6 +38,20 @@ def replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written: one with half of a surrogate pair, as json can have, cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def expand(path: str | Path) -> Path:
+    """With the home folder in place of `~`; that of a user who is not there stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def write_file(content: bytes, path: Path) -> None:
     """Write beside, sync, rename: a reader sees the old file or the new one, never half of it.
 

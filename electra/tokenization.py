@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.errors import UserError
+from electra.files import expand
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
     """
     if not tokenizer_path:
         raise UserError("no tokenizer is named; give a folder, a tokenizers JSON file or a Hub id")
-    path = Path(tokenizer_path).expanduser()
+    path = expand(tokenizer_path)
     if path.is_dir():
         tokenizer = _load_folder(path)
     elif path.is_file():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.files import write_json
+from electra.files import expand, write_json
 
 
 def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(tmp_path: Path) -> None:
@@ -24,3 +24,9 @@ def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(tmp_p
         write_json({"bad": object()}, path)
     assert json.loads(path.read_text()) == values
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
+
+
+def test_a_home_folder_that_is_not_there_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand("~/a") == tmp_path / "a"
+    assert expand("~nosuchuser/a") == Path("~nosuchuser/a")

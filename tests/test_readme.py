@@ -3,11 +3,15 @@
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import run_squad
+import run_swag
+import run_tagging
 import train_tokenizer
-from electra.command_line import CommandLine
+from electra.command_line import CommandLine, write_yaml
 from electra.glue.options import GROUPS as GLUE_GROUPS
 from electra.multiple_choice.options import GROUPS as CHOICE_GROUPS
 from electra.pretraining.options import GROUPS
@@ -33,13 +37,18 @@ def shell_commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
+def docstring_commands(text: str) -> list[str]:
+    """The example commands of a script, continuation lines joined, without what is said beside them."""
+    return re.findall(r"^ +(python .*?)(?:  .*)?$", re.sub(r" *\\\n *", " ", text), flags=re.MULTILINE)
+
+
 def script_commands() -> list[list[str]]:
     sources = [*PAGES, *(ROOT / script for script in OPTIONS)]
     commands = []
     for path in sources:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".py":  # the example commands of a script's docstring
-            text = "```sh\n" + "\n".join(re.findall(r"^ +(python .*?)(?:  .*)?$", text, flags=re.MULTILINE)) + "\n```"
+            text = "```sh\n" + "\n".join(docstring_commands(text)) + "\n```"
         commands += [[*words, f"@{path.name}"] for words in shell_commands(text)]
     return commands
 
@@ -58,6 +67,21 @@ def test_every_command_in_the_documentation_parses(words: list[str]) -> None:
         else:
             assert (ROOT / argv[at + 1]).is_file(), f"{argv[at + 1]} does not exist"
     CommandLine(OPTIONS[scripts[0]], "test").parse(argv)
+
+
+@pytest.mark.parametrize("script", [run_squad, run_tagging, run_swag], ids=lambda script: script.__name__)
+def test_the_commands_of_a_script_are_accepted_by_it(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert script.__file__ is not None
+    commands = docstring_commands(Path(script.__file__).read_text())
+    assert len(commands) >= 3
+    for command in commands:
+        args = script.parse_arguments(shlex.split(command)[2:])
+        write_yaml(args.effective, tmp_path / "config.yaml", "as a run writes it")
+        again = script.parse_arguments([f"--config={tmp_path / 'config.yaml'}"])
+        assert again.options == args.options and again.tuning == args.tuning
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:

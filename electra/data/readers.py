@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from electra.errors import UserError
+from electra.files import is_encodable
 
 FORMATS = {
     "": "text", ".txt": "text", ".text": "text", ".raw": "text", ".tokens": "text", ".md": "text",
@@ -347,17 +348,9 @@ def _json_documents(lines: Iterable[str], text_column: str, name: str) -> Iterat
             raise UserError(
                 f"{name}, line {number}: {text_column!r} holds {type(value).__name__}, expected text or null"
             )
-        if value and "\\u" in line and not _is_encodable(value):
+        if value and "\\u" in line and not is_encodable(value):
             raise UserError(f"{name}, line {number}: {text_column!r} has half of a surrogate pair, which is not text")
         yield clean(value)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, name: str) -> Iterator[str]:

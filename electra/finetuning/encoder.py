@@ -5,13 +5,13 @@ a row, or rows that were trained for other tokens, and a bad score instead of an
 """
 
 import logging
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.errors import UserError
+from electra.files import expand
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
@@ -98,7 +98,7 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         tokenizer = load_tokenizer(tokenizer_path)
         config = _recipe_config(config_path, tokenizer)
     else:
-        path = Path(config_path).expanduser()
+        path = expand(config_path)
         source = str(path) if path.is_file() else locate_model(config_path)
         config = read_config(source)
         if isinstance(config, ElectraPretrainingConfig):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from electra.errors import UserError
+from electra.files import expand
 from electra.finetuning.hub import SPLITS
 
 
@@ -39,7 +40,7 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         try:
-            with open(path, "rb") as file:
+            with open(expand(path), "rb") as file:
                 content = hashlib.sha256()
                 while piece := file.read(2**20):
                     content.update(piece)

@@ -40,6 +40,7 @@ from transformers.utils import (
 from transformers.utils import logging as transformers_logging
 
 from electra.errors import UserError
+from electra.files import expand
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.tying import DisentangledEmbedding
@@ -61,7 +62,7 @@ def locate_model(pretrain_path: str) -> str:
     Raises:
         UserError: nothing of this kind is there.
     """
-    path = Path(pretrain_path).expanduser()
+    path = expand(pretrain_path)
     if pretrain_path and path.is_dir():
         return str(_model_folder(path))
     if path.is_file():
@@ -73,7 +74,7 @@ def locate_model(pretrain_path: str) -> str:
 
 def trained_source(path: str, role: str) -> str:
     """The folder, or Hub id, of the network of this role: of a run, the exported one."""
-    exported = Path(path).expanduser() / role
+    exported = expand(path) / role
     source = str(exported) if exported.is_dir() else locate_model(path)
     return source
 
@@ -151,7 +152,7 @@ def read_config(source: str) -> PreTrainedConfig:
 
 
 def _config_values(source: str) -> dict[str, Any]:
-    path = Path(source).expanduser()
+    path = expand(source)
     if not path.exists():
         try:
             values: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]

@@ -5,6 +5,7 @@ answer that names a fifth choice where there are four. A test set keeps every ro
 """
 
 import csv
+import io
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
+from electra.files import expand
 from electra.finetuning.hub import SPLITS, load_hub_splits
 from electra.multiple_choice.questions import (
     BadRow,
+    Counting,
     Question,
     as_question,
-    counts_from_zero,
+    how_numbers_count,
     is_header,
     without_header,
 )
@@ -41,23 +44,26 @@ def load_splits(
         UserError: data cannot be read, or is not what it is taken for; training or development rows without answers.
     """
     if dataset_name is None:
-        splits = {
-            split: [question for path in paths for question in questions(_file_rows(path), path, split)]
-            for split, paths in files.items()
-            if paths
-        }
+        tables = {split: [(path, _file_rows(path)) for path in paths] for split, paths in files.items() if paths}
     else:
-        splits = {
-            split: questions(list(table), f"{dataset_name} {SPLITS[split]}", split)
+        tables = {
+            split: [(f"{dataset_name} {SPLITS[split]}", list(table))]
             for split, table in load_hub_splits(dataset_name, config).items()
         }
+    counting = how_numbers_count(row for sources in tables.values() for _, rows in sources for row in rows)
+    if counting.label == 1:
+        logger.warning("no label is 0, and one is the number of its choices: labels are counted from 1")
+    splits = {
+        split: [question for source, rows in sources for question in questions(rows, source, split, counting)]
+        for split, sources in tables.items()
+    }
     for split, found in splits.items():
         if split != "test" and (row := next((q for q in found if q.answer is None), None)):
             raise UserError(f"{row.place} has no answer, which {split} needs; correct the file")
     return splits
 
 
-def questions(rows: Sequence[Mapping[str, Any]], source: str, split: str) -> list[Question]:
+def questions(rows: Sequence[Mapping[str, Any]], source: str, split: str, counting: Counting) -> list[Question]:
     """Rows as questions; those that are none are counted.
 
     Raises:
@@ -65,13 +71,12 @@ def questions(rows: Sequence[Mapping[str, Any]], source: str, split: str) -> lis
     """
     if not rows:
         raise UserError(f"{source} has no rows; name a file of questions")
-    counts_from = 0 if counts_from_zero(rows) else 1
     found: list[Question] = []
     bad: list[str] = []
     for number, row in enumerate(rows, start=1):
         place = f"{source} row {number}"
         try:
-            found.append(as_question(row, place, counts_from=counts_from))
+            found.append(as_question(row, place, counting))
         except BadRow as error:
             bad.append(f"{place}: {error}")
     if bad and (split == "test" or len(bad) > MAX_BAD * len(rows)):
@@ -83,7 +88,7 @@ def questions(rows: Sequence[Mapping[str, Any]], source: str, split: str) -> lis
 
 def _file_rows(path: str) -> list[Mapping[str, Any]]:
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        text = expand(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if Path(path).suffix.lower() in (".jsonl", ".json"):
@@ -91,7 +96,7 @@ def _file_rows(path: str) -> list[Mapping[str, Any]]:
     delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
     try:
         lines = [
-            cells for cells in csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=True) if cells
+            cells for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if cells
         ]
     except csv.Error as error:
         raise UserError(f"{path} is no csv file: {error}; correct it") from error
@@ -100,6 +105,10 @@ def _file_rows(path: str) -> list[Mapping[str, Any]]:
     if not is_header(lines[0]):
         return [_checked(cells, len(lines[0]), f"{path} row {n}") for n, cells in enumerate(lines, start=1)]
     header = lines[0]
+    names = [name.strip().lower() for name in header if name.strip()]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{path} has two columns {twice}; leave one of them out")
     for number, cells in enumerate(lines[1:], start=1):
         if len(cells) != len(header):
             raise UserError(f"{path} row {number} has {len(cells)} columns and the header {len(header)}; correct it")
@@ -121,7 +130,7 @@ def _json_rows(text: str, path: str) -> Iterator[Mapping[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} line {number} is no JSON: {error}; a line holds one question") from error
         if not isinstance(row, dict):
             raise UserError(f"{path} line {number} holds a {type(row).__name__}, expected an object; correct it")

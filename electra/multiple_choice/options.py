@@ -6,6 +6,7 @@ from pathlib import Path
 
 from electra.command_line import CommandLine
 from electra.errors import UserError
+from electra.files import expand
 from electra.finetuning.protocol import options
 from electra.finetuning_arguments import ClassificationArguments, EncoderArguments, MultipleChoiceArguments
 
@@ -21,7 +22,7 @@ class Arguments(options.Arguments[MultipleChoiceArguments]):
     def task(self) -> str:
         """Name of the task, fit for a file's name."""
         chosen = self.options
-        folder = Path(*chosen.train_file[:1]).expanduser().absolute().parent.name
+        folder = expand(Path(*chosen.train_file[:1])).absolute().parent.name
         name = chosen.task_name or Path(chosen.dataset_name or folder).name
         return re.sub(r"[^\w.-]+", "_", name) or "multiple_choice"
 
@@ -34,6 +35,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on questions of multiple choice and score it.")
     encoder, chosen, tuning = command_line.parse(argv)
+    options.flags_above_file(command_line, chosen)
     files = [*chosen.train_file, *chosen.validation_file, *chosen.test_file]
     if chosen.dataset_name is not None and files:
         raise UserError("name either --dataset_name or files; got both")
@@ -41,5 +43,6 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
         missing = "--validation_file" if chosen.train_file else "--train_file"
         raise UserError(f"{missing} is missing; name --train_file and --validation_file, or a --dataset_name")
     if not files and chosen.dataset_name is None:
-        chosen.dataset_name, chosen.dataset_config_name = SWAG
+        chosen.dataset_name, regular = SWAG
+        chosen.dataset_config_name = chosen.dataset_config_name or regular
     return Arguments(encoder, chosen, tuning, command_line.effective)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
+from electra.files import expand, is_encodable
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,9 @@ def questions_of_table(tables: Mapping[str, Any], split: str, name: str) -> Ques
         paragraph = paragraphs.setdefault(_value(values, "context", str, place), len(paragraphs))
         answers = _value(values, "answers", dict, place)
         texts, starts = (_value(answers, key, list, f"{place} answers") for key in ("text", "answer_start"))
-        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+        if len(texts) != len(starts):
+            raise UserError(f"{place} has {len(texts)} texts of answers and {len(starts)} places; correct the data")
+        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
         questions.append(_question({**values, "answers": listed}, paragraph, place))
     is_version_2 = any(not question.answers for question in questions)
     return _checked(Questions(list(paragraphs), questions, is_version_2, source))
@@ -200,13 +203,15 @@ def read_json(path: Path) -> Any:
         UserError: it cannot be read, or is no json; the message says where.
     """
     try:
-        return json.loads(path.expanduser().read_text(encoding="utf-8-sig"))
+        return json.loads(expand(path).read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path} line {error.lineno} column {error.colno} is not json: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists in lists without end
+        raise UserError(f"{path} is json that cannot be read: {error}") from error
 
 
 _KINDS = {str: "a text", int: "a whole number", list: "a list", dict: "an object", bool: "true or false"}
@@ -220,6 +225,8 @@ def _value(values: Any, key: str, kind: type, place: str) -> Any:
     value = values[key]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UserError(f"{place}: '{key}' is {value!r:.60}, expected {_KINDS[kind]}")
+    if isinstance(value, str) and not is_encodable(value):
+        raise UserError(f"{place}: '{key}' has half of a surrogate pair, which is not text")
     return value
 
 

@@ -202,9 +202,16 @@ class Squad(Family):
         without_answer = np.mean([not answers for answers in self.questions["dev"].references.values()])
         return bool(unanswered >= COLLAPSED_SHARE > without_answer)
 
+    def _kept_folder(self, task: str, seed: int) -> Path:
+        return self.evaluation.predictions_path(task, seed).with_suffix("")
+
+    def is_kept(self, task: str, seed: int) -> bool:
+        names = ["predictions", "nbest_predictions", "metrics", *(["null_odds"] if self.is_version_2 else [])]
+        return all((self._kept_folder(task, seed) / f"{name}.json").is_file() for name in names)
+
     def keep(self, task: str, seed: int, outcome: Outcome) -> None:
         decoded = self.decode(outcome.logits["dev"])
-        folder = self.evaluation.predictions_path(task, seed).with_suffix("")
+        folder = self._kept_folder(task, seed)
         folder.mkdir(exist_ok=True)
         _write(decoded.predictions, folder / "predictions.json")
         _write(decoded.nbest, folder / "nbest_predictions.json")

@@ -5,7 +5,7 @@ import sys
 
 from electra.command_line import CommandLine
 from electra.errors import UserError
-from electra.finetuning.protocol.options import Arguments
+from electra.finetuning.protocol.options import Arguments, flags_above_file
 from electra.finetuning_arguments import EncoderArguments, SpanArguments, SquadArguments
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
@@ -20,6 +20,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
     """
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on SQuAD and score it.")
     encoder, squad, tuning = command_line.parse(sys.argv[1:] if argv is None else argv)
+    flags_above_file(command_line, squad)
     files = {name: getattr(squad, name) for name in ("train_file", "validation_file")}
     named = [name for name, path in files.items() if path is not None]
     if named and squad.dataset_name is not None:

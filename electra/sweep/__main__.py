@@ -18,7 +18,7 @@ from pathlib import Path
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
-from electra.files import write_file
+from electra.files import expand, write_file
 from electra.sweep.check import check_task
 from electra.sweep.definition import PROGRAMS, Sweep, read_sweep
 from electra.sweep.folder import SweepFolder, open_folder
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     total = number_of_points(sweep, options.max_runs)
     check_task(task)
     settings = {"sweep": sweep.content, "flags": flags, "seed": options.seed, "glue": task.glue and list(task.glue)}
-    folder = open_folder(options.output_dir.expanduser() / task.group, settings)
+    folder = open_folder(expand(options.output_dir) / task.group, settings)
     available = devices(os.environ)
     runner = Runner(task, folder, total=total, parallel=options.parallel, seed=options.seed, devices=available)
     announce(task, folder, total, len(runner.left), options.parallel, available)

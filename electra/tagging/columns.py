@@ -7,10 +7,10 @@ What a file cannot say clearly is refused with its line: a lost column shifts ev
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import UserError
+from electra.files import expand
 from electra.finetuning.hub import SPLITS, load_hub_splits
 from electra.tagging.schemes import OUTSIDE
 
@@ -65,7 +65,7 @@ def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True
             column of labels.
     """
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        text = expand(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     lines = [line.rstrip("\r") for line in text.split("\n")]
@@ -108,14 +108,18 @@ def _check_column(path: str, number: int, label_column: int, width: int) -> None
         )
 
 
-def read_table(table: "datasets.Dataset", source: str, label_column: str | None) -> Sentences:
+def read_table(
+    table: "datasets.Dataset", source: str, label_column: str | None, *, needs_labels: bool = True
+) -> Sentences:
     """A split of a data set with a column of words (tokens, words) and one of labels, names or numbers of classes.
 
     Args:
         label_column: its name; the only one that ends in tags or labels if not given.
+        needs_labels: without it, a table whose labels are all hidden, null or -1, is one without labels.
 
     Raises:
-        UserError: a column is not there, labels are numbers without names, or a row has not one label for each word.
+        UserError: a column is not there, labels are numbers without names, a row is no list of words, or has not one
+            label for each word.
     """
     token_column = next((name for name in ("tokens", "words") if name in table.column_names), None)
     if token_column is None:
@@ -131,24 +135,43 @@ def read_table(table: "datasets.Dataset", source: str, label_column: str | None)
     labels: list[list[str]] = []
     places: list[int] = []
     lines: list[str] = []
-    for row, (tokens, tags) in enumerate(zip(list(table[token_column]), list(table[column]), strict=True)):
+    rows = list(zip(list(table[token_column]), list(table[column]), strict=True))
+    is_hidden = not needs_labels and all(_are_hidden(tags) for _, tags in rows)
+    for row, (tokens, tags) in enumerate(rows):
+        place = f"{source} row {row}"
+        _check_list(tokens, token_column, place)
+        if is_hidden:
+            tags = [OUTSIDE] * len(tokens)  # they are not used
+        _check_list(tags, column, place)
         if len(tokens) != len(tags):
-            raise UserError(f"{source} row {row} has {len(tokens)} words and {len(tags)} labels; correct the data")
+            raise UserError(f"{place} has {len(tokens)} words and {len(tags)} labels; correct the data")
         if not tokens or tokens == [DOCUMENT]:
             continue
         words.append(list(map(str, tokens)))
-        labels.append([_name(tag, names, f"{source} row {row}", column) for tag in tags])
+        labels.append([_name(tag, names, place, column) for tag in tags])
         places.append(row)
-        lines += [f"{token} {label}" for token, label in zip(words[-1], labels[-1], strict=True)] + [""]
+        columns = zip(words[-1], *([] if is_hidden else [labels[-1]]), strict=True)
+        lines += [" ".join(cells) if cells[0].strip() else " ".join(("_", *cells[1:])) for cells in columns] + [""]
     if not words:
         raise UserError(f"{source} has no sentence; name another data set")
-    return Sentences(source, words, labels, places, lines[:-1])
+    return Sentences(source, words, None if is_hidden else labels, places, lines[:-1])
+
+
+def _are_hidden(tags: Any) -> bool:
+    return tags is None or (isinstance(tags, list) and all(tag in (-1, None) for tag in tags))
+
+
+def _check_list(cells: Any, column: str, place: str) -> None:
+    if not isinstance(cells, list):
+        raise UserError(f"{place} has {cells!r:.60} in the column {column}, expected a list; correct the data")
+    if None in cells:
+        raise UserError(f"{place} has null in the column {column} at {cells.index(None)}; correct the data")
 
 
 def _name(tag: Any, names: Sequence[str] | None, place: str, column: str) -> str:
     if isinstance(tag, str):
         return tag
-    if names is None or not 0 <= tag < len(names):
+    if names is None or not isinstance(tag, int) or not 0 <= tag < len(names):
         raise UserError(
             f"{place} has the label {tag}, and column {column} no name for it; name a data set whose labels are names"
         )
@@ -164,7 +187,7 @@ def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -
             lines.append("")
             continue
         label = OUTSIDE if _WHITE.split(line.strip(" \t"))[0] == DOCUMENT and sentences.is_file else next(flat)
-        lines.append(f"{line.rstrip()}{chr(9) if chr(9) in line else ' '}{label}")
+        lines.append(f"{line.rstrip(' ' + chr(9))}{chr(9) if chr(9) in line else ' '}{label}")
     return "\n".join(lines) + "\n"
 
 
@@ -194,6 +217,8 @@ def load_splits(
             if path is not None
         }
     return {
-        split: read_table(table, f"data set {dataset_name} {SPLITS[split]}", label_column)
+        split: read_table(
+            table, f"data set {dataset_name} {SPLITS[split]}", label_column, needs_labels=split != "test"
+        )
         for split, table in load_hub_splits(dataset_name, config).items()
     }

@@ -25,7 +25,7 @@ from electra.tagging.heads import EncoderWithTagger, FeatureTagger
 from electra.tagging.metrics import is_collapsed, score
 from electra.tagging.options import Arguments
 from electra.tagging.report import REPORTING
-from electra.tagging.schemes import convert, entities, recognise, repaired, tag_set
+from electra.tagging.schemes import convert, entities, is_bilou, recognise, repaired, tag_set, to_bilou
 from electra.tagging.windows import WindowCollator, Windows, WordTokenizer, make_windows, to_sentences
 
 logger = logging.getLogger(__name__)
@@ -189,6 +189,8 @@ class Tagging(Family):
     def keep(self, task: str, seed: int, outcome: Outcome) -> None:
         for split, values in outcome.logits.items():
             predicted = [convert(sentence, self.scheme) for sentence in self.predicted(split, values)]
+            if self.scheme == "bioes" and is_bilou(self.sentences["train"].labels or []):
+                predicted = [to_bilou(sentence) for sentence in predicted]
             text = with_predictions(self.sentences[split], predicted)
             write_file(text.encode(), self._predictions_path(task, seed, split))
 

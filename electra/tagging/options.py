@@ -6,6 +6,7 @@ from pathlib import Path
 
 from electra.command_line import CommandLine
 from electra.errors import UserError
+from electra.files import expand
 from electra.finetuning.protocol import options
 from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, TaggingArguments
 
@@ -21,7 +22,7 @@ class Arguments(options.Arguments[TaggingArguments]):
     def task(self) -> str:
         """Name of the task, fit for a file's name."""
         chosen = self.options
-        path = Path(chosen.train_file or "").expanduser()
+        path = expand(chosen.train_file or "")
         name = chosen.task_name or chosen.dataset_name or path.absolute().parent.name or path.stem
         return re.sub(r"[^\w.-]+", "_", Path(name).name) or "tagging"
 
@@ -34,6 +35,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """
     command_line = CommandLine(GROUPS, "Fine-tune an encoder to label words, such as names and chunks, and score it.")
     encoder, tagging, tuning = command_line.parse(argv)
+    options.flags_above_file(command_line, tagging)
     files = tagging.train_file, tagging.validation_file
     if tagging.dataset_name is not None and any((*files, tagging.test_file)):
         raise UserError("name either --dataset_name or files; got both")

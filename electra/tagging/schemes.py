@@ -113,6 +113,16 @@ def repaired(sentences: Sequence[Sequence[str]], scheme: str) -> int:
     )
 
 
+def is_bilou(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether the scheme `bioes` is written with L and U, as some files have it, in place of E and S."""
+    return any(label[:2] in ("L-", "U-") for sentence in sentences for label in sentence)
+
+
+def to_bilou(labels: Sequence[str]) -> list[str]:
+    """BIOES with L for E and U for S."""
+    return [re.sub(r"^E-", "L-", re.sub(r"^S-", "U-", label)) for label in labels]
+
+
 def _without_bilou(sentence: Sequence[str]) -> list[str]:
     return [re.sub(r"^L-", "E-", re.sub(r"^U-", "S-", label)) for label in sentence]
 

@@ -2,13 +2,20 @@
 
 import pytest
 
-from electra.multiple_choice.questions import BadRow, as_question, counts_from_zero, is_header, without_header
+from electra.multiple_choice.questions import (
+    BadRow,
+    Counting,
+    as_question,
+    how_numbers_count,
+    is_header,
+    without_header,
+)
 
 FIRST = ("Ann sings.", ["She stops.", "She eats bread."], ["stops.", "eats bread."], 1)
 
 
-def texts(row: dict, **options: int) -> tuple:
-    found = as_question(row, "f row 1", **options)
+def texts(row: dict, *counting: Counting) -> tuple:
+    found = as_question(row, "f row 1", *counting)
     return found.first, found.seconds, found.choices, found.answer
 
 
@@ -28,6 +35,14 @@ def texts(row: dict, **options: int) -> tuple:
           "answerKey": "B"}, ("Q?", ["a", "b"], ["a", "b"], 1)),
         ({"questionID": "7", "question": "What (of it)? (A) one (B) two (C) 3 (D) four", "AnswerKey": "D"},
          ("What (of it)?", ["one", "two", "3", "four"], ["one", "two", "3", "four"], 3)),
+        ({"question": "In Figure (A) what is it? (A) one (B) two", "answer": "B"},
+         ("In Figure (A) what is it?", ["one", "two"], ["one", "two"], 1)),
+        ({"question": "Of (1) and (B)? (A) one (B) two", "answer": "2"},
+         ("Of (1) and (B)?", ["one", "two"], ["one", "two"], 1)),
+        ({"question": "Q?", "A": "a", "B": "b", "D": "d", "answer": "D"},
+         ("Q?", ["a", "b", "d"], ["a", "b", "d"], 2)),
+        ({"premise": "P.", "question": "cause", "choice1": "a", "choice2": "b", "label": 1},
+         ("P.", ["cause a", "cause b"], ["a", "b"], 1)),
         ({"question": "Q? (1) one (2) two", "answer": "2"}, ("Q?", ["one", "two"], ["one", "two"], 1)),
         (without_header(["Q?", "a", "b", "c", "d", "4"]), ("Q?", ["a", "b", "c", "d"], ["a", "b", "c", "d"], 3)),
         (without_header(["Q?", "a", "", "c", " ", "C"]), ("Q?", ["a", "c"], ["a", "c"], 1)),
@@ -42,9 +57,36 @@ def test_a_row_becomes_a_question(row: dict, expected: tuple) -> None:
 
 def test_numbers_count_from_zero_where_a_zero_is_among_them_and_labels_always() -> None:
     rows = [{"question": "Q", "A": "a", "B": "b", "answer": value} for value in ("1", "0")]
-    assert counts_from_zero(rows) and not counts_from_zero(rows[:1])
-    assert texts(rows[0], counts_from=0)[3] == 1 and texts(rows[0], counts_from=1)[3] == 0
-    assert texts({"question": "Q", "A": "a", "B": "b", "label": "1"}, counts_from=1)[3] == 1
+    assert how_numbers_count(rows) == Counting(0, 0) and how_numbers_count(rows[:1]) == Counting(0, 1)
+    assert texts(rows[0], Counting(other=0))[3] == 1 and texts(rows[0])[3] == 0
+    assert texts({"question": "Q", "A": "a", "B": "b", "label": "1"})[3] == 1
+
+
+def test_labels_count_from_one_where_one_is_the_number_of_its_choices_and_none_is_zero() -> None:
+    rows = [{"question": "Q", "A": "a", "B": "b", "C": "", "label": value} for value in (1, 2, 0)]
+    assert how_numbers_count(rows[:2]).label == 1 and texts(rows[1], Counting(label=1))[3] == 1
+    assert how_numbers_count(rows).label == 0 and how_numbers_count(rows[:1]).label == 0
+    named = {"question": "Q", "choices": {"label": ["1", "2"], "text": ["a", "b"]}, "label": "2"}
+    assert how_numbers_count([named]).label == 0 and texts(named)[3] == 1
+
+
+def test_places_are_numbers_where_there_are_more_choices_than_letters() -> None:
+    row = {"question": "Q?", "choices": [f"c{i}" for i in range(30)], "label": 2}
+    assert texts(row)[3] == 2 and texts({**row, "label": 29})[3] == 29
+    assert texts({"question": "Q?", "choices": row["choices"], "answer": 2})[3] == 1
+    found = as_question(row, "f row 1")
+    assert found.names[2] == "3"
+
+
+def test_what_is_null_keeps_its_place() -> None:
+    assert texts({"question": "Q?", "A": "a", "B": None, "C": "c", "answer": "C"})[2:] == (["a", "c"], 1)
+    assert texts({"question": "Q?", "ending0": "a", "ending1": None, "ending2": "c", "label": 2})[2:] == (
+        ["a", "c"],
+        1,
+    )
+    assert texts({"question": "Q?", "choices": ["a", None, "c"], "answer": 3})[2:] == (["a", "c"], 1)
+    assert texts({"sent1": "S", "sent2": None, "ending0": "a", "ending1": "b", "label": 1})[:2] == ("S", ["a", "b"])
+    assert texts({"context": None, "question": "Q?", "A": "a", "B": "b", "label": None, "answer": "B"})[0] == "Q?"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +99,27 @@ def test_numbers_count_from_zero_where_a_zero_is_among_them_and_labels_always() 
         (without_header(["Q?", "a", "", "A"]), "1 choices that are not empty"),
         (without_header(["", "a", "b", "A"]), "no text of a question"),
         ({"question": "Q? without any", "answerKey": "A"}, "0 choices"),
+        (
+            {"question": "Q?", "A": "a", "B": "b", "D": "d", "answer": "C"},
+            "the answer 'C' is none of the 3 choices A B D",
+        ),
+        (
+            {"question": "Q?", "choices": {"label": ["A", "B", "D"], "text": ["a", "b", "d"]}, "answer": "C"},
+            "the answer 'C' is none",
+        ),
+        ({"question": "Q? (A) a (B) b (D) d", "answer": "C"}, "its choices are marked A B D, not A B C"),
+        ({"question": "Q?", "choices": {"text": ["a", "b"]}, "answer": "A"}, "no lists 'label' and 'text'"),
+        ({"question": "Q?", "choices": {"label": None, "text": None}, "answer": "A"}, "no lists 'label' and 'text'"),
+        ({"question": "Q?", "choices": {"label": ["A"], "text": ["a", "b"]}, "answer": "A"}, "1 labels and 2 texts"),
+        ({"question": "Q?", "choices": [{"text": "a"}, {"text": "b"}], "answer": "A"}, "0 labels and 2 texts"),
+        ({"question": "Q?", "choices": [{"text": "a", "label": "A"}, "b"], "answer": "A"}, "1 labels and 2 texts"),
+        (
+            {"question": "Q?", "choice1": "a", "choice3": "b", "answer": "3"},
+            "columns choice1 choice3 do not have each",
+        ),
+        (without_header(["Q?", "a", "b", "9" * 5000]), "'9{60}' is neither a letter nor a number"),
+        ({"question": "Q? \ud800", "A": "a", "B": "b", "answer": "A"}, "half of a surrogate pair"),
+        ({"question": "Q?", "A": "a", "B": "\udc00", "answer": "A"}, "half of a surrogate pair"),
     ],
 )
 def test_a_row_that_is_no_question_is_said_to_be_none(row: dict, message: str) -> None:

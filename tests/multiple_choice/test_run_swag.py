@@ -11,6 +11,7 @@ import run_swag
 from electra.errors import UserError
 from electra.finetuning.results import read_results
 from electra.multiple_choice.data import load_splits
+from electra.multiple_choice.options import parse_arguments
 from tests.glue.files import write_encoder
 from tests.multiple_choice.files import flags, rows, write_questions
 from tests.pretraining.runs import WORDS
@@ -86,6 +87,9 @@ def test_rows_that_are_no_questions_are_counted_and_left_out(folder: Path, capsy
         ("dev.csv", "question,A,B,answer\nQ?,a,b\n", r"dev\.csv row 1 has 3 columns and the header 4"),
         ("dev.csv", "question,A,B\nQ?,a,b\n", r"dev\.csv row 1 has no answer, which dev needs"),
         ("dev.jsonl", '{"question": "Q?"\n', r"dev\.jsonl line 1 is no JSON"),
+        ("dev.csv", "question,A,a,answer\nQ?,a,b,A\n", r"dev\.csv has two columns a; leave one of them out"),
+        ("dev.jsonl", "[" * 200000, r"dev\.jsonl line 1 is no JSON"),
+        ("dev.jsonl", '{"question": "Q?", "A": "a", "B": "\\ud800", "answer": "A"}\n', r"row 1: half of a surrogate"),
         ("dev.jsonl", "[1]\n", r"dev\.jsonl line 1 holds a list, expected an object"),
         ("dev.jsonl", '{"question": "Q?", "choices": ["a"], "answer": "A"}\n', r"row 1: 1 choices that are not empty"),
     ],
@@ -96,6 +100,27 @@ def test_bad_files_are_refused_with_their_row(folder: Path, name: str, text: str
     with pytest.raises(UserError, match=message) as error:
         run_swag.main(flags(folder, validation_file=path))
     assert "\n" not in str(error.value) and not list((folder / "output").glob("[!.]*"))
+
+
+def test_numbers_count_alike_in_all_files(folder: Path) -> None:
+    row = {"question": "Q", "A": "a", "B": "b", "C": "c"}
+    for split, answers in (("train", (0, 1)), ("dev", (1, 1))):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps({**row, "answer": a}) + "\n" for a in answers))
+    files = {split: [str(folder / f"{split}.jsonl")] for split in ("train", "dev")}
+    found = load_splits(files, None, None)
+    assert [[q.answer for q in found[split]] for split in files] == [[0, 1], [1, 1]]
+
+
+def test_rows_end_at_line_ends_alone(folder: Path) -> None:
+    path = folder / "odd.csv"
+    path.write_text('Q?,a\u2028b,"c\x0bd\ne",A\n')
+    (question,) = load_splits({"train": [str(path)]}, None, None)["train"]
+    assert question.choices == ["a\u2028b", "c\x0bd\ne"]
+
+
+def test_a_configuration_is_also_of_the_default_data_set() -> None:
+    chosen = parse_arguments(["--pretrain_path=a", "--dataset_config_name=full"]).options
+    assert (chosen.dataset_name, chosen.dataset_config_name) == ("allenai/swag", "full")
 
 
 def test_a_bad_row_of_a_test_file_is_never_left_out(folder: Path) -> None:
@@ -113,6 +138,7 @@ def test_a_bad_row_of_a_test_file_is_never_left_out(folder: Path) -> None:
         ({"dataset_name": "allenai/swag"}, "got both"),
         ({"train_file": "nowhere.csv"}, "cannot read nowhere.csv"),
         ({"train_file": None, "validation_file": None}, "the data set allenai/swag could not be loaded"),
+        ({"train_file": "~nosuchuser/x.csv"}, "cannot read ~nosuchuser/x.csv: No such file"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(folder: Path, options: dict, message: str) -> None:

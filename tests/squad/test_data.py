@@ -119,6 +119,10 @@ QA = ("data", 0, "paragraphs", 0, "qas", 0)
     ("text", "message"),
     [
         ('{"data": [}', r"q.json line 1 column 11 is not json"),
+        ("[" * 200000, r"q.json is json that cannot be read: "),
+        ("9" * 5000, r"q.json is json that cannot be read: "),
+        (broken(*QA, "question", value="\ud800?"), r"qas\[0\]: 'question' has half of a surrogate pair"),
+        (broken("data", 0, "paragraphs", 0, "context", value="\udc00"), r"'context' has half of a surrogate pair"),
         ("[]", r"q.json must be an object with a 'data'"),
         ("{}", r"q.json has no 'data'"),
         ('{"data": []}', r"q.json has no questions"),
@@ -187,6 +191,11 @@ def test_a_data_set_that_is_not_squad_s_is_refused(tmp_path: Path) -> None:
     datasets.DatasetDict(train=rows.remove_columns("answers")).save_to_disk(tmp_path / "other")
     with pytest.raises(UserError, match="split train: no column answers"):
         load_dataset_questions(str(tmp_path / "other"))
+    uneven = [{"text": ["Rome", "In"], "answer_start": [3]}]
+    rows = datasets.Dataset.from_dict({"id": ["a"], "context": ["In Rome."], "question": ["?"], "answers": uneven})
+    datasets.DatasetDict(train=rows, validation=rows).save_to_disk(tmp_path / "uneven")
+    with pytest.raises(UserError, match=r"\(train\) row 0 has 2 texts of answers and 1 places"):
+        load_dataset_questions(str(tmp_path / "uneven"))
     with pytest.raises(UserError, match=r"could not be loaded .*--train_file and --validation_file"):
         load_dataset_questions("nobody/nothing")
 

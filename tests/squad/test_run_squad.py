@@ -135,6 +135,18 @@ def test_other_data_in_files_of_the_same_names_is_not_in_the_same_folder(folder:
     run_squad.main(file_flags(folder, "moved/train.json", "moved/dev.json", num_seeds=1))
 
 
+def test_predictions_that_were_lost_are_made_again(folder: Path) -> None:
+    write_squad(folder / "squad", version_2=True)
+    run_squad.main(flags(folder, num_seeds=1))
+    kept = folder / "output" / "run" / "predictions" / "squad_v2-42"
+    before = {path: path.read_bytes() for path in kept.iterdir()}
+    assert len(before) == 4
+    for path in before:
+        path.unlink()
+        run_squad.main(flags(folder, num_seeds=1))
+        assert {path: path.read_bytes() for path in kept.iterdir()} == before
+
+
 def family(folder: Path, *options: str) -> Squad:
     args = parse_arguments([*flags(folder), *options])
     return Squad(args, open_encoder(args), open_evaluation(args, "squad"))
@@ -226,6 +238,10 @@ def test_answers_that_cannot_be_found_are_left_out_and_counted(
         ({"dataset_name": "squad_v2"}, "--dataset_name and --train_file both name the data"),
         ({"train_file": "nowhere.json"}, r"cannot read nowhere.json: No such file"),
         ({"train_file": None, "validation_file": None}, "--dataset_name squad could not be loaded"),
+        ({"train_file": "~nosuchuser/x.json"}, "cannot read ~nosuchuser/x.json: No such file"),
+        ({"pretrain_path": "~nosuchuser/x"}, "there is no folder '~nosuchuser/x'"),
+        ({"pretrain_path": None, "from_scratch": "~nosuchuser/x"}, "there is no folder '~nosuchuser/x'"),
+        ({"tokenizer_path": "~nosuchuser/x"}, "tokenizer ~nosuchuser/x: no such file or folder"),
         ({"max_length": 64}, "--max_length 64 is more than the 32 positions"),
         ({"max_length": 12}, r"--max_length 12 leaves \d tokens for the paragraph beside a question of \d"),
         ({"head": "google"}, "--head.*invalid choice: 'google'"),

@@ -44,6 +44,8 @@ def test_predictions_are_a_column_behind_the_lines_of_the_file(tmp_path: Path) -
     assert with_predictions(found, [["I-ORG", "I-PER"], ["O"]]) == (
         "-DOCSTART- -X- O O\n\nEU NNP I-ORG I-ORG\nrejects VBZ O I-PER\n\n\n-DOCSTART- -X- O O\n\nPeter NNP I-PER O\n"
     )
+    odd = read_columns(write(tmp_path, "\u00a0\nx\u00a0\n"), needs_labels=False)
+    assert with_predictions(odd, [["O", "B-X"]]) == "\u00a0 O\nx\u00a0 B-X\n"
     tabs = read_columns(write(tmp_path, "a\tO\n"))
     assert with_predictions(tabs, [["B-X"]]) == "a\tO\tB-X\n"
 
@@ -90,11 +92,27 @@ def test_a_data_set_gives_names_of_classes() -> None:
     assert with_predictions(sentences, [["O", "O"], ["B-PER"]]) == "Ann B-PER O\nLee I-PER O\n\nx O B-PER\n"
 
 
+@pytest.mark.parametrize("hidden", [[[-1, -1], [-1]], [[None, None], [None]], [None, None]])
+def test_a_test_split_with_hidden_labels_is_one_without(hidden: list) -> None:
+    split = table(tokens=[["a", " "], ["c"]], tags=hidden)
+    found = read_table(split, "data set d test", None, needs_labels=False)
+    assert found.labels is None and found.words == [["a", " "], ["c"]]
+    assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
+    with pytest.raises(UserError, match="row 0"):
+        read_table(split, "data set d train", None)
+
+
 @pytest.mark.parametrize(
     ("columns", "column", "message"),
     [
         ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0 has the label 1, and column tags no name for it"),
         ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
+        ({"tokens": [["a", None]], "tags": [["O", "O"]]}, None, "row 0 has null in the column tokens at 1"),
+        ({"tokens": [["a"]], "tags": [[None]]}, None, "row 0 has null in the column tags at 0"),
+        ({"tokens": [["a"], None], "tags": [["O"], ["O"]]}, None, "row 1 has None in the column tokens, expected a l"),
+        ({"tokens": ["ab"], "tags": [["O", "O"]]}, None, "row 0 has 'ab' in the column tokens, expected a list"),
+        ({"tokens": [["a"]], "tags": [3]}, None, "row 0 has 3 in the column tags, expected a list"),
+        ({"tokens": [["a"]], "tags": [[0.5]]}, None, "row 0 has the label 0.5, and column tags no name for it"),
         ({"text": ["a"], "tags": [["O"]]}, None, "no column tokens or words"),
         ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "choose one with --label_column"),
         ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "has no column chunks; choose one of tokens tags"),

@@ -12,6 +12,7 @@ from electra.errors import UserError
 from electra.finetuning.results import read_results
 from electra.tagging.columns import read_columns
 from electra.tagging.metrics import score
+from electra.tagging.schemes import convert, to_bilou
 from tests.pretraining.runs import WORDS
 from tests.tagging.files import flags, write_columns, write_encoder
 
@@ -102,6 +103,37 @@ def test_a_test_file_without_labels_is_predicted(folder: Path) -> None:
     assert "test" in np.load(run / "predictions" / "names-42.npz").files
 
 
+def test_a_data_set_whose_test_labels_are_hidden_is_predicted(folder: Path) -> None:
+    for split, name in (("train", "train"), ("dev", "validation"), ("test", "test")):
+        found = read_columns(str(folder / "names" / f"{split}.txt"))
+        rows = zip(found.words, found.labels or [], strict=True)
+        hidden = split == "test"
+        text = [json.dumps({"tokens": w, "tags": [None] * len(w) if hidden else tags}) + "\n" for w, tags in rows]
+        (folder / "set").mkdir(exist_ok=True)
+        (folder / "set" / f"{name}.jsonl").write_text("".join(text))
+    options = {"train_file": None, "validation_file": None, "dataset_name": folder / "set", "num_seeds": 1}
+    run_tagging.main(flags(folder, **options))
+    run = folder / "output" / "run"
+    assert not any(name.startswith("test") for name in read_results(run / "results.jsonl")[0].metrics)
+    assert read_columns(str(run / "predictions.txt")).words == found.words
+    before = contents(run)
+    run_tagging.main(flags(folder, **options))
+    assert contents(run) == before
+
+
+def test_predictions_are_written_in_the_notation_of_the_file(folder: Path) -> None:
+    for split in ("train", "dev"):
+        path = folder / "names" / f"{split}.txt"
+        found = read_columns(str(path)).labels or []
+        labels = iter(label for sentence in found for label in to_bilou(convert(sentence, "bioes")))
+        lines = path.read_text().splitlines()[2:]
+        path.write_text("".join(f"{line.rsplit(' ', 1)[0]} {next(labels)}\n" if line else "\n" for line in lines))
+    run_tagging.main(flags(folder, num_seeds=1, learning_rate=3e-3, num_train_epochs=6))
+    said = {label[:2] for sentence in read_columns(str(folder / "output/run/predictions.txt")).labels or []
+            for label in sentence}  # fmt: skip
+    assert said & {"L-", "U-"} and not said & {"E-", "S-"}
+
+
 def test_parts_of_speech_are_scored_by_accuracy(folder: Path) -> None:
     for split in ("train", "dev"):
         path = folder / "names" / f"{split}.txt"
@@ -146,6 +178,7 @@ def test_from_scratch_seeds_differ_in_the_whole_network(folder: Path) -> None:
         ({"validation_file": None}, "--validation_file is missing"),
         ({"dataset_name": "some/data"}, "name either --dataset_name or files; got both"),
         ({"train_file": "nowhere.txt"}, "cannot read nowhere.txt"),
+        ({"train_file": "~nosuchuser/x.txt"}, "cannot read ~nosuchuser/x.txt"),
         ({"label_column": 5}, r"train\.txt line 3 has 3 columns, so that --label_column 5"),
         ({"label_column": "ner"}, "--label_column ner is no number"),
         ({"feature_head": "linear"}, "--feature_head is of features; add --frozen_features"),

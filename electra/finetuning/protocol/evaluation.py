@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from electra.command_line import write_yaml
 from electra.environment import environment
 from electra.errors import UserError
-from electra.files import write_file, write_json
+from electra.files import expand, write_file, write_json
 from electra.finetuning.protocol.options import Arguments
 from electra.finetuning.results import RESULTS_NAME, Result, append_result, read_results
 
@@ -122,7 +122,7 @@ def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
     if state.is_main_process:
         try:
             name = args.options.experiment_name or default_name(args, prefix)
-            evaluation = _open(Path(args.options.output_dir).expanduser(), name)
+            evaluation = _open(expand(args.options.output_dir), name)
             lock, evaluation.lock = evaluation.lock, None
             shared = [evaluation]
         except UserError as error:
@@ -156,7 +156,7 @@ def _open(output_dir: Path, name: str) -> Evaluation:
 
 def default_name(args: Arguments[Any], prefix: str) -> str:
     """The run's or the model's name behind a prefix: output/quickstart -> glue_quickstart, glue_quickstart_scratch."""
-    path = Path(args.encoder.pretrain_path or args.encoder.from_scratch or "").expanduser()
+    path = expand(args.encoder.pretrain_path or args.encoder.from_scratch or "")
     parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
     stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
     trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from electra.command_line import CommandLine
 from electra.errors import UserError
 from electra.finetuning_arguments import EncoderArguments, FineTuningArguments, ProtocolArguments
 
@@ -41,3 +42,18 @@ class Arguments(Generic[Options]):
     def seeds(self) -> range:
         """Of the runs of each task."""
         return range(self.options.seed, self.options.seed + self.options.num_seeds)
+
+
+FILES = ("train_file", "validation_file", "test_file")
+DATA_SET = ("dataset_name", "dataset_config_name")
+
+
+def flags_above_file(command_line: CommandLine, options: ProtocolArguments) -> None:
+    """Data that is named on the command line takes the place of the other kind that a --config file names."""
+    for named, other in ((FILES, DATA_SET), (DATA_SET[:1], FILES)):
+        if command_line.flags.isdisjoint(named) or not command_line.flags.isdisjoint(other):
+            continue
+        for name in other:
+            if hasattr(options, name):
+                setattr(options, name, command_line.get_default(name))
+                command_line.effective.pop(name, None)
