@@ -9,6 +9,7 @@ there: 0.16 pfs-days for 77.0 are 0.21. No torch.
 """
 
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -221,8 +222,10 @@ def main(argv: list[str] | None = None) -> None:
     logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
     if arguments.glue and len(arguments.glue) != len(arguments.runs):
         raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; name one for each, in order")
-    if arguments.peak_tflops is not None and not arguments.peak_tflops > 0:
-        raise UserError(f"--peak_tflops {arguments.peak_tflops} is not possible: it must be above 0")
+    if arguments.peak_tflops is not None and not 0 < arguments.peak_tflops < math.inf:
+        raise UserError(f"--peak_tflops {arguments.peak_tflops} is not possible: it must be a number above 0")
+    if arguments.output is not None and (arguments.output.name in ("", "..") or arguments.output.is_dir()):
+        raise UserError(f"--output {arguments.output} must name a file, such as efficiency.md")
     folders = arguments.glue or [None] * len(arguments.runs)
     own = [
         system_of_run(read_run(run), glue, arguments.hardware, arguments.peak_tflops)

@@ -78,4 +78,6 @@ def write_json(values: dict[str, Any], path: Path) -> None:
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
 from electra.console import setup_logging
 from electra.errors import Parser, UserError, run_script
+from electra.files import is_encodable
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector
@@ -108,6 +110,8 @@ def inspect_texts(
     samples = []
     noise = torch.Generator().manual_seed(seed)
     for text in texts:
+        if not is_encodable(text):
+            raise UserError(f"the text {text!r} is no UTF-8; write it otherwise")
         encoded = tokenizer(text, return_tensors="pt", return_token_type_ids=True)
         length, longest = encoded["input_ids"].size(1), longest_text(network.config)
         if encoded["input_ids"].size(1) <= tokenizer.num_special_tokens_to_add():
@@ -149,7 +153,13 @@ def _load(model_class: type[PreTrainedModel], source: str) -> Any:
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
-        model, info = model_class.from_pretrained(source, output_loading_info=True)
+        model, info = model_class.from_pretrained(
+            source,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are reported, and refused below
+        )
+    except SafetensorError as error:
+        raise UserError(f"{source}: its weights are damaged or incomplete: {error}") from error
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"cannot open {source}: {str(error).splitlines()[0]}") from error
     finally:
@@ -158,6 +168,9 @@ def _load(model_class: type[PreTrainedModel], source: str) -> Any:
     missing = sorted(set(info["missing_keys"]) - set(ignored))
     if missing:
         raise UserError(f"{source} has no {missing[0]}; name a model with all of its weights and its head")
+    for name, stored, built in sorted(info["mismatched_keys"]):
+        sizes = f"{tuple(stored)}, and its config.json says {tuple(built)}"
+        raise UserError(f"{source} has {name} of size {sizes}; its files are not of one model")
     return model.eval()
 
 

@@ -34,14 +34,14 @@ class Sample:
         original: the text.
         masked: what the generator saw, or a masked language model that has none.
         shown: what the large network saw: the generator's samples in their places.
-        probabilities: of "replaced", in [0, 1].
+        probabilities: of "replaced", in [0, 1]; None where a network that diverged gives none.
         restored: a masked language model's most likely tokens at the chosen positions, the original elsewhere.
     """
 
     original: list[str]
     masked: list[str] | None
     shown: list[str]
-    probabilities: list[float] | None
+    probabilities: list[float | None] | None
     restored: list[str] | None
 
     def lines(self) -> Iterator[tuple[str, list[str]]]:
@@ -72,7 +72,7 @@ def read_samples(folder: Path) -> list[Sample]:
         return [_checked(sample) for sample in values]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{path} holds no readable samples ({type(error).__name__}: {error}); remove it") from error
 
 
@@ -80,7 +80,7 @@ def _checked(values: dict[str, Any]) -> Sample:
     sample = Sample(**{field.name: values[field.name] for field in fields(Sample)})
     for field in fields(Sample):
         column = getattr(sample, field.name)
-        kind = int | float if field.name == "probabilities" else str
+        kind = int | float | None if field.name == "probabilities" else str
         if column is None and field.name not in ("original", "shown"):
             continue
         if not isinstance(column, list) or not all(isinstance(value, kind) for value in column):
@@ -108,7 +108,7 @@ def to_terminal(sample: Sample, *, colours: bool) -> str:
         for token, original, p in zip(sample.shown, sample.original, sample.probabilities, strict=True):
             stood = ("" if token == original else original.strip()).ljust(was) if has_replaced else ""
             text = token.strip().ljust(column)
-            lines.append((_paint(text, p) if colours else text) + stood + f"{p:.3f}")
+            lines.append((_paint(text, p) if colours else text) + stood + _decimals(p))
     return "\n".join(lines)
 
 
@@ -127,9 +127,13 @@ def _join(sample: Sample, tokens: Sequence[str], colours: bool, is_judged: bool)
     return "".join(parts)
 
 
-def _paint(text: str, probability: float) -> str:
+def _decimals(probability: float | None) -> str:
+    return "undefined" if probability is None else f"{probability:.3f}"
+
+
+def _paint(text: str, probability: float | None) -> str:
     for least, code in _STEPS:
-        if probability >= least:
+        if probability is not None and probability >= least:
             return f"{code}{text}{_END}"
     return text
 
@@ -158,9 +162,9 @@ def _span(sample: Sample, position: int, token: str, is_judged: bool) -> str:
     if not is_judged or sample.probabilities is None:
         return f"{space}<b{kind}>{html.escape(text)}</b>" if kind else space + html.escape(text)
     p = sample.probabilities[position]
-    title = f"P(replaced) {p:.3f}" + (f", was {original.strip()}" if kind else "")
-    number = f"<rt>{100 * p:.0f}</rt>" if p >= NUMBER_FROM or kind else ""
+    title = f"P(replaced) {_decimals(p)}" + (f", was {original.strip()}" if kind else "")
+    number = f"<rt>{100 * p:.0f}</rt>" if p is not None and (p >= NUMBER_FROM or kind) else ""
     return (
-        f'{space}<ruby{kind} style="background:rgb(214 69 27 / {0.75 * p:.3f})" title="{html.escape(title)}">'
+        f'{space}<ruby{kind} style="background:rgb(214 69 27 / {0.75 * (p or 0.0):.3f})" title="{html.escape(title)}">'
         f"{html.escape(text)}{number}</ruby>"
     )

@@ -85,7 +85,7 @@ def x_unit(largest: float) -> tuple[float, str]:
 
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers, evenly spaced, from at most `low` to at least `high`; between two and seven."""
-    if not high > low:
+    if not high - low > 1e-9 * max(abs(low), abs(high)):  # they differ by rounding at most
         margin = abs(low) / 10 or 1.0
         low, high = low - margin, high + margin
     step = 10.0 ** math.floor(math.log10((high - low) / 5))

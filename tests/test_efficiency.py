@@ -83,7 +83,11 @@ def test_the_command_writes_a_table_with_the_run_first(tmp_path: Path) -> None:
         (["run", "--glue", "run"], "has no results.jsonl"),
         (["run", "--glue", "run", "run"], "2 --glue for 1 runs"),
         (["run", "--peak_tflops", "0"], "--peak_tflops 0.0 is not possible"),
+        (["run", "--peak_tflops", "inf"], "--peak_tflops inf is not possible"),
         (["run", "--output", "run/config.yaml/x"], "cannot write"),
+        (["run", "--output", ""], "--output . must name a file"),
+        (["run", "--output", "/"], "--output / must name a file"),
+        (["run", "--output", "run"], "--output run must name a file"),
     ],
 )
 def test_bad_requests_are_refused(

@@ -13,8 +13,9 @@ def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(tmp_p
     path = tmp_path / "metrics.json"
     write_json({"old": 1}, path)
     values = {"held_out": {"trained": {"auc": math.nan, "loss": 1.5}}, "plan": {"steps": 3}, "names": ["a"]}
-    write_json(values, path)
+    write_json({**values, "row": [{"p": [0.5, math.nan]}, (math.inf,)]}, path)
     values["held_out"]["trained"]["auc"] = None  # type: ignore[index]
+    values["row"] = [{"p": [0.5, None]}, [None]]  # type: ignore[assignment]
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

@@ -1,5 +1,7 @@
 """The command's probabilities are the exported model's; a run, its checkpoint and its folders are all opened."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -71,8 +73,24 @@ def test_the_command_prints_no_colours_where_there_is_no_terminal(
         (["{run}", "a", "--seed", "-1"], "--seed -1 is not possible"),
         (["{run}", "a", "--generator", "{run}/discriminator"], "is a discriminator, not a generator"),
         (["{run}/tokenizer", "a"], "holds no model"),
+        (["{run}", "a", "b\udcff"], r"the text 'b\\udcff' is no UTF-8"),
     ],
 )
 def test_bad_requests_are_refused(run: Path, argv: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         main([word.format(run=run) for word in argv])
+
+
+def test_weights_that_are_cut_short_or_of_another_size_are_refused_in_one_line(run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(run / "discriminator", tmp_path / "cut")
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    with pytest.raises(UserError, match=r"weights are damaged or incomplete: .*not fully covered") as raised:
+        load_networks(str(folder))
+    assert "\n" not in str(raised.value)
+    weights.write_bytes(whole)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
+    with pytest.raises(UserError, match=r"intermediate.* of size \(64,.*config.json says \(48,.*not of one model"):
+        load_networks(str(folder))

@@ -1,12 +1,14 @@
 """Samples keep their numbers in a file, on a terminal with and without colours."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from electra.errors import UserError
-from electra.samples import Sample, read_samples, to_terminal, write_samples
+from electra.samples import Sample, read_samples, to_html, to_terminal, write_samples
 
 SAMPLE = Sample(
     original=[" [CLS]", " the", " cook", "ed", " meal"],
@@ -22,6 +24,18 @@ def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     write_samples(others, tmp_path)
     assert read_samples(tmp_path) == others
     assert read_samples(tmp_path / "nothing") == []
+
+
+def test_a_probability_that_a_network_does_not_give_is_said_to_be_undefined(tmp_path: Path) -> None:
+    sample = replace(SAMPLE, probabilities=[0.0, None, None, 0.5, math.nan])
+    write_samples([sample], tmp_path)
+    (found,) = read_samples(tmp_path)
+    assert found.probabilities == [0.0, None, None, 0.5, None]
+    for colours in (False, True):
+        lines = to_terminal(found, colours=colours).splitlines()
+        assert [line.endswith("undefined") for line in lines[5:]] == [False, True, True, False, True]
+    page = to_html(found)
+    assert page.count("P(replaced) undefined") == 3 and "<rt>50</rt>" in page and "None" not in page
 
 
 @pytest.mark.parametrize("change", [{"probabilities": [0.5]}, {"shown": None}, {"original": 3}, {"masked": [1] * 5}])

@@ -4,6 +4,7 @@ The forward pass of the joint model (modeling.py) made visible, and without what
 networks of one vocabulary, so that exported ones and those of the Hub can be looked at as well as a joint model's.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -116,7 +117,8 @@ def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample
         assert original is not None and shown is not None
         probabilities = None
         if probed.probabilities is not None:
-            probabilities = [round(p, 6) for p in probed.probabilities[row, :size].tolist()]
+            values = probed.probabilities[row, :size].tolist()
+            probabilities = [None if math.isnan(p) else round(p, 6) for p in values]  # nan: the network has diverged
         samples.append(Sample(original, text(probed.masked), shown, probabilities, text(probed.restored)))
     return samples
 

@@ -63,6 +63,21 @@ def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
     return tuple(row for is_there, rows in parts if is_there for row in rows)
 
 
+def training_names(objective: str) -> tuple[str, ...]:
+    """What a line of the training log may have, of an objective, a name of `OBJECTIVES`."""
+    has = objective_of(objective, False)
+    parts = (
+        (True, ("loss", "grad_norm", "learning_rate", has.loss_name)),
+        (has.has_generator, ("generator_loss",)),
+        (has.is_adversarial, ("generator_entropy", "adversarial_loss", "baseline_loss")),
+        (has.sees_samples, ("replaced_rate",)),
+        (True, ("discriminator_weight", "train_generator", "skipped_steps")),
+        (True, ("tokens_seen", "tokens_per_second", "eta_seconds")),
+        (True, ("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")),
+    )
+    return tuple(name for is_there, names in parts if is_there for name in names)
+
+
 def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
     """How often each id occurs in (about 20 million tokens, evenly spread, of) the given documents, int64 (V,)."""
     stride = max(1, math.ceil(cache.lengths[documents].sum() / MAX_COUNTED_TOKENS))

@@ -60,9 +60,10 @@ def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, 
     """
     notes = [note for run in runs for note in run.notes] + _not_finite(runs, panels)
     title = f"Pre-training: {runs[0].name}" if len(runs) == 1 else f"Pre-training: {len(runs)} runs"
-    main, more = ([panel for panel in panels if panel.is_main == is_main] for is_main in (True, False))
+    drawn = [panel for panel in panels if panel.has_points]
+    main, more = ([panel for panel in drawn if panel.is_main == is_main] for is_main in (True, False))
     parts = [items(notes)] if notes else []
-    parts += [heading("Curves"), _legend(runs, panels), _charts(runs, main, axis)]
+    parts += [heading("Curves"), _legend(runs, drawn), _charts(runs, main, axis)]
     if more:
         parts.append(details("More curves", _charts(runs, more, axis)))
     parts += _held_out(runs)

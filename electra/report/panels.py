@@ -5,6 +5,7 @@ metrics, and a metric that is not listed here gets a panel behind the others. A 
 the first, the last, the lowest and the highest value stay, so that no spike is lost.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -19,6 +20,8 @@ Axis = Literal["steps", "tokens", "flops"]
 AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
 Kind = Literal["training", "held-out", "frequencies"]
 Columns = dict[str, list[tuple[float, float]]]
+TOO_LARGE = 1e300
+"""To be drawn: the difference of two such numbers may be none."""
 POINTS = 1600
 """Of all curves of one panel together, at most about so many."""
 
@@ -71,6 +74,11 @@ class Panel:
     name: str
     curves: Sequence[Curve]
     is_main: bool
+
+    @property
+    def has_points(self) -> bool:
+        """Whether there is something to draw; of values that are no numbers there is only a note."""
+        return any(len(curve.x) for curve in self.curves if curve.kind != "frequencies")
 
     @property
     def title(self) -> str:
@@ -130,7 +138,7 @@ def axis_of(run: RunRecord, axis: Axis) -> Callable[[NDArray[np.float64]], NDArr
             raise UserError(f"the log of {run.folder} does not say its tokens; choose --x steps or --x flops")
         steps, tokens = np.array([0.0, *known]), np.array([0.0, *known.values()])
         beyond = max(float(run.step), float(run.logs[-1]["step"])) + 1
-        steps, tokens = np.append(steps, beyond), np.append(tokens, tokens[-1] / steps[-1] * beyond)
+        steps, tokens = np.append(steps, beyond), np.append(tokens, tokens[-1] / max(1.0, steps[-1]) * beyond)
         return lambda at: np.interp(at, steps, tokens)
     return lambda steps: steps
 
@@ -167,7 +175,7 @@ def _curves(
         if key not in columns:
             continue
         steps, y = np.array(columns[key], dtype=np.float64).T
-        finite = np.isfinite(y)
+        finite = np.abs(y) < TOO_LARGE  # false of a nan
         curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
     baseline = run.held_out.get("frequencies", {}).get(name)
     if baseline is not None and any(curve.kind == "held-out" for curve in curves):
@@ -182,7 +190,7 @@ def _columns(logs: Sequence[dict[str, Any]]) -> Columns:
     for line in logs:
         for key, value in line.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                columns.setdefault(key, []).append((line["step"], value))
+                columns.setdefault(key, []).append((line["step"], value if abs(value) < TOO_LARGE else math.nan))
     return columns
 
 

@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     """The panels in rows of four, as PNG.
 
     Args:
-        panels: at least one.
+        panels: perhaps none, of a run that has logged no numbers.
         runs: whose curves they are.
         x_label: what x counts.
     """
@@ -30,14 +31,14 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    rows = math.ceil(len(panels) / COLUMNS)
+    rows = max(1, math.ceil(len(panels) / COLUMNS))
     figure = Figure(figsize=(3.6 * COLUMNS, 2.5 * rows + 0.6), dpi=110, layout="constrained")
     for position, panel in enumerate(panels):
         axes = figure.add_subplot(rows, COLUMNS, position + 1)
         for curve in panel.curves:
             colour = "#4b5563" if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
             axes.plot(curve.x, curve.y, color=colour, **_STYLES[curve.kind])
-        axes.set_title(panel.title, fontsize=9)
+        axes.set_title(panel.title, fontsize=9, parse_math=False)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.25)
         axes.margins(x=0.01)
@@ -46,7 +47,13 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     entries = [Line2D([], [], color=_COLOURS[number], label=run.name) for number, run in enumerate(runs)]
     kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
     entries += [Line2D([], [], color="#4b5563", label=kind, **_STYLES[kind]) for kind in kinds]
-    figure.legend(handles=entries, loc="outside lower center", ncols=min(6, len(entries)), fontsize=8, frameon=False)
+    legend = figure.legend(
+        handles=entries, loc="outside lower center", ncols=min(6, len(entries)), fontsize=8, frameon=False
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # the $ of a run's name is a $
     content = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(content)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # it draws a box; the page has the name
+        FigureCanvasAgg(figure).print_png(content)
     return content.getvalue()

@@ -126,7 +126,7 @@ def _newest_state(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     for path in _state_files(folder):
         try:
             state = _checked_state(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")
             continue
         if found is None or state["global_step"] > found["global_step"]:
@@ -149,7 +149,7 @@ def _checked_state(state: Any) -> dict[str, Any]:
     """A trainer state with a log, in order; what other versions of Trainer write beside it is left alone."""
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         raise ValueError("no log_history")
-    logs = [entry for entry in state["log_history"] if isinstance(entry, dict) and is_number(entry.get("step"))]
+    logs = [entry for entry in state["log_history"] if isinstance(entry, dict) and _is_step(entry.get("step"))]
     if not logs:
         raise ValueError("an empty log_history")
     logs.sort(key=lambda entry: float(entry["step"]))
@@ -165,7 +165,7 @@ def _read(path: Path, notes: list[str]) -> dict[str, Any]:
         values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, ArithmeticError, RecursionError, yaml.YAMLError) as error:
         notes.append(f"{path.name} cannot be read ({' '.join(str(error).split())[:80]})")
         return {}
     if not isinstance(values, dict):
@@ -174,7 +174,7 @@ def _read(path: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return {str(name): v for name, v in value.items()} if isinstance(value, dict) else {}
 
 
 def _numbers(values: Any) -> dict[str, float]:
@@ -185,6 +185,10 @@ def is_number(value: Any) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= sys.float_info.max  # false of a nan, and without turning a huge integer into a float
+
+
+def _is_step(value: Any) -> bool:
+    return is_number(value) and value >= 0
 
 
 def _reason(notes: list[str]) -> str:

@@ -38,6 +38,8 @@ def write_report(
     if len(runs) > COLOURS:
         raise UserError(f"{len(runs)} runs are too many for one picture; name at most {COLOURS}")
     if output is not None:
+        if output.name in ("", "..") or output.is_dir():
+            raise UserError(f"--output {output} must name a file, such as report.html")
         page_file, picture_file = output, output.with_suffix(".png")
     elif len(runs) == 1:
         page_file, picture_file = runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
@@ -48,7 +50,7 @@ def write_report(
         raise UserError(f"--output {page_file} is the page, not the picture; name an .html file")
     panels = make_panels(runs, axis)
     page = report_page(runs, panels, axis, glue)
-    picture = draw([panel for panel in panels if panel.is_main], runs, X_LABELS[axis])
+    picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, X_LABELS[axis])
     try:
         page_file.parent.mkdir(parents=True, exist_ok=True)
         write_file(page.encode(errors="backslashreplace"), page_file)

@@ -5,8 +5,8 @@
     python -m electra.sweep configs/sweeps/generator_size.yaml --glue configs/glue/demo.yaml
 
 What follows a lone -- is for the script, above what the file says. The same command again continues where it was
-stopped: finished points are not repeated, a point that was at work goes on from its checkpoint, failed ones are tried
-again. No torch: points are processes of their own.
+stopped: finished points are not repeated, a point that was at work goes on from its checkpoint, so does a failed one;
+remove its folder to begin it anew. No torch: points are processes of their own.
 """
 
 import argparse
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
-from electra.files import expand, write_file
+from electra.files import expand, is_encodable, write_file
 from electra.sweep.check import check_task
 from electra.sweep.definition import PROGRAMS, Sweep, read_sweep
 from electra.sweep.folder import SweepFolder, open_folder
 from electra.sweep.picture import draw, make_panels
 from electra.sweep.points import number_of_points
 from electra.sweep.runner import Runner
-from electra.sweep.stages import PRETRAINING, Task, cores, devices, own_flags
+from electra.sweep.stages import PRETRAINING, Task, check_swept, cores, devices, own_flags
 from electra.sweep.summary import as_markdown, as_text, best_line, group_points, make_table, shown_metrics
 
 logger = logging.getLogger("electra.sweep")
@@ -56,6 +56,9 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> None:
     log_plainly()
     words = list(sys.argv[1:] if argv is None else argv)
+    for word in words:
+        if not is_encodable(word):  # it has to be kept with the sweep, and told
+            raise UserError(f"{word!r} on the command line is no UTF-8; name it otherwise")
     own, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = parser().parse_args(own)
     sweep = read_sweep(options.file)
@@ -86,14 +89,21 @@ def make_task(sweep: Sweep, options: argparse.Namespace, flags: list[str]) -> Ta
     name = options.experiment_name or f"sweep_{options.file.stem}"
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
-    glue_flags = shlex.split(options.glue_flags)
+    try:
+        glue_flags = shlex.split(options.glue_flags)
+    except ValueError as error:
+        raise UserError(f"--glue_flags {options.glue_flags!r} are no flags: {error}; close the quote") from error
     if glue_flags and options.glue is None:
         raise UserError("--glue_flags are for fine-tuning; name its file, too: --glue configs/glue/paper.yaml")
     if options.glue is not None and sweep.program.name != PRETRAINING:
         raise UserError(f"--glue is for sweeps of {PRETRAINING}; {sweep.path} runs {sweep.program.name} itself")
-    own = own_flags([*sweep.words, *(f"--{parameter.name}" for parameter in sweep.parameters), *flags, *glue_flags])
+    in_file = [*sweep.words, *(f"--{parameter.name}" for parameter in sweep.parameters)]
+    own = own_flags([*in_file, *flags, *glue_flags])
+    if own == "plan":
+        raise UserError("--plan trains nothing, so that there is nothing to compare; leave it out of a sweep")
     if own is not None:
         raise UserError(f"--{own} of a point is set by the sweep; leave it out, and use the sweep's own --output_dir")
+    check_swept(sweep, flags)
     glue = None if options.glue is None else ("--config", options.glue, *glue_flags)
     return Task(sweep, tuple(flags), glue, name)
 
@@ -122,10 +132,10 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
     if results:
         groups, metrics = group_points(sweep, results), shown_metrics(sweep, results)
         table, best = make_table(sweep, groups, metrics), best_line(sweep, groups)
-        picture = draw(make_panels(sweep, groups, metrics), len(sweep.axes), folder.path.name)
-        write_file(picture.encode(), folder.path / "results.svg")
         page = as_markdown(sweep, folder.path.name, table, best, failures, "results.svg")
         write_file(page.encode(), folder.path / "results.md")
+        picture = draw(make_panels(sweep, groups, metrics), len(sweep.axes), folder.path.name)
+        write_file(picture.encode(), folder.path / "results.svg")
         logger.info("\n%s\n\n%s", as_text(table), best)
         files = (str(folder.path / f"results.{kind}") for kind in ("md", "svg", "jsonl"))
         logger.info("\nresults        %s", "  ".join(files))
@@ -134,7 +144,7 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
         logger.info("\nfailed         %s in %s", failure.name, where)
         logger.info("%s", "\n".join(f"  {line}" for line in failure.last_lines))
     if failures:
-        logger.info("\n%d of the points failed; the same command tries them again", len(failures))
+        logger.info("\n%d of the points failed; the same command goes on with their checkpoints", len(failures))
         sys.exit(FAILED_EXIT_CODE)
 
 

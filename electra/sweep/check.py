@@ -29,10 +29,12 @@ def check_task(task: Task) -> None:
                 pool.submit(parse_all, "run_glue.py", [["--pretrain_path", "point", *task.glue]]).result()
         except UserError as error:
             raise UserError(f"{sweep.path}: {error}") from error
-    # Averages of the training log are not known before a run has begun.
-    if sweep.metric not in known and not sweep.metric.startswith("train/"):
-        near = difflib.get_close_matches(sweep.metric, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {' '.join(known)}"
+    if sweep.metric not in known:
+        alike = [name for name in known if name.partition("/")[0] == sweep.metric.partition("/")[0]] or known
+        near = difflib.get_close_matches(sweep.metric, alike, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {' '.join(alike)}"
+        if sweep.metric.startswith("eval/") and not any(name.startswith("eval/") for name in known):
+            hint = "they evaluate nothing: leave out --eval_strategy no and --validation_fraction 0"
         raise UserError(f"{sweep.path}: its runs log no metric {sweep.metric}; {hint}")
 
 
@@ -52,12 +54,13 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 def _pretraining(argv: Sequence[str]) -> list[str]:
     from electra.pretraining.options import parse_arguments
-    from electra.pretraining.results import rows_of
+    from electra.pretraining.results import rows_of, training_names
 
     args = parse_arguments(list(argv))
+    training = [f"train/{name}" for name in training_names(args.objective.objective)]
     if args.training.eval_strategy == "no" or not (args.segments.validation_fraction or args.segments.validation_file):
-        return []
-    return [f"eval/{name}" for name, _ in rows_of(args.objective.objective)]
+        return training
+    return [*(f"eval/{name}" for name, _ in rows_of(args.objective.objective)), *training]
 
 
 def _glue(argv: Sequence[str]) -> list[str]:

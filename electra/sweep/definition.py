@@ -24,6 +24,22 @@ _REFUSED = ("early_terminate", "scheduler", "metrics", "controller", "job", "ima
 _BEFORE_PROGRAM = ("${env}", "${interpreter}")
 
 
+YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, RecursionError)
+"""Of a text that is no YAML; ValueError: dates that do not exist, other encodings than UTF-8."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a name that stands twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(problem=f"{twice} stands twice", problem_mark=node.start_mark)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
 @dataclass(frozen=True)
 class Sweep:
     """What a sweep file says.
@@ -68,10 +84,10 @@ def read_sweep(path: Path) -> Sweep:
         UserError: in one line, what is wrong with the file.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
         raise UserError(f"cannot read the sweep file {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAML_ERRORS as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold program, method, metric and parameters; got {type(content).__name__}")

@@ -21,12 +21,26 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.errors import UserError
 from electra.files import write_file
-from electra.sweep.definition import Sweep
+from electra.sweep.definition import YAML_ERRORS, Sweep
 from electra.sweep.metrics import Metrics
 from electra.sweep.points import Proposal
 
 Row = TypeVar("Row")
 _LONGEST_NAME = 80
+_TYPES: dict[str, tuple[Any, Any]] = {
+    "number": (int, object),
+    "name": (str, object),
+    "values": (dict, object),
+    "quantiles": (list, int | float),
+    "metrics": (dict, int | float | None),
+    "by_seed": (dict, dict),
+    "seconds": (int | float, object),
+    "stage": (str, object),
+    "exit_code": (int, object),
+    "log": (str, object),
+    "last_lines": (list, str),
+}
+"""Of the fields of all rows: the type, and that of what is in it."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,9 @@ class SweepFolder:
         self.failures[failure.number] = failure
         self._write("failures.jsonl", self.failures)
 
+    def log_of(self, point: Point, program: str) -> Path:
+        return self.path / "logs" / f"{point.name}.{Path(program).stem}.log"
+
     def _write(self, name: str, items: dict[int, Any]) -> None:
         lines = (json.dumps(asdict(items[number]), default=str) + "\n" for number in sorted(items))
         write_file("".join(lines).encode(), self.path / name)
@@ -150,28 +167,39 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
         file = path / "sweep.yaml"
         if file.is_file():
             settings = _continued(file, settings)
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        elif path.exists() and not _is_free(path):
             raise UserError(f"{path} is taken by something else; choose another --experiment_name")
-        (path / "logs").mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
         text = f"# What this sweep was asked; electra.sweep compares it.\n{yaml.safe_dump(settings, sort_keys=False)}"
-        write_file(text.encode(), file)
+        write_file(text.encode(), file)  # before all else: by it the folder is known
+        (path / "logs").mkdir(exist_ok=True)
     except Timeout as error:
         raise UserError(f"another process is at work on {path}; let it end, or end it, first") from error
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error}; choose another --output_dir") from error
-    points = {p.number: replace(p, quantiles=tuple(p.quantiles)) for p in _rows(path / "points.jsonl", Point)}
-    results = {result.number: result for result in _rows(path / "results.jsonl", PointResult)}
-    failures = {failure.number: failure for failure in _rows(path / "failures.jsonl", Failure)}
+    # What a Bayesian search has proposed follows from the results of its time; all else is found again.
+    is_bayesian = _mapping(settings.get("sweep")).get("method") == "bayes"
+    again = "choose another --experiment_name" if is_bayesian else "remove this file: the points stay the same"
+    points = {p.number: replace(p, quantiles=tuple(p.quantiles)) for p in _rows(path / "points.jsonl", Point, again)}
+    again = "remove this file: finished runs are not repeated"
+    results = {result.number: result for result in _rows(path / "results.jsonl", PointResult, again)}
+    again = "remove this file: what failed is tried again"
+    failures = {failure.number: failure for failure in _rows(path / "failures.jsonl", Failure, again)}
     return SweepFolder(path, points, results, failures, lock)
+
+
+def _is_free(path: Path) -> bool:
+    """Empty, or left by a sweep that was killed before it could say what it is."""
+    return path.is_dir() and all(p.name == "logs" or p.name.startswith(".sweep.yaml.") for p in path.iterdir())
 
 
 def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with what was asked before: GLUE may come later, or be left out, but not with another protocol."""
     try:
         then = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAML_ERRORS as error:
         raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
-    then = then if isinstance(then, dict) else {}
+    then = _mapping(then)
     for name, value in settings.items():
         is_free = name == "glue" and None in (value, then.get(name))
         if then.get(name) != value and not is_free:
@@ -182,11 +210,27 @@ def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "glue": settings["glue"] or then.get("glue")}
 
 
-def _rows(path: Path, kind: type[Row]) -> list[Row]:
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _rows(path: Path, kind: type[Row], advice: str) -> list[Row]:
     if not path.is_file():
         return []
     try:
-        return [kind(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, TypeError) as error:
-        message = f"cannot read {path}, it is damaged or of another version: {error}"
-        raise UserError(f"{message}; remove {path.parent}, or choose another --experiment_name") from error
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [kind(**_checked(json.loads(line))) for line in lines]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"cannot read {path}, it is damaged or of another version: {error}; {advice}") from error
+
+
+def _checked(row: Any) -> dict[str, Any]:
+    """A line of any of the files; that it has all names and no others is seen when it is used."""
+    if not isinstance(row, dict):
+        raise TypeError(f"a line holds {type(row).__name__}")
+    for name, value in row.items():
+        kind, inner = _TYPES.get(name, (object, object))
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in items):
+            raise TypeError(f"{name} is {value!r}"[:80])
+    return row

@@ -1,12 +1,12 @@
 """What the files of a finished run say, under the names that wandb has for it. No torch.
 
-Pre-training: metrics.json (`eval/discriminator_auc` of the last evaluation), else the log of the newest checkpoint
+Pre-training: metrics.json (`eval/discriminator_auc` of the last evaluation), else the log of training
 (`train/loss`). GLUE: results.jsonl (`median/TASK`, `AVG` and `GLUE`, as fractions).
 """
 
 import json
-import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,12 @@ def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     """
     values = _read_json(folder / METRICS_NAME)
     try:
-        held_out = values["held_out"].get("trained", {})
+        held_out = values["held_out"].get("trained", {}).items()
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / METRICS_NAME} is of another version; remove {folder} to run it again") from error
-    metrics: Metrics = {f"eval/{name}": _finite(value) for name, value in held_out.items()}
+    metrics: Metrics = {f"eval/{name}": _finite(value) for name, value in held_out}
     if wanted.startswith("train/"):
-        states = checkpoints(folder)
-        log = _read_json(states[-1])["log_history"] if states else []
-        values = [line[wanted[6:]] for line in log if wanted[6:] in line]
+        values = [line[wanted[6:]] for line in _log(folder) if wanted[6:] in line]
         metrics |= {wanted: _finite(values[-1])} if values else {}
     if wanted not in metrics:
         raise UserError(f"{folder} has no metric {wanted}; it has {' '.join(metrics) or 'none that is held out'}")
@@ -53,6 +51,17 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
     return metrics, by_seed
 
 
+def _log(folder: Path) -> list[dict[str, Any]]:
+    """The run's own, whole; of one that has none, of before there were any, its newest checkpoint's."""
+    own = folder / "trainer_state.json"
+    states = [own] if own.is_file() else checkpoints(folder)
+    state = _read_json(states[-1]) if states else {"log_history": []}
+    log = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(log, list) or not all(isinstance(line, dict) for line in log):
+        raise UserError(f"{states[-1]} has no log of training; remove {folder} to run it again")
+    return log
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """The states of a run's whole checkpoints, oldest first: Trainer writes them last."""
     found = [path for path in folder.glob("checkpoint-*/trainer_state.json") if _step(path) is not None]
@@ -67,9 +76,11 @@ def _step(path: Path) -> int | None:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: {error}; remove {path.parent} to run it again") from error
 
 
 def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    """As a float; None for a nan, for what is no number, and for an integer that is too large for one."""
+    is_number = isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    return float(value) if is_number else None

@@ -8,6 +8,7 @@ is all that a search needs to know: a random one draws it, a Bayesian one compar
 import bisect
 import itertools
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -102,6 +103,8 @@ def _kind_of(spec: Mapping[str, Any]) -> str | None:
 
 def _choice(name: str, given: Mapping[str, Any]) -> Parameter:
     values = [given["value"]] if "value" in given else given["values"]
+    for number in [*_listed(values), *_listed(given.get("probabilities"))]:
+        _refuse_huge(name, number)
     if not isinstance(values, list) or not values:
         raise UserError(f"parameter {name}: values must be a list with at least one value; got {values!r}")
     twice = [value for place, value in enumerate(map(repr, values)) if value in map(repr, values[:place])]
@@ -116,8 +119,19 @@ def _choice(name: str, given: Mapping[str, Any]) -> Parameter:
     return Parameter(name, lambda u: values[min(bisect.bisect_right(ends, u), last)], tuple(values))
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _refuse_huge(name: str, value: Any) -> None:
+    """Whole numbers of YAML have no end."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise UserError(f"parameter {name}: a number of {value.bit_length()} bits is too large; name a smaller one")
+
+
 def _numbers(name: str, given: Mapping[str, Any]) -> dict[str, float]:
     for key, value in given.items():
+        _refuse_huge(name, value)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             hint = " (in YAML, 1e-4 is text and 1.0e-4 a number)" if isinstance(value, str) else ""
             raise UserError(f"parameter {name}: {key} must be a number; got {value!r}{hint}")
@@ -136,6 +150,7 @@ def _number(name: str, kind: str, given: Mapping[str, float]) -> Parameter:
             raise UserError(f"parameter {name}: min and max of int_uniform must be whole numbers")
         low, count = int(given["min"]), int(given["max"]) - int(given["min"]) + 1
         values = tuple(range(low, low + count)) if count <= _LARGEST_COUNTED else None
+        _refuse_huge(name, count)
         return Parameter(name, lambda u: low + int(u * count), values)
     if base.endswith("_values") and given["min"] <= 0:
         raise UserError(f"parameter {name}: min {given['min']} of {kind} must be above 0")
@@ -150,11 +165,26 @@ def _number(name: str, kind: str, given: Mapping[str, float]) -> Parameter:
         x = math.exp(x) if base.startswith("log_") else x
         return x if q is None else _rounded(x, q)
 
-    values = None
+    _check_ends(name, kind, at)
     if kind == "q_uniform" and (given["max"] - given["min"]) / given["q"] < _LARGEST_COUNTED:
         first, last = round(given["min"] / given["q"]), round(given["max"] / given["q"])
         return Parameter(name, at, tuple(_rounded(k * given["q"], given["q"]) for k in range(first, last + 1)))
     return Parameter(name, at, None, is_log=base.startswith("log_"))
+
+
+def _check_ends(name: str, kind: str, at: Callable[[float], float]) -> None:
+    try:
+        is_possible = all(math.isfinite(at(u)) for u in (0.0, 0.5, 1 - 2**-53))
+    except (ArithmeticError, ValueError):
+        is_possible = False
+    if is_possible:
+        return
+    hint = "name smaller ones"
+    if kind.endswith("log_uniform"):
+        hint = f"those of {kind} are exponents of e; {kind}_values takes the values themselves"
+    elif kind.endswith("log_normal"):
+        hint = f"mu and sigma of {kind} are those of the logarithm"
+    raise UserError(f"parameter {name}: its numbers are too large; {hint}")
 
 
 def _rounded(x: float, q: float) -> float:

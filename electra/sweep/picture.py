@@ -86,7 +86,8 @@ def _places(parameter: Parameter, seen: Sequence[Any]) -> tuple[list[float], lis
 
 def linear_ticks(low: float, high: float) -> list[float]:
     """Round numbers, evenly spaced, from at most `low` to at least `high`; between two and seven."""
-    span = high - low or abs(high) or 1.0
+    largest = max(abs(low), abs(high))
+    span = high - low if high - low > 1e-9 * largest else largest or 1.0  # else they differ by rounding at most
     unit = 10 ** math.floor(math.log10(span / 5))
     step = next(unit * k for k in (1, 2, 5, 10) if span / (unit * k) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

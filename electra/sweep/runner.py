@@ -11,6 +11,7 @@ from typing import IO
 
 from tqdm import tqdm
 
+from electra.errors import UserError
 from electra.sweep.folder import Failure, Point, PointResult, SweepFolder
 from electra.sweep.metrics import Metrics, glue_metrics, pretraining_metrics
 from electra.sweep.points import Observed, propose
@@ -19,8 +20,6 @@ from electra.sweep.stages import PRETRAINING, Stage, Task, environment, shown, s
 logger = logging.getLogger(__name__)
 
 LAST_LINES = 15
-SAVED_EXIT_CODES = (85, 130, 138, 143)
-"""Of pre-training that was told to stop, and saved all before it did (docs/reliability.md)."""
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -107,12 +106,10 @@ class Runner:
             self._finish(point, started)
             return
         stage = left[0]
-        # A point that failed may have failed for what its checkpoint holds; one that was stopped has not.
-        failure = self.folder.failures.get(point.number)
-        command = stage.command(anew=failure is not None and failure.exit_code not in SAVED_EXIT_CODES)
-        log = self.folder.path / "logs" / f"{point.name}.{Path(stage.name).stem}.log"
+        command = stage.command()
+        log = self.folder.log_of(point, stage.name)
         with open(log, "wb") as output:
-            output.write(f"{shown(command)}\n\n".encode())
+            output.write(f"{shown(command)}\n\n".encode(errors="backslashreplace"))
             output.flush()
             process = self._process(slot, command, output)
         self.running[slot] = Running(point, stage, left[1:], process, log, started)
@@ -134,11 +131,14 @@ class Runner:
             self._start(slot, running.point, running.left, running.started)
             return
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        point, name, log = running.point, running.stage.name, str(running.log.relative_to(self.folder.path))
         said = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
-        failure = Failure(point.number, point.name, point.values, name, code, log, said)
+        self._fail(running.point, running.stage, code, said)
+
+    def _fail(self, point: Point, stage: Stage, code: int, said: list[str]) -> None:
+        log = str(self.folder.log_of(point, stage.name).relative_to(self.folder.path))
+        failure = Failure(point.number, point.name, point.values, stage.name, code, log, said)
         self.folder.fail(failure)
-        self._say(f"{point.name} failed in {name}, {failure.how}: {said[-1] if said else 'without a word'}")
+        self._say(f"{point.name} failed in {stage.name}, {failure.how}: {said[-1] if said else 'without a word'}")
         self.bar.update()
 
     def _finish(self, point: Point, started: float) -> None:
@@ -146,11 +146,15 @@ class Runner:
         by_seed: dict[str, Metrics] = {}
         sweep = self.task.sweep
         for stage in stages(self.task, point, self.folder):
-            if stage.name == PRETRAINING:
-                metrics |= pretraining_metrics(stage.folder, sweep.metric)
-            else:
-                medians, by_seed = glue_metrics(stage.folder)
-                metrics |= medians
+            try:
+                if stage.name == PRETRAINING:
+                    metrics |= pretraining_metrics(stage.folder, sweep.metric)
+                else:
+                    medians, by_seed = glue_metrics(stage.folder)
+                    metrics |= medians
+            except UserError as error:  # its process has ended well, its results cannot be read
+                self._fail(point, stage, 0, [str(error)])
+                return
         seconds = round(time.monotonic() - started, 1)
         self.folder.finish(PointResult(point.number, point.name, point.values, metrics, by_seed, seconds))
         value = metrics.get(sweep.metric)

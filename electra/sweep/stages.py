@@ -14,11 +14,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from electra.errors import UserError
+from electra.pretraining.manifest import checkpoints_of, damage
 from electra.sweep.definition import ROOT, Sweep
 from electra.sweep.folder import Point, SweepFolder
-from electra.sweep.metrics import METRICS_NAME, checkpoints
+from electra.sweep.metrics import METRICS_NAME
 
 PRETRAINING, GLUE = "run_pretraining.py", "run_glue.py"
+_OWN = ("output_dir", "experiment_name", "resume_from_checkpoint", "auto_resume", "plan")
+_QUIET = ("report_to", "disable_tqdm")
+"""What `script_flags` sets."""
 _SECONDS_TO_END = 60.0
 """How long to wait for what a killed sweep has left; it ends by itself."""
 
@@ -62,11 +66,9 @@ class Stage:
         """GLUE is asked each time: run_glue.py knows itself what is finished."""
         return self.name == PRETRAINING and (self.folder / METRICS_NAME).is_file()
 
-    def command(self, *, anew: bool) -> list[str]:
-        """Ready to be started; what an earlier attempt left is gone on with, or else removed.
+    def command(self) -> list[str]:
+        """Ready to be started: gone on with where an earlier attempt left a whole checkpoint, or else begun anew.
 
-        Args:
-            anew: leave no checkpoint of an earlier attempt.
         Raises:
             UserError: another process is at work on the folder.
         """
@@ -74,9 +76,8 @@ class Stage:
         words += ["--output_dir", str(self.folder.parent), "--experiment_name", self.folder.name]
         self._wait_until_free()
         if self.name == PRETRAINING and self.folder.exists():
-            states = [] if anew else checkpoints(self.folder)
-            if states:
-                words += ["--resume_from_checkpoint", str(states[-1].parent)]
+            if any(damage(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
+                words += ["--resume_from_checkpoint", str(self.folder)]  # it takes the newest whole one
             else:
                 shutil.rmtree(self.folder)
         return words
@@ -116,9 +117,28 @@ def script_flags(task: Task, values: Mapping[str, Any]) -> list[str]:
 
 def own_flags(words: Sequence[str]) -> str | None:
     """A flag that the sweep itself has to set, if there is one among these."""
-    names = (word.partition("=")[0].replace("-", "_").removeprefix("__") for word in words if word.startswith("--"))
-    own = ("output_dir", "experiment_name", "resume_from_checkpoint", "auto_resume")
-    return next((name for name in names if name in own), None)
+    return next((name for name in _names(words) if name in _OWN), None)
+
+
+def check_swept(sweep: Sweep, flags: Sequence[str]) -> None:
+    """Refuse what would make all points the same, whatever the table says of them.
+
+    Raises:
+        UserError: a swept parameter that stands behind -- as well, or that the sweep itself sets.
+    """
+    swept = [parameter.name for parameter in sweep.swept]
+    for name in swept:
+        if name in _QUIET:
+            raise UserError(f"{name} of a point is set by the sweep, not swept; leave it out of {sweep.path}")
+    for flag in _names(flags):
+        name = "lowercase" if flag == "cased" else flag.removeprefix("no_")
+        if flag in swept or name in swept:
+            raise UserError(f"--{flag} is swept by {sweep.path}; leave it out behind --, or out of the file")
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """Of the flags among these words, as Python writes them."""
+    return [w.partition("=")[0].replace("-", "_").removeprefix("__") for w in words if w.startswith("--")]
 
 
 def environment(

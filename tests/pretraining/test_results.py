@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,11 @@ import pytest
 from electra.data.documents import TokenCache
 from electra.objectives import OBJECTIVES
 from electra.pretraining import results
-from electra.pretraining.results import ROWS, results_table, rows_of, token_counts, without_prefix
+from electra.pretraining.results import ROWS, results_table, rows_of, token_counts, training_names, without_prefix
+from electra.samples import read_samples
+from run_pretraining import main as pretrain
+from tests.pretraining.runs import FAST, flags, write_corpus
+from tests.pretraining.test_trainer import make
 
 UNTRAINED = {name: 0.5 for name, _ in ROWS} | {"generator_loss": 10.25, "masked_accuracy_kept_token": math.nan}
 FREQUENCIES = {"generator_loss": 7.0, "masked_accuracy": 0.0625, "sampled_accuracy": 0.03, "discriminator_auc": 0.75}
@@ -108,3 +113,21 @@ def test_token_counts_of_a_large_corpus_are_of_evenly_spread_documents(
     counts = token_counts(cache, np.arange(20), 205)
     assert counts.sum() <= 60
     assert (np.flatnonzero(counts[5:]) // 10).tolist() == [d for d in range(0, 20, 4) for _ in range(10)]
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm", "replace_mlm", "adversarial"])
+def test_the_names_of_the_training_log_are_known_before_the_run(folder: Path, objective: str) -> None:
+    trainer = make(folder, **{**FAST, "hidden_size": 32}, objective=objective, max_steps=4)
+    trainer.train()
+    logged = {name for line in trainer.state.log_history for name in line} - {"step", "epoch"}
+    assert logged <= set(training_names(objective))
+    assert {"loss", "grad_norm", "learning_rate", "tokens_per_second"} <= logged
+
+
+def test_a_run_that_diverged_ends_with_its_samples_and_its_report(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    options = {"learning_rate": 1e30, "max_grad_norm": 0, "max_steps": 3, "save_strategy": "no"}
+    pretrain(flags(tmp_path, **options))
+    run = tmp_path / "output" / "run"
+    assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))
+    assert (run / "metrics.json").is_file() and "P(replaced) undefined" in (run / "report.html").read_text()

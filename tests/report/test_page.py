@@ -1,6 +1,7 @@
 """The page: its curves read back are the log, it is small, whole, and fits a telephone; the picture is one."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from electra.errors import UserError
 from electra.report.__main__ import main
 from electra.report.page import report_page
-from electra.report.panels import make_panels
+from electra.report.panels import Axis, make_panels
 from electra.report.runs import RunRecord
 from electra.report.write import try_to_report, write_report
 from electra.samples import Sample, write_samples
@@ -222,3 +223,60 @@ def test_every_element_of_the_page_is_closed(tmp_path: Path) -> None:
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
     assert opened - closed == Counter({"meta": 2})
+
+
+def test_a_metric_without_any_number_leaves_a_note_and_the_report_is_whole(tmp_path: Path) -> None:
+    logs = logs_until(50)
+    for line in logs:
+        if "eval_loss" in line:
+            line["eval_discriminator_auc"] = math.nan
+    folder = finished_run(tmp_path)  # its frequencies have an AUC
+    write_state(folder, logs)
+    page_file, picture = write_report([folder])
+    page = page_file.read_text()
+    assert "3 values of discriminator AUC (held-out) are no numbers" in page
+    assert "discriminator AUC" not in charts(page) and charts(page)["total loss"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_log_of_one_loss_that_is_no_number_has_a_report_without_curves(tmp_path: Path) -> None:
+    page_file, picture = write_report([write_state(tmp_path, [{"step": 1, "loss": math.nan}])])
+    page = page_file.read_text()
+    assert "1 values of total loss (training) are no numbers" in page and charts(page) == {}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("values", [[-1.7e308, 1.7e308, 1.0], [10**400, 1.0, 2.0], [0.7, 0.7, 0.7 + 1e-16]])
+def test_numbers_that_are_too_large_or_too_close_are_no_reason_to_fail(tmp_path: Path, values: list[float]) -> None:
+    write_report([write_state(tmp_path, training_logs([1, 2, 3], generator_loss=values))])
+    drawn = charts((tmp_path / "report.html").read_text())["generator loss"]["training"]
+    assert [y for _, y in drawn] == pytest.approx([v for v in values if abs(v) < 1e300])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("axis", ["steps", "tokens"])
+def test_a_log_of_step_0_alone_has_a_report(tmp_path: Path, axis: Axis) -> None:
+    logs = [{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}]
+    page = write_report([write_state(tmp_path, logs)], axis)[0].read_text()
+    assert charts(page)["total loss"]["held-out"] == [(0.0, 5.0)]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["a$b$", "$\\frac$", "\u540d\u524d"])
+def test_a_run_may_have_any_name(tmp_path: Path, name: str) -> None:
+    runs = [finished_run(tmp_path / name), finished_run(tmp_path / "other")]
+    page, picture = write_report(runs)
+    assert name in page.read_text() and picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_option_whose_name_is_no_text_is_shown(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path)
+    (folder / "config.yaml").write_text("1: 2\n2.5: 3\n")
+    page = write_report([folder])[0].read_text()
+    assert ">2.5</th>" in page
+
+
+@pytest.mark.parametrize("output", ["", ".", "/", ".."])
+def test_an_output_that_names_no_file_is_refused(tmp_path: Path, output: str) -> None:
+    with pytest.raises(UserError, match="must name a file"):
+        write_report([finished_run(tmp_path)], output=Path(output))

@@ -26,7 +26,7 @@ def test_a_killed_run_speaks_through_its_newest_checkpoint(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "content", ['{"global_step": 30, "log_hi', "", "[]", '{"log_history": []}', '{"log_history": 3}']
+    "content", ['{"global_step": 30, "log_hi', "", "[]", '{"log_history": []}', '{"log_history": 3}', "[" * 100_000]
 )
 def test_a_log_that_was_cut_short_or_is_of_another_version_gives_way_to_an_older_one(
     tmp_path: Path, content: str
@@ -96,6 +96,7 @@ def test_secrets_among_the_options_are_not_kept(tmp_path: Path) -> None:
         (lambda folder: folder.mkdir(), "has no log of training"),
         (lambda folder: write_state(folder, []), "has no log of training.*empty log_history"),
         (lambda folder: write_state(folder, [{"loss": 1.0}]), "has no log of training"),
+        (lambda folder: write_state(folder, [{"loss": 1.0, "step": -5}]), "has no log of training.*empty log_history"),
     ],
 )
 def test_a_folder_without_a_log_is_refused(tmp_path: Path, make: object, message: str) -> None:

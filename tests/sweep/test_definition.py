@@ -54,7 +54,16 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, keys: dict[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("a: [1", "is not valid YAML"), ("- a", "got list"), ("", "got NoneType")]
+    ("text", "message"),
+    [
+        ("a: [1", "is not valid YAML"),
+        ("- a", "got list"),
+        ("", "got NoneType"),
+        ("program: 2020-13-45", "is not valid YAML: month"),
+        ("[" * 10_000, "is not valid YAML"),
+        ("run_cap: " + "9" * 5000, "is not valid YAML"),
+        ("parameters:\n  seed: {value: 1}\n  seed: {value: 2}", "seed stands twice"),
+    ],
 )
 def test_what_is_no_sweep_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "file.yaml").write_text(text)
@@ -85,7 +94,7 @@ def test_flags_of_a_command_are_kept_and_its_macros_are_not(tmp_path: Path) -> N
         ({"generator_size": {"values": [1, 2, "wide"]}}, [], "generator_size.*'wide'"),
         ({"generator_size": {"values": [0.5, -2]}}, [], "--generator_size -2.0 is not possible"),
         ({"generator_size": {"values": [1, 2]}}, ["--", "--max_stps", "3"], "did you mean --max_steps?"),
-        ({"generator_size": {"values": [1, 2]}}, ["--", "--eval_strategy", "no"], "log no metric eval/discrim"),
+        ({"generator_size": {"values": [1, 2]}}, ["--", "--eval_strategy", "no"], "out --eval_strategy no"),
         ({"objective": {"values": ["mlm"]}, "seed": {"values": [1, 2]}}, [], "log no metric.*eval/mlm"),
         ({"generator_size": {"values": [1, 2]}}, ["--glue", "missing.yaml"], "cannot read --config missing.yaml"),
     ],
@@ -123,6 +132,12 @@ def test_the_command_says_it_on_one_line_with_exit_code_2(tmp_path: Path) -> Non
         (["--", "--auto_resume"], "--auto_resume of a point is set by the sweep"),
         (["--glue_flags", "--num_seeds 2"], "name its file, too"),
         (["--experiment_name", "a/b"], "plain folder name"),
+        (["--", "--plan"], "--plan trains nothing"),
+        (["--", "--learning_rate", "1e-4"], "--learning_rate is swept by .*sweep.yaml; leave it out behind --"),
+        (["--", "--learning-rate=1e-4"], "--learning_rate is swept by"),
+        (["--glue", "a.yaml", "--glue_flags", "--num_seeds '3"], "--glue_flags .* No closing quotation; close the"),
+        (["--output_dir", "a\udcff"], r"'a\\udcff' on the command line is no UTF-8"),
+        (["--", "--train_file=\udcff"], "is no UTF-8"),
     ],
 )
 def test_options_of_the_sweep_that_do_not_work_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
@@ -144,6 +159,64 @@ def test_a_file_that_sets_the_folder_of_a_point_is_refused(tmp_path: Path, keys:
 
     with pytest.raises(UserError, match="--output_dir of a point is set by the sweep"):
         main([str(sweep_file(tmp_path, **keys))])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words", "message"),
+    [
+        ({"plan": {"values": [True, False]}}, [], "--plan trains nothing"),
+        ({"report_to": {"values": ["none", "wandb"]}}, [], "report_to of a point is set by the sweep, not swept"),
+        ({"disable_tqdm": {"values": [True, False]}}, [], "disable_tqdm of a point is set by the sweep"),
+        ({"lowercase": {"values": [True, False]}}, ["--cased"], "--cased is swept by"),
+        ({"adam_bias_correction": {"values": [True, False]}}, ["--no_adam_bias_correction"], "is swept by"),
+    ],
+)
+def test_what_would_be_the_same_at_all_points_is_refused(
+    tmp_path: Path, parameters: dict[str, Any], words: list[str], message: str
+) -> None:
+    from electra.sweep.__main__ import main
+
+    with pytest.raises(UserError, match=message):
+        main([str(sweep_file(tmp_path, parameters=parameters)), "--", *words])
+
+
+@pytest.mark.parametrize(("metric", "near"), [("train/los", "train/loss"), ("train/generator_los", "generator_loss")])
+def test_a_metric_of_training_that_no_run_logs_is_refused_before_anything_starts(
+    tmp_path: Path, metric: str, near: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from electra.sweep import __main__ as command
+    from electra.sweep import check
+
+    monkeypatch.setattr(check, "ProcessPoolExecutor", HereExecutor)
+    path = sweep_file(tmp_path, metric={"name": metric}, parameters={"seed": {"values": [1, 2]}})
+    with pytest.raises(UserError, match=f"no metric {metric}; did you mean .*{near}"):
+        command.main([str(path), "--output_dir", str(tmp_path / "output")])
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"distribution": "log_uniform", "min": 1, "max": 1000},
+            "of e; log_uniform_values takes the values",
+        ),
+        ({"distribution": "q_log_uniform", "min": 1, "max": 1000}, "q_log_uniform_values takes the values themselves"),
+        ({"distribution": "log_normal", "mu": 800}, "mu and sigma of log_normal are those of the logarithm"),
+        ({"min": 1, "max": HUGE}, "a number of 1329 bits is too large"),
+        ({"min": 0.5, "max": HUGE}, "a number of 1329 bits is too large"),
+        ({"min": -(10**308), "max": 10**308 + 10**307 * 9}, "is too large"),
+        ({"min": -1.7e308, "max": 1.7e308}, "its numbers are too large"),
+        ({"values": [1, HUGE]}, "a number of 1329 bits is too large"),
+        ({"values": [1, 2], "probabilities": [0, HUGE]}, "a number of 1329 bits is too large"),
+        ({"distribution": "q_normal", "q": 1e-320}, "its numbers are too large"),
+    ],
+)
+def test_numbers_that_are_too_large_are_refused(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=f"parameter x: .*{message}"):
+        sweep_of(tmp_path, method="random", parameters={"x": spec})
 
 
 def test_equal_numbers_of_different_types_are_different_values(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Points as processes: kept when finished, apart when failed, gone on with when killed, gone when the sweep is."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from electra.errors import UserError
-from electra.pretraining.stopping import OUT_OF_TIME, SIGNALS
+from electra.pretraining.manifest import seal
+from electra.pretraining.stopping import OUT_OF_TIME
 from electra.sweep.folder import open_folder
 from electra.sweep.metrics import pretraining_metrics
-from electra.sweep.runner import SAVED_EXIT_CODES
-from electra.sweep.stages import devices, environment
+from electra.sweep.stages import Stage, devices, environment
 from tests.sweep.standin import lines, release, standin_runner
 
 ROOT = Path(__file__).parents[2]
+RESULT = {"number": 1, "name": "a", "values": {}, "metrics": {}, "by_seed": {}, "seconds": 1.0}
 
 
 def is_running(pid: int) -> bool:
@@ -51,13 +53,13 @@ def test_killed_and_started_again_it_repeats_nothing_and_ends_as_if_undisturbed(
     again = lines(starts)[len(finished) + len(left) :]
     assert not finished & {line["name"] for line in again} and len(again) == 6 - len(finished)
     resumed = {line["name"]: line["resumed"] for line in again if line["resumed"]}
-    assert resumed == {line["name"]: str(tmp_path / "sweep" / line["name"] / "checkpoint-1") for line in left}
+    assert resumed == {line["name"]: str(tmp_path / "sweep" / line["name"]) for line in left}
     assert all(row in lines(results) for row in kept)  # down to the seconds they took
     values = [(row["values"]["learning_rate"], row["metrics"]["eval/discriminator_auc"]) for row in lines(results)]
     assert values == [(rate, rate) for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
 
 
-def test_a_failing_point_is_kept_apart_with_its_last_lines_and_tried_again_anew(tmp_path: Path) -> None:
+def test_a_failing_point_is_kept_apart_with_its_last_lines_and_tried_again(tmp_path: Path) -> None:
     keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3]}}}
     runner = standin_runner(tmp_path, fails_at=0.2, keys=keys)
     runner.run_all()
@@ -72,7 +74,8 @@ def test_a_failing_point_is_kept_apart_with_its_last_lines_and_tried_again_anew(
     release(runner.folder)
     standin_runner(tmp_path, keys=keys).run_all()
     again = lines(tmp_path / "starts.jsonl")[3:]
-    assert [(line["name"], line["resumed"]) for line in again] == [("002-learning_rate=0.2", None)]
+    point = tmp_path / "sweep" / "002-learning_rate=0.2"
+    assert [(line["name"], line["resumed"]) for line in again] == [(point.name, str(point))]
     assert lines(tmp_path / "sweep" / "failures.jsonl") == []
     assert [row["number"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [1, 2, 3]
 
@@ -104,11 +107,17 @@ def test_a_metric_of_the_training_log_is_its_last_value(tmp_path: Path) -> None:
     assert [row["metrics"]["train/loss"] for row in lines(tmp_path / "sweep" / "results.jsonl")] == [5.0, 5.0]
 
 
-def test_a_metric_that_no_run_has_stops_the_sweep_at_its_first_point(tmp_path: Path) -> None:
-    runner = standin_runner(tmp_path, keys={"metric": {"name": "train/los"}})
-    with pytest.raises(UserError, match="no metric train/los; it has eval/discriminator_auc"):
-        runner.run_all()
-    assert len(lines(tmp_path / "starts.jsonl")) == 1
+def test_a_point_whose_results_cannot_be_read_has_failed_and_the_others_go_on(tmp_path: Path) -> None:
+    keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3]}}}
+    runner = standin_runner(tmp_path, keys=keys)
+    done = tmp_path / "sweep" / "002-learning_rate=0.2"
+    done.mkdir()
+    (done / "metrics.json").write_text('{"held_out": {"trained": null}}')
+    runner.run_all()
+    failure = runner.folder.failures[2]
+    assert sorted(runner.folder.results) == [1, 3] and list(runner.folder.failures) == [2]
+    assert failure.last_lines == [f"{done / 'metrics.json'} is of another version; remove {done} to run it again"]
+    assert failure.log == "logs/002-learning_rate=0.2.run_pretraining.log"
 
 
 def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
@@ -130,32 +139,68 @@ def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "advice"),
     [
-        ("results.jsonl", '{"number": 1'),
-        ("results.jsonl", '{"number": 1, "score": 0.5}'),
-        ("points.jsonl", "[1]"),
-        ("points.jsonl", '{"number": 1, "name": "a", "values": {}, "origin": "of later times"}'),
-        ("failures.jsonl", "3"),
-        ("sweep.yaml", "a: ["),
+        ("results.jsonl", '{"number": 1', "remove this file: finished runs are not repeated"),
+        ("results.jsonl", '{"number": 1, "score": 0.5}', "remove this file: finished"),
+        ("results.jsonl", json.dumps({**RESULT, "metrics": None}), "metrics is None; remove this file: finished"),
+        ("results.jsonl", json.dumps({**RESULT, "metrics": {"a": "b"}}), "metrics is .*; remove this file: finished"),
+        ("results.jsonl", json.dumps({**RESULT, "number": "1"}), "number is '1'; remove this file: finished"),
+        ("results.jsonl", "[" * 100_000, "remove this file: finished"),
+        ("points.jsonl", "[1]", "remove this file: the points stay"),
+        ("points.jsonl", '{"number": 1, "name": "a", "values": {}, "origin": "of later times"}', "remove this file"),
+        ("points.jsonl", '{"number": 1, "name": "a", "values": {}, "quantiles": null}', "quantiles is None"),
+        ("failures.jsonl", "3", "remove this file: what failed is tried again"),
+        ("sweep.yaml", "a: [", "choose another --experiment_name"),
+        ("sweep.yaml", "a: 2020-13-45", "choose another --experiment_name"),
+        ("sweep.yaml", "[" * 10_000, "choose another --experiment_name"),
     ],
 )
-def test_a_folder_that_is_damaged_or_of_another_version_is_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_a_folder_that_is_damaged_or_of_another_version_is_refused(
+    tmp_path: Path, name: str, content: str, advice: str
+) -> None:
     asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
     release(open_folder(tmp_path / "sweep", asked))
     (tmp_path / "sweep" / name).write_text(content)
-    with pytest.raises(UserError, match=f"(?s)cannot read .*{name}.*choose another --experiment_name"):
+    with pytest.raises(UserError, match=f"(?s)cannot read .*{name}.*{advice}"):
         open_folder(tmp_path / "sweep", asked)
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"held_out": 3}'])
+def test_a_bayesian_search_is_not_told_to_forget_its_points(tmp_path: Path) -> None:
+    asked = {"sweep": {"method": "bayes"}, "flags": [], "glue": None}
+    release(open_folder(tmp_path / "sweep", asked))
+    (tmp_path / "sweep" / "points.jsonl").write_text("[1]")
+    with pytest.raises(UserError, match=r"points.jsonl.*; choose another --experiment_name"):
+        open_folder(tmp_path / "sweep", asked)
+
+
+def test_without_the_files_that_may_be_removed_nothing_is_repeated(tmp_path: Path) -> None:
+    first = standin_runner(tmp_path)
+    first.run_all()
+    release(first.folder)
+    for name in ("results.jsonl", "points.jsonl", "failures.jsonl"):
+        (tmp_path / "sweep" / name).unlink()
+    again = standin_runner(tmp_path)
+    again.run_all()
+    assert len(lines(tmp_path / "starts.jsonl")) == 6
+    assert [r.metrics for r in again.folder.results.values()] == [r.metrics for r in first.folder.results.values()]
+
+
+def test_a_folder_of_a_sweep_that_was_killed_before_it_said_what_it_is_is_free(tmp_path: Path) -> None:
+    (tmp_path / "sweep" / "logs").mkdir(parents=True)
+    (tmp_path / "sweep" / ".sweep.yaml.123").write_text("sw")
+    release(open_folder(tmp_path / "sweep", {"sweep": {"method": "grid"}, "flags": [], "glue": None}))
+    assert (tmp_path / "sweep" / "sweep.yaml").is_file()
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"held_out": 3}', '{"held_out": {"trained": null}}', "[" * 100_000])
 def test_a_point_with_metrics_of_another_version_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "metrics.json").write_text(content)
     with pytest.raises(UserError, match=f"{tmp_path} to run it again"):
         pretraining_metrics(tmp_path, "eval/discriminator_auc")
 
 
-def test_a_point_that_was_told_to_stop_goes_on_from_what_it_saved(tmp_path: Path) -> None:
+def test_a_point_that_did_not_end_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
     for code in (OUT_OF_TIME, 1):
         folder = tmp_path / str(code)
@@ -166,5 +211,19 @@ def test_a_point_that_was_told_to_stop_goes_on_from_what_it_saved(tmp_path: Path
         release(stopped.folder)
         standin_runner(folder, keys=keys).run_all()
         last = lines(folder / "starts.jsonl")[-1]
-        assert last["name"].endswith("0.2") and (last["resumed"] is not None) == (code == OUT_OF_TIME)
-    assert {OUT_OF_TIME, *(128 + number for number in SIGNALS)} == set(SAVED_EXIT_CODES)
+        assert last["resumed"] == str(folder / "sweep" / "002-learning_rate=0.2")
+
+
+def test_a_damaged_checkpoint_costs_no_whole_one_and_only_without_any_a_point_begins_anew(tmp_path: Path) -> None:
+    run = tmp_path / "sweep" / "001"
+    for step in (1, 2):
+        (run / f"checkpoint-{step}").mkdir(parents=True)
+        (run / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+        (run / f"checkpoint-{step}" / "weights").write_text("abc")
+        seal(run / f"checkpoint-{step}")
+    stage = Stage(ROOT / "run_pretraining.py", (), run)
+    (run / "checkpoint-2" / "weights").write_text("ab")
+    assert stage.command()[-2:] == ["--resume_from_checkpoint", str(run)]
+    assert (run / "checkpoint-1" / "weights").read_text() == "abc"
+    (run / "checkpoint-1" / "weights").write_text("ab")
+    assert "--resume_from_checkpoint" not in stage.command() and not run.exists()

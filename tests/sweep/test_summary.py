@@ -117,6 +117,14 @@ def test_every_dot_of_the_picture_stands_at_its_value(tmp_path: Path) -> None:
     assert "generator_size 0.25: 0.9000" in [c.findtext(f"{SVG}title") for c in circles]
 
 
+def test_values_that_differ_by_rounding_alone_are_drawn(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, parameters={"x": {"values": [1.0, 1.0 + 3e-16]}})
+    points = [result(n, {AUC: 0.1 + n * 1e-16}, x=1.0 + n * 1e-16) for n in (1, 2, 3)]
+    text = draw(make_panels(sweep, group_points(sweep, points), [AUC]), 1, "x")
+    heights = {float(y) for y in re.findall(r'cy="([^"]*)"', text)}
+    assert len(heights) == 1 and all(0 < y < 250 for y in heights)
+
+
 def test_two_parameters_have_a_panel_each_names_stand_side_by_side_and_rates_are_logarithmic(tmp_path: Path) -> None:
     parameters = {
         "learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
@@ -140,6 +148,7 @@ def test_two_parameters_have_a_panel_each_names_stand_side_by_side_and_rates_are
 def test_ticks_are_round_and_enclose_the_values() -> None:
     assert linear_ticks(0.512, 0.597) == [0.5, 0.52, 0.54, 0.56, 0.58, 0.6]
     assert linear_ticks(3, 3) == [3.0, 4.0]
+    assert linear_ticks(0.7, 0.7 + 2e-16) == [0.6, 0.8]
     assert linear_ticks(-0.2, 0.9) == [-0.5, 0.0, 0.5, 1.0]
     labels = [label for _, label in log_ticks(1.3e-4, 0.004)]
     assert labels == ["0.0001", "0.0002", "0.0005", "0.001", "0.002", "0.005"]
