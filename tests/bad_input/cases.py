@@ -87,6 +87,7 @@ OPTIONS = [
     Case(PRETRAIN, {"seed": -1}, r"--seed -1 .*must be in"),
     Case(PRETRAIN, {"per_device_train_batch_size": 0}, r"--per_device_train_batch_size 0 .*must be positive"),
     Case(PRETRAIN, {"gradient_accumulation_steps": 0}, r"--gradient_accumulation_steps 0 .*must be positive"),
+    Case(PRETRAIN, {"gradient_accumulation_steps": 10**19}, r"Trainer cannot be set up with these options: "),
     Case(PRETRAIN, {"dataloader_num_workers": -1}, r"--dataloader_num_workers -1 .*must be 0 or more"),
     Case(PRETRAIN, {"mlm_probability": 1}, r"--mlm_probability 1.0 .*must be in \(0, 1\)"),
     Case(PRETRAIN, {"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, r"more than all.*at most 1"),
