@@ -342,6 +342,9 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "batch_eval_metrics": False,
     "eval_do_concat_batches": True,
     "ignore_data_skip": False,
+    "neftune_noise_alpha": None,
+    "use_liger_kernel": False,
+    "liger_kernel_config": None,
 }
 """Options of Trainer that this one does not follow, and the only value they may have: better refused than ignored."""
 
@@ -430,14 +433,24 @@ class PretrainingArguments(TrainingArguments):
         for name in ("seed", "data_seed"):
             check(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "in [0, 2^32)")
         check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
+        prefetched = self.dataloader_prefetch_factor
+        check(prefetched is None or prefetched > 0, "dataloader_prefetch_factor", prefetched, "positive")
+        for name in ("dataloader_persistent_workers", "dataloader_multiprocessing_context"):
+            if getattr(self, name) and self.dataloader_num_workers == 0:
+                raise UserError(f"--{name} needs --dataloader_num_workers above 0; set it, or leave --{name} out")
         for name, default in _WITHOUT_EFFECT.items():
+            expected = "left out" if default is None else default
             check(
-                getattr(self, name) == default, name, getattr(self, name), f"{default}, pre-training has no use for it"
+                getattr(self, name) == default,
+                name,
+                getattr(self, name),
+                f"{expected}, pre-training has no use for it",
             )
         check(self.max_steps > 0 or self.max_steps == -1, "max_steps", self.max_steps, "positive, or -1")
         check(self.num_train_epochs > 0, "num_train_epochs", self.num_train_epochs, "above 0")
-        for name in ("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm", "adam_epsilon", "save_steps"):
+        for name in ("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm", "save_steps"):
             check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        check(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
         for name in ("adam_beta1", "adam_beta2"):
             check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)")
         for fraction in self.checkpoint_fractions:

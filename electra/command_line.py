@@ -12,6 +12,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -99,7 +100,7 @@ class CommandLine(HfArgumentParser):
             if option in self._option_string_actions
         }
         self.effective = {
-            name: value
+            name: _plain(value)
             for name, value in values.items()
             if name != "config"
             and value is not None
@@ -199,6 +200,13 @@ def _tokens(name: str, value: Any) -> list[str]:
         return []
     words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     return [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
+
+
+def _plain(value: Any) -> Any:
+    """With the values of enums in their place, as a file has them; also in lists."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 def _recipe_tokens(model_size: str | None) -> list[str]:

@@ -39,12 +39,19 @@ def check_trackers(report_to: Sequence[str]) -> None:
         UserError: there is no such tracker, or it is not installed; or it is wandb, and neither an account nor a mode
             without one is there.
     """
-    from transformers.integrations import get_reporting_integration_callbacks
+    from transformers.integrations import (
+        get_available_reporting_integrations,
+        get_reporting_integration_callbacks,
+    )
 
+    asked = [name for name in report_to if name != "none"]
     try:
-        get_reporting_integration_callbacks([name for name in report_to if name != "none"])
+        get_reporting_integration_callbacks(asked)
     except (ValueError, RuntimeError, ImportError) as error:
         raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
+    missing = {*asked} - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two it does not list
+    for name in sorted(missing):
+        raise UserError(f"--report_to {name} does not work: {name} is not installed; install it, or choose another")
     if "wandb" not in report_to or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
     import wandb

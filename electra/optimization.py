@@ -13,6 +13,7 @@ rule that biases and LayerNorms do not decay, are transformers' own.
 """
 
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,6 +119,24 @@ def join_schedules(
 
     factors = [join(*pair) for pair in zip(*(schedule.lr_lambdas for schedule in schedules), strict=True)]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+
+
+def check_schedule(schedule: Any, steps: int) -> None:
+    """Try a schedule all over a run, at a few hundred of its steps; moves one that follows a metric.
+
+    Raises:
+        ValueError, TypeError, ArithmeticError: it has no learning rate at one of them.
+    """
+    if not isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
+        for metric in (1.0, 2.0, 2.0):
+            schedule.step(metric)
+        return
+    points = {*range(min(steps, 100) + 1), *(round(steps * part / 100) for part in range(101)), steps - 1}
+    for factor in schedule.lr_lambdas:
+        for step in sorted(points):
+            value = factor(step)
+            if isinstance(value, complex) or not 0 <= value < math.inf:
+                raise ValueError(f"the learning rate of step {step} would be {value:g} times --learning_rate")
 
 
 def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:

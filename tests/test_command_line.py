@@ -206,3 +206,11 @@ def test_flags_are_recorded_even_if_they_say_the_default() -> None:
     command_line.parse(["--logging-steps=100", "--cased", "false"])
     assert command_line.flags == {"logging_steps", "lowercase"}
     assert command_line.effective["logging_steps"] == 100
+
+
+def test_what_an_option_has_as_an_enum_is_written_by_its_value(tmp_path: Path) -> None:
+    command_line = CommandLine([PretrainingArguments], "test")
+    command_line.parse(["--debug", "underflow_overflow"])
+    write_yaml(command_line.effective, tmp_path / "config.yaml", "test")
+    (again,) = CommandLine([PretrainingArguments], "test").parse(["--config", str(tmp_path / "config.yaml")])
+    assert [option.value for option in again.debug] == ["underflow_overflow"]

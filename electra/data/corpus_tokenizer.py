@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from filelock import FileLock
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -119,20 +120,26 @@ def write_tokenizer(
 ) -> None:
     """Write a tokenizer and its report to a folder, whole or not at all; replaces a tokenizer that is there.
 
+    Of several processes that write the same folder, one waits for the other, and the last one's tokenizer stays.
+
     Raises:
         UserError: the folder cannot be written, or holds something else than a tokenizer.
     """
-    check_tokenizer_folder(folder)
     folder = Path(folder)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
-        _save_files(tokenizer, unfinished)
-        if report is not None:
-            (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
-        replace_folder(unfinished, folder)
+        # Not the lock of the cache (files.py), which its user holds.
+        with FileLock(folder.with_name(f".{folder.name}.lock")):
+            check_tokenizer_folder(folder)
+            try:
+                shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
+                _save_files(tokenizer, unfinished)
+                if report is not None:
+                    (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
+                replace_folder(unfinished, folder)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
 
 

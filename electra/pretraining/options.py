@@ -27,6 +27,7 @@ from electra.pretraining.combinations import (
     check_uniform_generator,
     gate_of,
 )
+from electra.pretraining.trainer_options import check_best_metric, check_checkpointing, check_hub
 from electra.tokenizer_training import TokenizerOptions
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,9 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     check_networks(args.model, args.objective, args.flags)
     check_same_sizes(args.model, args.objective)
     gate_of(args.objective, args.segments, args.training)
+    check_best_metric(args.training, args.model, args.objective)
+    check_checkpointing(args.training.gradient_checkpointing_kwargs)
+    check_hub(args.training)
     return args
 
 

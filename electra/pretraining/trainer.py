@@ -29,7 +29,7 @@ from electra.arguments import PretrainingArguments
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import weighted_mean
-from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_scheduler
+from electra.optimization import AdamWNoBiasCorrection, check_schedule, join_schedules, product_scheduler
 from electra.pretraining.metrics import evaluation_metrics, token_records
 from electra.pretraining.phases import PhaseOptions, stage_lengths
 from electra.pretraining.skipping import SkippingTrainer
@@ -39,7 +39,7 @@ from electra.pretraining.skipping import SkippingTrainer
 def _naming_options(options: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, ImportError, ZeroDivisionError, RuntimeError) as error:
+    except (ValueError, TypeError, ImportError, ArithmeticError, RuntimeError) as error:
         raise UserError(f"{options} do not work: {error}") from error
 
 
@@ -133,7 +133,9 @@ class ElectraTrainer(SkippingTrainer):
         if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # which wrap the model first
             self.create_optimizer()
         trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
-        self.create_scheduler(steps, trial)
+        schedule = self.create_scheduler(steps, trial)
+        with _naming_options("--lr_scheduler_type and its options"):
+            check_schedule(schedule, steps)
         self.lr_scheduler, self._created_lr_scheduler = None, False
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:

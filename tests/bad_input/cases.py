@@ -87,6 +87,7 @@ OPTIONS = [
     Case(PRETRAIN, {"seed": -1}, r"--seed -1 .*must be in"),
     Case(PRETRAIN, {"per_device_train_batch_size": 0}, r"--per_device_train_batch_size 0 .*must be positive"),
     Case(PRETRAIN, {"gradient_accumulation_steps": 0}, r"--gradient_accumulation_steps 0 .*must be positive"),
+    Case(PRETRAIN, {"gradient_accumulation_steps": 10**19}, r"Trainer cannot be set up with these options: "),
     Case(PRETRAIN, {"dataloader_num_workers": -1}, r"--dataloader_num_workers -1 .*must be 0 or more"),
     Case(PRETRAIN, {"mlm_probability": 1}, r"--mlm_probability 1.0 .*must be in \(0, 1\)"),
     Case(PRETRAIN, {"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, r"more than all.*at most 1"),
@@ -121,6 +122,61 @@ OPTIONS = [
     Case(PRETRAIN, {"checkpoint_fractions": 2}, r"--checkpoint_fractions 2.0 .*must be in \(0, 1\]"),
     Case(PRETRAIN, {"generator_gate": "loss"}, r"--generator_gate loss .*expected METRIC THRESHOLD"),
     Case(PRETRAIN, {"dataloader_prefetch_factor": 2}, r"dataloader_prefetch_factor"),
+    Case(
+        PRETRAIN,
+        {"dataloader_prefetch_factor": 0, "dataloader_num_workers": 1},
+        r"--dataloader_prefetch_factor 0 .*must be positive",
+    ),
+    Case(PRETRAIN, {"dataloader_persistent_workers": True}, r"needs --dataloader_num_workers above 0"),
+    Case(PRETRAIN, {"dataloader_multiprocessing_context": "fork"}, r"needs --dataloader_num_workers above 0"),
+    Case(
+        PRETRAIN,
+        {"dataloader_multiprocessing_context": "nope", "dataloader_num_workers": 1},
+        r"--dataloader_multiprocessing_context.*'nope'.*choose from",
+    ),
+    Case(PRETRAIN, {"push_to_hub": True}, r"--push_to_hub .*HF_HUB_OFFLINE|--push_to_hub .*token"),
+    Case(PRETRAIN, {"report_to": "clearml"}, r"--report_to clearml does not work: clearml is not installed"),
+    Case(PRETRAIN, {"neftune_noise_alpha": 5}, r"--neftune_noise_alpha 5.0 .*must be left out"),
+    Case(PRETRAIN, {"use_liger_kernel": True}, r"--use_liger_kernel True .*must be False"),
+    Case(PRETRAIN, {"adam_epsilon": 0}, r"--adam_epsilon 0.0 .*must be above 0"),
+    Case(GLUE, {"adam_epsilon": 0}, r"--adam_epsilon 0.0 .*must be above 0"),
+    *(
+        Case(PRETRAIN, {"metric_for_best_model": name, **where}, says)
+        for name, where, says in (
+            ("nope", {"save_strategy": "best"}, r"--metric_for_best_model nope: .*electra has no.*discriminator_auc"),
+            ("eval_mlm_loss", {"load_best_model_at_end": True, "eval_strategy": "steps", "save_steps": 6}, r"no such"),
+        )
+    ),
+    *(
+        Case(PRETRAIN, {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": kwargs}, says)
+        for kwargs, says in (
+            ('{"nope": 1}', r"--gradient_checkpointing_kwargs .*nope.*it takes use_reentrant"),
+            (
+                '{"use_reentrant": false, "determinism_check": "nope"}',
+                r"--gradient_checkpointing_kwargs .*nope.*it takes use_reentrant",
+            ),
+            ('{"context_fn": "nope"}', r"--gradient_checkpointing_kwargs .*it takes use_reentrant"),
+        )
+    ),
+    *(
+        Case(PRETRAIN, {"lr_scheduler_type": name, "lr_scheduler_kwargs": kwargs}, r"--lr_scheduler_type and its")
+        for name, kwargs in (
+            ("cosine", '{"num_cycles": "x"}'),
+            ("cosine_with_restarts", '{"num_cycles": "x"}'),
+            ("polynomial", '{"power": "x"}'),
+            ("polynomial", '{"power": -1}'),
+            ("inverse_sqrt", '{"timescale": 0}'),
+        )
+    ),
+    Case(
+        PRETRAIN,
+        {
+            "lr_scheduler_type": "reduce_lr_on_plateau",
+            "lr_scheduler_kwargs": '{"patience": "x"}',
+            "eval_strategy": "steps",
+        },
+        r"--lr_scheduler_type and its",
+    ),
     Case(PRETRAIN, {"torch_compile_mode": "nonsense"}, r"nonsense.*default"),
     Case(PRETRAIN, {"gradient_checkpointing_kwargs": "[1]"}, r"--gradient_checkpointing_kwargs .*JSON object"),
     Case(PRETRAIN, {"optim_args": "nonsense"}, r"optim"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -223,3 +224,13 @@ def test_a_cache_folder_that_cannot_be_made_is_an_error_that_names_the_option(
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--cache_dir"):
         load_or_train_tokenizer(write_corpus(texts(10)), OPTIONS, tmp_path / "file")
+
+
+def test_all_that_write_one_folder_at_once_succeed(glue_tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
+    def write(_: int) -> None:
+        write_tokenizer(glue_tokenizer, None, tmp_path / "tokenizer")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(40)))
+    assert len(load_tokenizer(str(tmp_path / "tokenizer"))) == len(glue_tokenizer)
+    assert not list(tmp_path.glob("*unfinished*"))
