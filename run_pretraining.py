@@ -15,7 +15,7 @@ import time
 from electra.console import setup_logging
 from electra.errors import run_script
 from electra.pretraining.export import export_networks
-from electra.pretraining.finish import evaluate_at_end, report, save_logs, track
+from electra.pretraining.finish import evaluate_at_end, report, report_if_missing, save_logs, track
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
 from electra.pretraining.manifest import naming_failed_writes
 from electra.pretraining.networks import build_model
@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(argv)
     run = open_run(args)
     if run.is_finished:
+        report_if_missing(run.folder)
         return
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)

@@ -7,16 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+
 from electra.environment import environment
 from electra.files import write_file, write_json
 from electra.pretraining.inputs import Segments
 from electra.pretraining.ledger import compute_ledger, ledger_line
 from electra.pretraining.metrics import unigram_metrics
+from electra.pretraining.origin import FIRST_HELD_OUT
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
+from electra.report.write import REPORT_NAME, try_to_report
 from electra.tracking import tensorboard_folder, track_results
 
 logger = logging.getLogger(__name__)
@@ -39,7 +43,9 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     asked = {"objective": config.objective, "uniform_generator": config.uniform_generator}
     rows = rows_of(**asked)
     columns = {}
-    if evaluations and evaluations[0]["step"] == 0 and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
+    is_same_text = trainer.origin.get(FIRST_HELD_OUT) in (None, data.held_out)
+    is_at_start = bool(evaluations) and evaluations[0]["step"] == 0
+    if is_same_text and is_at_start and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
         columns["untrained"] = without_prefix(evaluations[0], rows=rows)
     assert trainer.last_records is not None
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
@@ -58,6 +64,12 @@ def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, An
     write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
     save_samples(trainer, folder)
     return ledger
+
+
+def report_if_missing(folder: Path) -> None:
+    """Make the report of a finished run that was killed before it had one."""
+    if PartialState().is_main_process and not (folder / REPORT_NAME).is_file():
+        try_to_report(folder)
 
 
 def track(

@@ -16,6 +16,7 @@ from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.model.pretrained import load_tokenizer_beside_model, refuse_another_tokenizer, trained_source
 from electra.pretraining.options import Arguments, corpus_options, tokenizer_options
+from electra.pretraining.origin import fingerprint_of
 from electra.pretraining.run_folder import Run, check_same_tokenizer
 from electra.tokenization import check_tokenizer
 
@@ -32,6 +33,8 @@ class Segments:
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
     source_names: list[str]
+    held_out: str
+    """Fingerprint of the held-out documents."""
 
 
 def open_corpora(args: Arguments) -> tuple[Corpus, Corpus | None]:
@@ -97,4 +100,5 @@ def make_segments(
         policy=policy,
         evaluation=evaluation,
         source_names=[str(source["name"]) for source in corpus.describe()],
+        held_out=fingerprint_of(held_out_cache.content_hashes[held_out]),
     )

@@ -2,6 +2,7 @@
 
     run/unfinished/checkpoint-N/    while it is written; what a killed process left there is removed at the next start
     run/checkpoint-N/               whole: manifest.json in it has name, size and checksum of every file
+    run/superseded/checkpoint-N/    was later than the checkpoint from which the run was told to go on another way
 
 A folder to be deleted goes through `unfinished`, too, so that a kill in between leaves no half of it. A file that was
 truncated, emptied, altered or removed later is found by the manifest; Trainer itself would resume some of these with a
@@ -14,7 +15,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from electra.files import write_file
 MANIFEST_NAME = "manifest.json"
 ORIGIN_NAME = "origin.json"
 """What the run was trained on, see origin.py. Written by every version that writes a manifest."""
-UNFINISHED = "unfinished"
+UNFINISHED, SUPERSEDED = "unfinished", "superseded"
 _WRITE_ERRORS_OF_TORCH = ("PytorchStreamWriter", "file write", "iostream", "inline_container")
 """What torch.save says when a file cannot be written: a RuntimeError without a number or a name."""
 _CHUNK = 2**22
@@ -39,6 +40,11 @@ def checkpoints_of(run: Path) -> list[Path]:
     named = ((_CHECKPOINT.fullmatch(path.name), path) for path in run.iterdir() if path.is_dir())
     steps = {int(match[1]): path for match, path in named if match}
     return [steps[step] for step in sorted(steps, reverse=True)]
+
+
+def step_of(checkpoint: Path) -> int:
+    """N of checkpoint-N."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def seal(checkpoint: Path) -> None:
@@ -76,6 +82,18 @@ def discard(checkpoint: Path) -> None:
         aside.parent.rmdir()
 
 
+def supersede(run: Path, paths: Sequence[Path]) -> None:
+    """Move files and checkpoints of a run to where nothing looks for them; what was moved there before is deleted."""
+    aside = run / SUPERSEDED
+    aside.mkdir(exist_ok=True)
+    for path in paths:
+        target = aside / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(path, target)
+    sync_folder(run)
+
+
 def remove_unfinished(run: Path) -> None:
     """Remove what a process that was killed had not finished."""
     shutil.rmtree(run / UNFINISHED, ignore_errors=True)
@@ -99,6 +117,16 @@ def damage(checkpoint: Path) -> str | None:
     if (checkpoint / ORIGIN_NAME).exists():
         return f"has no {MANIFEST_NAME}"
     return _damage_without_manifest(checkpoint)
+
+
+def without_optimizer(checkpoint: Path) -> str | None:
+    """Half a sentence if a checkpoint has weights alone: whole, but Trainer would go on with a fresh optimizer."""
+    if not (checkpoint / MANIFEST_NAME).is_file():
+        return None
+    names = json.loads((checkpoint / MANIFEST_NAME).read_text())["files"]
+    if any(name.startswith(("optimizer", "global_step")) for name in names):  # of one process, FSDP, DeepSpeed
+        return None
+    return "has no optimizer (--save_only_model), so it cannot be gone on with"
 
 
 def _damage_by_manifest(checkpoint: Path) -> str | None:

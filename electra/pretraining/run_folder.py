@@ -28,7 +28,15 @@ from electra.command_line import write_yaml
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
-from electra.pretraining.manifest import checkpoints_of, damage, remove_unfinished
+from electra.pretraining.manifest import (
+    SUPERSEDED,
+    checkpoints_of,
+    damage,
+    remove_unfinished,
+    step_of,
+    supersede,
+    without_optimizer,
+)
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
 from electra.pretraining.origin import read_state
 from electra.redaction import without_secrets
@@ -50,6 +58,8 @@ class Run:
 
     folder: Path
     checkpoint: str | None
+    is_named: bool = False
+    """That checkpoint was named itself: it may have later ones beside it."""
     is_finished: bool = False
     """With --auto_resume: there is nothing left to do."""
 
@@ -71,7 +81,7 @@ def open_run(args: Arguments) -> Run:
                 if _lock_path(checkpoint.parent) not in _LOCKS and not _lock(checkpoint.parent):
                     raise UserError(f"another process is at work on {checkpoint.parent}; let it end, or end it, first")
                 remove_unfinished(checkpoint.parent)
-                shared = [Run(checkpoint.parent, str(checkpoint))]
+                shared = [Run(checkpoint.parent, str(checkpoint), Path(resume).resolve() == checkpoint)]
             elif training.auto_resume:
                 shared = [start_or_continue(training.output_dir, training.experiment_name, training.max_steps)]
             else:
@@ -117,8 +127,14 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
     if not folder.is_dir():
         raise UserError(f"{folder} is a file, so it is no run to go on with; choose another --experiment_name")
     remove_unfinished(folder)
+    if _is_finished(folder, max_steps):
+        return Run(folder, None, is_finished=True)  # its checkpoints may be damaged, or deleted to save room
     if checkpoints_of(folder):
-        return Run(folder, str(newest_whole(folder)), is_finished=_is_finished(folder, max_steps))
+        return Run(folder, str(newest_whole(folder)))
+    if (folder / METRICS_NAME).is_file():
+        raise UserError(
+            f"{folder} {_what_ended(folder)} and holds no checkpoint to go on from; choose another --experiment_name"
+        )
     if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
         raise UserError(
             f"{folder} holds files but no {CONFIG_NAME}, so it is no run to go on with; choose another "
@@ -129,14 +145,31 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
 
 def _is_finished(folder: Path, max_steps: int) -> bool:
     """Whether a run has come to its last file, for at least as many steps (-1: as epochs, of the run itself)."""
+    steps = _finished_steps(folder)
+    return steps is not None and steps >= max_steps and _has_networks(folder)
+
+
+def _finished_steps(folder: Path) -> int | None:
     try:
-        return bool(json.loads((folder / METRICS_NAME).read_text())["plan"]["steps"] >= max_steps)
+        return int(json.loads((folder / METRICS_NAME).read_text())["plan"]["steps"])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
+
+
+def _has_networks(folder: Path) -> bool:
+    return (folder / "discriminator" / "config.json").is_file()
+
+
+def _what_ended(folder: Path) -> str:
+    """How far a run came that has metrics, as half a sentence."""
+    if not _has_networks(folder):
+        return f"holds a {METRICS_NAME} but no discriminator"
+    steps = _finished_steps(folder)
+    return f"holds a {METRICS_NAME} that cannot be read" if steps is None else f"finished with fewer steps, {steps:,},"
 
 
 def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write the effective options and the tokenizer into the run's folder; to be called once all is checked."""
+    """Make the run's folder that of this start: its options, the tokenizer; to be called once all is checked."""
     if not PartialState().is_main_process:
         return
     values = {name: value for name, value in args.effective.items() if name not in _OF_ONE_START}
@@ -148,6 +181,20 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
+    elif run.is_named:
+        _leave_later_behind(run.folder, Path(run.checkpoint))
+
+
+def _leave_later_behind(folder: Path, checkpoint: Path) -> None:
+    """Take what is later than a checkpoint out of the way: the next start would go on from it, or be finished."""
+    later = [path for path in checkpoints_of(folder) if step_of(path) > step_of(checkpoint)]
+    is_past = bool(later) or (_finished_steps(folder) or 0) > step_of(checkpoint)
+    if is_past and (folder / METRICS_NAME).is_file():
+        later.append(folder / METRICS_NAME)
+    if later:
+        supersede(folder, later)
+        names = ", ".join(path.name for path in later)
+        logger.warning("going on from %s: %s moved to %s", checkpoint.name, names, folder / SUPERSEDED)
 
 
 def new_run_folder(output_dir: str, experiment_name: str) -> Path:
@@ -211,7 +258,7 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if folder.name.startswith("checkpoint-"):
-        wrong = damage(folder)
+        wrong = damage(folder) or without_optimizer(folder)
         if wrong is not None:
             raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the newest whole one")
         return folder
@@ -229,7 +276,7 @@ def newest_whole(run: Path) -> Path:
         raise UserError(f"nothing to resume: {run} holds no checkpoint-N; leave --resume_from_checkpoint out")
     reasons = []
     for checkpoint in checkpoints:
-        wrong = damage(checkpoint)
+        wrong = damage(checkpoint) or without_optimizer(checkpoint)
         if wrong is None:
             return checkpoint
         logger.warning("passing over %s: it %s", checkpoint, wrong)

@@ -26,8 +26,11 @@ from electra.pretraining.manifest import (
     naming_failed_writes,
     put_in_place,
     seal,
+    step_of,
 )
+from electra.pretraining.optimizer_options import OptimizerOptions
 from electra.pretraining.options import CONFIG_NAME
+from electra.pretraining.origin import read_state
 from electra.pretraining.processes import naming_lost_processes
 from electra.pretraining.stopping import LeaveSignalsToParent
 
@@ -130,8 +133,16 @@ class WholeCheckpointTrainer(Trainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None or self.is_deepspeed_enabled:  # which loads them itself, before
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        options = OptimizerOptions(self.optimizer, self.lr_scheduler)
         with _naming_unreadable(checkpoint, "optimizer or schedule"):
             super()._load_optimizer_and_scheduler(checkpoint)
+            changes = options.put_back(self.optimizer, self.lr_scheduler)
+        if changes and self.is_world_process_zero():
+            step = read_state(Path(checkpoint)).global_step
+            logger.warning("%s from step %d on", ", ".join(changes), step)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with _naming_unreadable(checkpoint, "random state"):
@@ -152,11 +163,12 @@ class WholeCheckpointTrainer(Trainer):
         verdicts = [torch.isfinite(t).all() for t in tensors if t.is_floating_point()]
         return all(bool(verdict) for verdict in verdicts)
 
-    def last_whole(self, run: Path) -> str:
-        """The newest whole checkpoint of a run, as the end of a sentence."""
+    def last_whole(self, run: Path, until: int | None = None) -> str:
+        """The newest whole checkpoint of a run, of those up to a step if one is given, as the end of a sentence."""
         if not run.is_dir():
             return "no checkpoint is left"
-        whole = next((path for path in checkpoints_of(run) if damage(path) is None), None)
+        older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
+        whole = next((path for path in older if damage(path) is None), None)
         return f"the last good checkpoint is {whole}" if whole is not None else "no checkpoint was saved before"
 
 

@@ -141,10 +141,24 @@ def make_trainer(
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
     training.save_total_limit = None  # the callback deletes in Trainer's place
-    origin = origin_of(data.cache, plan.batch_size, bf16=bool(training.bf16))
+    origin = origin_of(
+        data.cache.content_hashes,
+        data.training_documents,
+        data.held_out,
+        plan.batch_size,
+        bf16=bool(training.bf16),
+        options={
+            "max_length": args.segments.max_length,
+            "segment_policy": args.segments.segment_policy,
+            "seed": training.seed,
+            "data_seed": training.data_seed,
+            "optim": training.optim.value,
+            "adam_bias_correction": training.adam_bias_correction,
+        },
+    )
     if run.checkpoint is not None:
         batch = f"{training.train_batch_size} x {training.gradient_accumulation_steps} x {training.world_size}"
-        check_same_origin(Path(run.checkpoint), origin, f"{batch}: batch, accumulation, devices")
+        origin = check_same_origin(Path(run.checkpoint), origin, f"{batch}: batch, accumulation, devices")
         longer = describe_longer_run(Path(run.checkpoint), plan.steps)
         if longer is not None:
             logger.warning(longer)

@@ -80,10 +80,10 @@ class SkippingTrainer(WholeCheckpointTrainer):
         step = self.state.global_step + 1
         what = f"loss {float(loss):g}, gradient norm {float(norm):g}"
         if self._in_a_row >= self.args.max_skipped_steps:
+            good = self.last_whole(self.run_folder, until=step - self._in_a_row)
             raise UserError(
                 f"step {step}: {what}: the {self._in_a_row} steps up to it were all not finite and were skipped; "
-                f"{self.last_whole(self.run_folder)}; go on from it with a lower --learning_rate or a smaller "
-                "--max_grad_norm"
+                f"{good}; go on from it with a lower --learning_rate or a smaller --max_grad_norm"
             )
         if self.is_world_process_zero():
             with tqdm.external_write_mode():

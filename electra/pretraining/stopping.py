@@ -79,6 +79,15 @@ class StopRequests(TrainerCallback):
             folder = shlex.quote(str(Path(args.output_dir)))
             reason = "--max_hours" if self.exit_code == OUT_OF_TIME else signal.Signals(self.exit_code - 128).name
             with tqdm.external_write_mode():
+                if args.save_only_model:
+                    logger.info(
+                        "stopped by %s at step %d of %d, the weights are saved; without its optimizer, which "
+                        "--save_only_model leaves out, the run cannot go on",
+                        reason,
+                        state.global_step,
+                        state.max_steps,
+                    )
+                    return
                 logger.info(
                     "stopped by %s at step %d of %d, all is saved; go on with: "
                     "python run_pretraining.py --resume_from_checkpoint %s",

@@ -284,7 +284,7 @@ def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder: Path) -> Non
         resumed.mkdir()
         (whole / f"checkpoint-{step}").rename(resumed / f"checkpoint-{step}")
         (resumed / "config.yaml").write_bytes((whole / "config.yaml").read_bytes())
-        main(flags(folder, resume_from_checkpoint=resumed / f"checkpoint-{step}"))
+        main(flags(folder, **options, resume_from_checkpoint=resumed / f"checkpoint-{step}"))
         assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
 
 

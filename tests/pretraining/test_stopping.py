@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
+from electra.errors import UserError
 from electra.pretraining.manifest import damage
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
@@ -74,6 +75,19 @@ def test_out_of_time_the_run_stops_with_a_code_of_its_own_and_goes_on_bit_for_bi
     assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-1"]
     main(flags(folder, **FAST, resume_from_checkpoint="true", max_hours=10))
     assert_same_state(run / "checkpoint-12", folder / "output" / "whole" / "checkpoint-12")
+
+
+def test_weights_alone_are_not_called_all_and_are_not_gone_on_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(flags(folder, **FAST, max_hours=1e-9, save_only_model=True))
+    said = capsys.readouterr().out
+    assert "at step 1 of 12, the weights are saved; without its optimizer" in said and "go on with:" not in said
+    run = folder / "output" / "run"
+    for resume in ({"auto_resume": True}, {"resume_from_checkpoint": run / "checkpoint-1"}):
+        with pytest.raises(UserError, match=r"checkpoint-1 has no optimizer \(--save_only_model\), so it cannot be"):
+            main(flags(folder, **FAST, **resume))
 
 
 def test_all_processes_of_a_run_get_the_signal_and_the_printed_command_goes_on(folder: Path) -> None:
