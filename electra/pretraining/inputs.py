@@ -15,9 +15,10 @@ from electra.data.documents import TokenCache, load_or_build_cache, split_docume
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.model.pretrained import load_tokenizer_beside_model, refuse_another_tokenizer, trained_source
+from electra.pretraining.agreement import check_same_tokenizer
 from electra.pretraining.options import Arguments, corpus_options, tokenizer_options
 from electra.pretraining.origin import fingerprint_of
-from electra.pretraining.run_folder import Run, check_same_tokenizer
+from electra.pretraining.run_folder import Run
 from electra.tokenization import check_tokenizer
 
 logger = logging.getLogger(__name__)

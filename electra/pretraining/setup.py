@@ -17,6 +17,7 @@ from electra.errors import UserError
 from electra.kernels import tune_networks, tune_process
 from electra.model.modeling import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
+from electra.pretraining.agreement import check_same_architecture, check_steps, generator_steps_of
 from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
 from electra.pretraining.combinations import gate_of
 from electra.pretraining.estimate import disk_use, estimate_lines, missing_disk, step_memory
@@ -28,7 +29,7 @@ from electra.pretraining.origin import check_same_origin, describe_longer_run, o
 from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.plan import Plan, make_plan
 from electra.pretraining.progress import ReadableLog, ReadableProgress
-from electra.pretraining.run_folder import Run, check_same_architecture, check_steps, generator_steps_of
+from electra.pretraining.run_folder import Run
 from electra.pretraining.spikes import LossSpikes
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer

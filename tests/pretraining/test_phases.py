@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from electra.errors import UserError
+from electra.pretraining.agreement import generator_steps_of
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
-from electra.pretraining.run_folder import generator_steps_of
 from run_pretraining import main
 from tests.pretraining.runs import flags
 from tests.pretraining.test_trainer import assert_same_state, history, make

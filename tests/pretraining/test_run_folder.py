@@ -14,11 +14,9 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.errors import UserError
 from electra.model.modeling import ElectraForJointPretraining
+from electra.pretraining.agreement import check_same_architecture, check_same_tokenizer, check_steps
 from electra.pretraining.options import config_of_resumed_run, parse_arguments
 from electra.pretraining.run_folder import (
-    check_same_architecture,
-    check_same_tokenizer,
-    check_steps,
     find_checkpoint,
     new_run_folder,
     open_run,
