@@ -10,11 +10,11 @@ there: 0.16 pfs-days for 77.0 are 0.21. No torch.
 
 import logging
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
@@ -219,7 +219,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--peak_tflops", type=float, help="peak of one device, TFLOP/s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: efficiency.md in the first RUN")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+    log_plainly()
     if arguments.glue and len(arguments.glue) != len(arguments.runs):
         raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; name one for each, in order")
     if arguments.peak_tflops is not None and not 0 < arguments.peak_tflops < math.inf:
@@ -237,7 +237,7 @@ def main(argv: list[str] | None = None) -> None:
     output = arguments.output or arguments.runs[0] / "efficiency.md"
     text = "\n\n".join(["# Efficiency", markdown_table(HEADER, rows), *(f"- {note}" for note in notes)]) + "\n"
     try:
-        write_file(text.encode(), output)
+        write_file(text.encode(errors="backslashreplace"), output)
     except OSError as error:
         raise UserError(f"cannot write {output}: {error}; name another --output") from error
     logger.info("%s\n\n%s\n\n%s", text_table(HEADER, rows), "\n".join(notes), output)

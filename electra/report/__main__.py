@@ -8,9 +8,9 @@ No torch: a report can be written anywhere.
 """
 
 import logging
-import sys
 from pathlib import Path
 
+from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.report.cards import add_glue
 from electra.report.glue_table import glue_table, read_glue
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
         "--glue", type=Path, metavar="FOLDER", help="of run_glue.py: shown, and added to the run's model card"
     )
     arguments = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+    log_plainly()
     if arguments.glue is not None and len(arguments.runs) > 1:
         raise UserError(f"--glue belongs to one run, and {len(arguments.runs)} are named; name one RUN")
     table = None if arguments.glue is None else glue_table(read_glue(arguments.glue))

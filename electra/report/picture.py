@@ -38,13 +38,13 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
         for curve in panel.curves:
             colour = "#4b5563" if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
             axes.plot(curve.x, curve.y, color=colour, **_STYLES[curve.kind])
-        axes.set_title(panel.title, fontsize=9, parse_math=False)
+        axes.set_title(_drawable(panel.title), fontsize=9, parse_math=False)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.25)
         axes.margins(x=0.01)
         if position >= len(panels) - COLUMNS:
             axes.set_xlabel(x_label, fontsize=8)
-    entries = [Line2D([], [], color=_COLOURS[number], label=run.name) for number, run in enumerate(runs)]
+    entries = [Line2D([], [], color=_COLOURS[number], label=_drawable(run.name)) for number, run in enumerate(runs)]
     kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
     entries += [Line2D([], [], color="#4b5563", label=kind, **_STYLES[kind]) for kind in kinds]
     legend = figure.legend(
@@ -57,3 +57,8 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # it draws a box; the page has the name
         FigureCanvasAgg(figure).print_png(content)
     return content.getvalue()
+
+
+def _drawable(text: str) -> str:
+    """Without bytes that are no UTF-8, as a folder's name may have."""
+    return text.encode(errors="backslashreplace").decode()

@@ -262,11 +262,13 @@ def test_a_log_of_step_0_alone_has_a_report(tmp_path: Path, axis: Axis) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", ["a$b$", "$\\frac$", "\u540d\u524d"])
+@pytest.mark.parametrize("name", ["a$b$", "$\\frac$", "\u540d\u524d", "a\udcffb"])
 def test_a_run_may_have_any_name(tmp_path: Path, name: str) -> None:
     runs = [finished_run(tmp_path / name), finished_run(tmp_path / "other")]
     page, picture = write_report(runs)
-    assert name in page.read_text() and picture.read_bytes().startswith(b"\x89PNG")
+    assert name.encode(errors="backslashreplace").decode() in page.read_text() and picture.read_bytes().startswith(
+        b"\x89PNG"
+    )
 
 
 def test_an_option_whose_name_is_no_text_is_shown(tmp_path: Path) -> None:
