@@ -473,7 +473,9 @@ class PretrainingArguments(TrainingArguments):
             raise UserError(
                 "--include_num_input_tokens_seen is not needed: tokens_seen is always logged; leave it out"
             )
-        for name in ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs"):
+        if "tpu_metrics_debug" in (self.debug or []):
+            raise UserError("--debug tpu_metrics_debug is for TPUs, which are not supported; leave it out")
+        for name in ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
             value = getattr(self, name)
             check(value is None or is_json_object(value), name, value, "a JSON object")
         if not torch.accelerator.is_available():

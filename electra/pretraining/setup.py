@@ -183,7 +183,7 @@ def make_trainer(
         if training.torch_compile:
             torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
         trainer.check_optimization(plan.steps)
-    except (ValueError, ImportError, OSError, OverflowError, RuntimeError) as error:
+    except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
         with suppress(OSError):  # Trainer has made it; with anything in it, it stays
             run.folder.rmdir()
         if isinstance(error, UserError):

@@ -136,6 +136,13 @@ OPTIONS = [
     ),
     Case(PRETRAIN, {"push_to_hub": True}, r"--push_to_hub .*HF_HUB_OFFLINE|--push_to_hub .*token"),
     Case(PRETRAIN, {"report_to": "clearml"}, r"--report_to clearml does not work: clearml is not installed"),
+    Case(PRETRAIN, {"debug": "tpu_metrics_debug"}, r"--debug tpu_metrics_debug is for TPUs"),
+    Case(PRETRAIN, {"activation_checkpointing_kwargs": "[1]"}, r"--activation_checkpointing_kwargs .*JSON object"),
+    Case(
+        PRETRAIN,
+        {"accelerator_config": '{"gradient_accumulation_kwargs": {"nope": 4}}'},
+        r"Trainer cannot be set up with these options: .*nope",
+    ),
     Case(PRETRAIN, {"neftune_noise_alpha": 5}, r"--neftune_noise_alpha 5.0 .*must be left out"),
     Case(PRETRAIN, {"use_liger_kernel": True}, r"--use_liger_kernel True .*must be False"),
     Case(PRETRAIN, {"adam_epsilon": 0}, r"--adam_epsilon 0.0 .*must be above 0"),
