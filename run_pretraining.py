@@ -15,7 +15,7 @@ import time
 from electra.console import setup_logging
 from electra.errors import run_script
 from electra.pretraining.export import export_networks
-from electra.pretraining.finish import evaluate_at_end, report, report_if_missing, save_logs, track
+from electra.pretraining.finish import evaluate_at_end, report, save_logs, track
 from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
 from electra.pretraining.manifest import naming_failed_writes
 from electra.pretraining.networks import build_model
@@ -25,7 +25,7 @@ from electra.pretraining.setup import announce_plan, make_trainer
 from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trial import run_trial
 from electra.redaction import shown_command
-from electra.report.write import try_to_report
+from electra.report.write import REPORT_NAME, try_to_report
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -34,7 +34,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(argv)
     run = open_run(args)
     if run.is_finished:
-        report_if_missing(run.folder)
+        if args.training.process_index == 0 and not (run.folder / REPORT_NAME).is_file():  # killed before it had one
+            try_to_report(run.folder)
         return
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)

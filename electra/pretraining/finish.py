@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
-
 from electra.environment import environment
 from electra.files import write_file, write_json
 from electra.pretraining.inputs import Segments
@@ -20,7 +18,6 @@ from electra.pretraining.results import results_table, rows_of, token_counts, wi
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.write import REPORT_NAME, try_to_report
 from electra.tracking import tensorboard_folder, track_results
 
 logger = logging.getLogger(__name__)
@@ -64,12 +61,6 @@ def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, An
     write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
     save_samples(trainer, folder)
     return ledger
-
-
-def report_if_missing(folder: Path) -> None:
-    """Make the report of a finished run that was killed before it had one."""
-    if PartialState().is_main_process and not (folder / REPORT_NAME).is_file():
-        try_to_report(folder)
 
 
 def track(
