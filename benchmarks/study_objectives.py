@@ -43,12 +43,7 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
 TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
-EPOCHS = {"cola": 3, "sst2": 0.25, "mrpc": 3, "rte": 3}
-GLUE_FLAGS = [
-    "--max_length=96",
-    "--double_unordered=false",
-    f"--task_overrides={json.dumps({task: {'num_train_epochs': epochs} for task, epochs in EPOCHS.items()})}",
-]
+GLUE_CONFIG = Path("configs/glue/study_cpu.yaml")
 
 
 def flops_per_step(args: Arguments) -> float:
@@ -125,7 +120,7 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
         subprocess.run([sys.executable, *run], check=True)
     glue = ["run_glue.py", f"--pretrain_path={folder}", f"--glue_dir={options.glue_dir}", "--tasks", *TASKS]
     glue += [f"--output_dir={options.output_dir}", f"--experiment_name={folder.name}-glue", "--disable_tqdm", "true"]
-    subprocess.run([sys.executable, *glue, f"--num_seeds={options.glue_seeds}", *GLUE_FLAGS], check=True)
+    subprocess.run([sys.executable, *glue, f"--num_seeds={options.glue_seeds}", f"--config={GLUE_CONFIG}"], check=True)
 
 
 def report(options: argparse.Namespace) -> None:

@@ -50,7 +50,8 @@ def check_trackers(report_to: Sequence[str]) -> None:
     except (ValueError, RuntimeError, ImportError) as error:
         raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
     missing = {*asked} - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two it does not list
-    for name in sorted(missing):
+    if missing:
+        name = min(missing)
         raise UserError(f"--report_to {name} does not work: {name} is not installed; install it, or choose another")
     if "wandb" not in report_to or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return

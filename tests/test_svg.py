@@ -15,6 +15,9 @@ from electra.svg import Line, line_chart, ticks, x_unit
         (0.135, 0.156, [0.135, 0.14, 0.145, 0.15, 0.155, 0.16]),
         (1e-5, 5e-4, [0, 1e-4, 2e-4, 3e-4, 4e-4, 5e-4]),
         (0.5, 0.5, [0.45, 0.475, 0.5, 0.525, 0.55]),
+        (0.7, 0.7 + 2e-16, [0.6, 0.65, 0.7, 0.75, 0.8]),
+        (0.512, 0.597, [0.5, 0.52, 0.54, 0.56, 0.58, 0.6]),
+        (-0.2, 0.9, [-0.25, 0, 0.25, 0.5, 0.75, 1]),
     ],
 )
 def test_ticks_are_round_and_around_the_values(low: float, high: float, expected: list[float]) -> None:

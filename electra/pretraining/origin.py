@@ -18,13 +18,10 @@ from transformers import TrainerState
 from electra.errors import UserError
 from electra.pretraining.manifest import ORIGIN_NAME
 
-FIRST_HELD_OUT = "first_held_out_text"
-"""Name of what was evaluated on before the first step; None of a run that began before it was kept."""
 logger = logging.getLogger(__name__)
 
-
-OPTIONS = ("max_length", "segment_policy", "seed", "data_seed", "optim", "adam_bias_correction")
-"""What cannot change within a run: the segments and their order, and whose averages the optimizer has."""
+FIRST_HELD_OUT = "first_held_out_text"
+"""Name of what was evaluated on before the first step; None of a run that began before it was kept."""
 _SAME_AVERAGES = {"adamw_torch", "adamw_torch_fused"}
 
 
@@ -50,7 +47,8 @@ def origin_of(
         held_out: fingerprint of the documents that are evaluated on.
         batch_size: segments of an optimizer step, of all devices and accumulated batches.
         bf16: whether the run computes in it.
-        options: values of `OPTIONS`.
+        options: what cannot change within a run, by name: what decides on the segments and their order, and whose
+            averages the optimizer has.
     """
     return {
         "corpus": fingerprint_of(content_hashes),
@@ -99,8 +97,8 @@ def check_same_origin(checkpoint: Path, origin: dict[str, Any], batch: str) -> d
             f"{origin['documents']:,}; name the same one, or start a new run with --init_discriminator and "
             "--init_generator"
         )
-    for name in OPTIONS:
-        before, now = options.get(name), origin["options"][name]
+    for name, now in origin["options"].items():
+        before = options.get(name)
         if before not in (None, now) and not {before, now} <= _SAME_AVERAGES:
             raise UserError(
                 f"{checkpoint} was trained with --{name} {_as_given(before)}, not {_as_given(now)}; leave it as it "

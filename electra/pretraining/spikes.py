@@ -66,9 +66,8 @@ class LossSpikes(TrainerCallback):
             if is_spike(before, logs[name]) and not (before and is_spike(before[:-1], before[-1])):
                 with tqdm.external_write_mode():
                     logger.warning(
-                        "step %d: %s is %.4f, up from %.4f: a spike. If it does "
-                        "not fall again, go on from a checkpoint before it with a lower --learning_rate or "
-                        "--max_grad_norm (now %g and %g).",
+                        "step %d: %s is %.4f, up from %.4f: a spike. If it does not fall again, go on from a "
+                        "checkpoint before it with a lower --learning_rate or --max_grad_norm (now %g and %g).",
                         state.global_step,
                         name,
                         logs[name],

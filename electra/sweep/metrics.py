@@ -5,7 +5,6 @@ Pre-training: metrics.json (`eval/discriminator_auc` of the last evaluation), el
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from electra.errors import UserError
 from electra.finetuning.results import RESULTS_NAME, read_results
 from electra.glue.report import summarize_glue
 
-METRICS_NAME = "metrics.json"
+METRICS_NAME, STATE_NAME = "metrics.json", "trainer_state.json"
 Metrics = dict[str, float | None]
 """By wandb's name; None where a metric is undefined."""
 
@@ -52,25 +51,13 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
 
 
 def _log(folder: Path) -> list[dict[str, Any]]:
-    """The run's own, whole; of one that has none, of before there were any, its newest checkpoint's."""
-    own = folder / "trainer_state.json"
-    states = [own] if own.is_file() else checkpoints(folder)
-    state = _read_json(states[-1]) if states else {"log_history": []}
+    """Of a finished run, which has written its state before its metrics."""
+    path = folder / STATE_NAME
+    state = _read_json(path)
     log = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(log, list) or not all(isinstance(line, dict) for line in log):
-        raise UserError(f"{states[-1]} has no log of training; remove {folder} to run it again")
+        raise UserError(f"{path} has no log of training; remove {folder} to run it again")
     return log
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The states of a run's whole checkpoints, oldest first: Trainer writes them last."""
-    found = [path for path in folder.glob("checkpoint-*/trainer_state.json") if _step(path) is not None]
-    return sorted(found, key=lambda path: _step(path) or 0)
-
-
-def _step(path: Path) -> int | None:
-    match = re.fullmatch(r"checkpoint-(\d+)", path.parent.name)
-    return int(match[1]) if match else None
 
 
 def _read_json(path: Path) -> Any:

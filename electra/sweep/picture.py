@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from electra.svg import ticks as even_ticks
 from electra.sweep.definition import Sweep
 from electra.sweep.parameters import Parameter
 from electra.sweep.summary import Group
@@ -81,17 +82,7 @@ def _places(parameter: Parameter, seen: Sequence[Any]) -> tuple[list[float], lis
         return [math.log10(v) for v in seen], log_ticks(min(seen), max(seen))
     if len(set(seen)) <= 6:
         return [float(v) for v in seen], [(float(v), f"{v:.4g}") for v in sorted(set(seen))]
-    return [float(v) for v in seen], [(t, f"{t:.4g}") for t in linear_ticks(min(seen), max(seen))]
-
-
-def linear_ticks(low: float, high: float) -> list[float]:
-    """Round numbers, evenly spaced, from at most `low` to at least `high`; between two and seven."""
-    largest = max(abs(low), abs(high))
-    span = high - low if high - low > 1e-9 * largest else largest or 1.0  # else they differ by rounding at most
-    unit = 10 ** math.floor(math.log10(span / 5))
-    step = next(unit * k for k in (1, 2, 5, 10) if span / (unit * k) <= 5)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [float(f"{step * k:.12g}") for k in range(first, max(last, first + 1) + 1)]
+    return [float(v) for v in seen], [(t, f"{t:.4g}") for t in even_ticks(min(seen), max(seen))]
 
 
 def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
@@ -128,7 +119,7 @@ def draw(panels: Sequence[Panel], columns: int, title: str) -> str:
 
 def _draw_panel(panel: Panel) -> list[str]:
     values = [value for _, value, _ in panel.dots] or [0.0, 1.0]
-    vertical = linear_ticks(min(values), max(values))
+    vertical = even_ticks(min(values), max(values))
     across = [place for place, _ in panel.ticks] + [place for place, _, _ in panel.dots]
     low, high = min(across), max(across)
     margin = 0.06 * (high - low) or 0.5

@@ -111,3 +111,38 @@ def test_a_host_that_is_killed_ends_the_other_with_one_line_and_a_whole_checkpoi
     named = re.search(r"the last good checkpoint is (\S+);", error)
     assert named is not None and damage(Path(named[1])) is None
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
+
+
+LEAVING = """
+import atexit, pathlib, sys, time
+import torch.distributed
+from electra.errors import run_script
+
+written, told = map(pathlib.Path, sys.argv[1:3])
+
+def main():
+    torch.distributed.init_process_group("gloo")
+    if torch.distributed.get_rank() == 0:
+        time.sleep(1)
+        written.touch()
+    else:
+        atexit.register(lambda: told.write_text(str(written.exists())))
+    sys.exit(int(sys.argv[3]))
+
+run_script(main)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 85])
+def test_a_process_that_is_done_stays_until_the_first_has_written(tmp_path: Path, code: int) -> None:
+    (tmp_path / "leave.py").write_text(LEAVING)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "leave.py")]
+    done = subprocess.run(
+        [sys.executable, *launcher, str(tmp_path / "written"), str(tmp_path / "told"), str(code)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
+    assert "terminate called" not in done.stderr
+    assert done.returncode == (1 if code else 0) and (not code or f"exitcode  : {code} " in done.stderr)

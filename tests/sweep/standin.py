@@ -23,7 +23,7 @@ folder = pathlib.Path(following["--output_dir"]) / following["--experiment_name"
 said = {"name": folder.name, "pid": os.getpid(), "resumed": following.get("--resume_from_checkpoint")}
 said |= {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "WANDB_RUN_GROUP")}
 (folder / "checkpoint-1").mkdir(parents=True, exist_ok=True)
-(folder / "checkpoint-1" / "trainer_state.json").write_text('{"log_history": [{"loss": 7}, {"loss": 5}]}')
+(folder / "trainer_state.json").write_text('{"log_history": [{"loss": 7}, {"loss": 5}]}')
 (folder / "checkpoint-1" / "manifest.json").write_text('{"files": {}}')
 with open(options["starts"], "a") as file:
     file.write(json.dumps(said) + "\\n")
