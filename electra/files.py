@@ -1,4 +1,4 @@
-"""Files and folders put in place so that a kill loses nothing; folders that several processes share are locked."""
+"""Atomic writes of files and folders, locks, and the paths that users give."""
 
 import json
 import math
@@ -8,15 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from filelock import AcquireReturnProxy, FileLock
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from electra.errors import UserError
 
+_ROOT = Path(__file__).parent
+CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / "configs"
+"""The experiment files: inside the installed package, beside it in a checkout."""
+
+
+def config_path(name: str) -> Path:
+    """The file of this name, else the one of the package: `configs/glue/paper.yaml` works from any folder."""
+    path = Path(name)
+    if path.exists() or path.is_absolute():
+        return path
+    packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
+    return packaged if packaged.is_file() else path
+
 
 def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
-    """Wait for and take the lock of a cache folder; use it in a `with`. The system frees it if the process dies.
+    """Wait for the lock of a cache folder; use it in a `with`. The system frees it if the process dies.
 
+    Args:
+        target: the folder.
+        what: what is to be written to it, for the error message.
     Raises:
-        UserError: the folder's parent cannot be written; `what` says what was to be.
+        UserError: the parent folder cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -26,9 +44,9 @@ def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`; what was there is set aside first and deleted last.
+    """Rename `new` to `target`. The old folder is first renamed to `target.previous` and deleted last.
 
-    Killed in between, the new folder or the old one is still whole, under its name or with `.previous` behind it.
+    After a kill in between, either the new or the old folder is complete, under its own name or as `.previous`.
     """
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
@@ -38,40 +56,26 @@ def replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
-def is_encodable(text: str) -> bool:
-    """Whether a text can be written: one with half of a surrogate pair, as json can have, cannot."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def expand(path: str | Path) -> Path:
-    """With the home folder in place of `~`; that of a user who is not there stays as it is."""
-    return Path(os.path.expanduser(path))
-
-
 def write_file(content: bytes, path: Path) -> None:
-    """Write beside, sync, rename: a reader sees the old file or the new one, never half of it.
+    """Write to a temporary file, sync, rename: a reader sees the old file or the new one, never a part.
 
     Raises:
-        OSError: it could not be written, the disk is full perhaps; names the file.
+        OSError: the file could not be written; names it.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
-    """`write_file` of a mapping as JSON; a nan becomes null."""
+    """`write_file` of a mapping as JSON; nan and infinity become null."""
     write_file((json.dumps(_finite(values), indent=2, allow_nan=False) + "\n").encode(), path)
 
 
@@ -81,3 +85,48 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new files in a folder survive a power cut, where the system supports it."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def expand(path: str | Path) -> Path:
+    """The path with `~` replaced by the home folder, if that user exists."""
+    return Path(os.path.expanduser(path))
+
+
+def absolute(path: str) -> str:
+    return os.path.abspath(expand(path))
+
+
+def absolute_if_there(name: str) -> str:
+    """The absolute path of an existing file or folder; anything else, such as a Hub id, unchanged."""
+    return absolute(name) if expand(name).exists() else name
+
+
+def may_be_hub_id(name: str) -> bool:
+    """Whether to ask the Hub for `name`: not if it looks like a path, or if its parent is a folder here."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return not name.endswith((".json", ".yaml", ".safetensors", ".txt")) and (
+        "/" not in name or not Path(name).parent.is_dir()
+    )
