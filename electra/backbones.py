@@ -1,29 +1,29 @@
-"""The transformers architectures that generator and discriminator can be made of: what differs between them, as data.
+"""The architectures of transformers that generator and discriminator can have, and their differences, as data.
 
-A backbone is an encoder of transformers with its LM head, composed and not rewritten. What the rest of this package
-must know of one is a row of `BACKBONES`; CONTRIBUTING.md shows how to add another.
+A backbone is an encoder of transformers with its LM head, used unchanged. A row of `BACKBONES` holds all that this
+package needs to know about it; CONTRIBUTING.md shows how to add one.
 """
 
 from typing import Any, NamedTuple
 
 UNIFORM = "uniform"
-"""The generator that is no network: it draws tokens evenly from the vocabulary."""
+"""Generator type without a network: tokens are drawn uniformly from the vocabulary."""
 
 
 class Backbone(NamedTuple):
     """One architecture, named by its `model_type` in transformers.
 
     Args:
-        lm_head: attributes of the model `*ForMaskedLM` that turn hidden states into logits, applied one after another.
-        projection: path in the encoder of what brings embeddings to the network's width; None: they are as wide.
-        embeddings: paths in the encoder of what can be shared, by what it is; one that is not there is not shared.
-        takes_token_types: the encoder is told which tokens belong to the second segment.
-        has_pooler: a layer over the first token belongs to the encoder. No objective here trains it; it keeps its
-            fresh weights, so that `*ForSequenceClassification` finds all but its classifier in an exported detector.
+        lm_head: attributes of `*ForMaskedLM` that turn hidden states into logits, applied in this order.
+        projection: path in the encoder of the projection from embedding to hidden size; None if there is none.
+        embeddings: paths in the encoder of modules that can be shared, by role; absent ones are not shared.
+        takes_token_types: the encoder takes `token_type_ids`.
+        has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
+            `*ForSequenceClassification` misses only its classifier in an exported detector.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
-        ffn_matrices: of a feed-forward layer; 3 where it is gated.
+        ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values of the configuration that are fixed here.
-        renamed: names of the configuration's values where they are not BERT's.
+        renamed: names of values in the configuration that differ from BERT's.
     """
 
     lm_head: tuple[str, ...]
@@ -55,7 +55,7 @@ BACKBONES = {
         has_pooler=True,
     ),
     "roberta": Backbone(lm_head=("lm_head",), counts_positions_behind_padding=True, settings={"type_vocab_size": 2}),
-    # As DeBERTa-v3: relative positions only, in buckets, and no token types. The norm comes behind the projection.
+    # As DeBERTa-v3: relative positions in buckets only, no token types. The norm follows the projection.
     "deberta-v2": Backbone(
         lm_head=("cls",),
         projection="embeddings.embed_proj",
@@ -81,4 +81,4 @@ BACKBONES = {
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},
     ),
 }
-"""By `model_type`. What a discriminator or a generator can be made of."""
+"""Backbones by `model_type`."""

@@ -1,11 +1,11 @@
-"""What a score has cost: parameters, time, pfs-days by two rules, and pfs-days per point, beside published systems.
+"""The cost of a score: parameters, time, pfs-days by two rules and per point, beside published systems. No torch.
 
     python -m electra.efficiency RUN --glue GLUE_FOLDER
     python -m electra.efficiency RUN --glue GLUE_FOLDER --hardware v100 --output efficiency.md
 
-This is the efficiency table of rc2020_electra's README, computed. Its pfs-days are those of the hardware: devices x
-days x peak x 0.33. Beside them stand those of the FLOPs that were counted. Divided is by the score as a fraction, as
-there: 0.16 pfs-days for 77.0 are 0.21. No torch.
+This is the efficiency table of rc2020_electra's README. Its pfs-days are those of the hardware: devices x days x peak
+x 0.33; the pfs-days of the counted FLOPs have a column of their own. As there, costs are divided by the score as a
+fraction: 0.16 pfs-days for 77.0 are 0.21.
 """
 
 import logging
@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra.console import log_plainly
+from electra.console import format_seconds, log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
-from electra.markup import markdown_table, text_table
-from electra.report.glue_table import read_glue
+from electra.report.blocks import markdown_table, text_table
 from electra.report.runs import RunRecord, is_number, read_run
-from electra.units import format_seconds
+from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger("electra.efficiency")
 
@@ -41,15 +40,14 @@ HEADER = (
 
 @dataclass(frozen=True)
 class System:
-    """One row. What is not known is None, and its cells are empty.
+    """One row; None where a value is unknown.
 
     Args:
-        name: of the model.
-        parameters: of the network that is fine-tuned.
+        parameters: of the fine-tuned network.
         days, devices, hardware, peak_tflops: of pre-training.
         flops: of pre-training, by the original's count.
-        avg, glue: percent, on development sets: the mean of eight tasks, and of nine, with WNLI.
-        notes: what the source prints otherwise, and why it is not repeated.
+        avg, glue: percent on development sets, mean of eight tasks and of nine (with WNLI).
+        notes: differences to what the source prints.
     """
 
     name: str
@@ -143,20 +141,20 @@ flops_computation.py. Scores of GPT and DistilBERT are as the source prints them
 def system_of_run(
     run: RunRecord, glue: Path | None = None, hardware: str | None = None, peak_tflops: float | None = None
 ) -> System:
-    """The row of a run.
+    """The row of a finished run.
 
     Args:
-        run: one that has ended.
         glue: output folder of run_glue.py.
-        hardware: a name of `HARDWARE`, or "cpu": the peak measured at the end of the run.
-        peak_tflops: of one device; above `hardware`.
+        hardware: a name of `HARDWARE`, or "cpu" for the peak that the run has measured.
+        peak_tflops: of one device; overrides `hardware`.
     Raises:
-        UserError: the run does not say its time, or the peak of its hardware; the GLUE folder cannot be read.
+        UserError: the run has no training time or peak; the GLUE folder cannot be read.
     """
     compute, plan = run.compute, run.plan
     seconds = compute.get("training_seconds")
     if not is_number(seconds):
-        raise UserError(f"{run.folder} does not say how long it trained; name a run that has ended, of this version")
+        why = f" ({'; '.join(run.notes)})" if run.notes else ""
+        raise UserError(f"{run.folder} does not say how long it trained{why}; name a finished run")
     name, devices = str(compute.get("device", "?")), compute.get("devices", 1)
     measured, parameters = compute.get("peak_flops_per_second"), plan.get("discriminator_parameters")
     if hardware is not None and hardware != "cpu":
@@ -186,7 +184,7 @@ def system_of_run(
 
 
 def notes_of(systems: Sequence[System]) -> list[str]:
-    """What the numbers are, and which of a source's are not repeated."""
+    """Definitions, and differences to the sources."""
     return [
         f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
         "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
@@ -214,7 +212,7 @@ def main(argv: list[str] | None = None) -> None:
         "--glue", nargs="+", type=Path, default=[], metavar="FOLDER", help="of run_glue.py, one for each RUN"
     )
     parser.add_argument(
-        "--hardware", choices=[*HARDWARE, "cpu"], help="whose peak to take; not given, or cpu: as measured by the run"
+        "--hardware", choices=[*HARDWARE, "cpu"], help="take its peak; default and cpu: the peak that the run measured"
     )
     parser.add_argument("--peak_tflops", type=float, help="peak of one device, TFLOP/s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: efficiency.md in the first RUN")

@@ -1,17 +1,14 @@
-"""What a pre-training run costs in floating-point operations, by both public rules, from the sizes of the nets alone.
+"""Training FLOPs of a pre-training run from the sizes of the networks, by two public rules.
 
-Two rules, because the published numbers follow different ones. For the paper's recipes the second gives about 0.9
-(small) to 1.3 times (large) the first:
-
-- `google_training_flops` is the accounting behind the paper's tables (google-research/electra, flops_computation.py),
-  its oddities included: compare with it to the paper's "train FLOPs". At the small size two fifths of its result are
-  the multiplication of one-hot vectors with the embedding table, which nobody carries out on a GPU.
+- `google_training_flops` is the accounting of the paper's tables (google-research/electra, flops_computation.py),
+  including its oddities; compare it with the paper's "train FLOPs". At the small size two fifths of it are the
+  multiplication of one-hot vectors with the embedding table, which no GPU performs.
 - `six_n_t_flops` is the rule of the scaling-law literature (6 * parameters * tokens) with the attention term of PaLM,
-  appendix B: divide it by time and peak for a model FLOPs utilization.
+  appendix B; it gives a model FLOPs utilization. For the paper's recipes it is 0.9 (small) to 1.3 (large) times the
+  first.
 
-Both count a multiply-add as 2, every position of every row whether padding or not, and the generator and the
-discriminator each once forward and once backward (the discriminator's gradient stops at the sampled tokens).
-Everything is linear in `steps`, so that steps=1 gives the cost of one update.
+Both count a multiply-add as 2, all positions including padding, and one forward and backward pass of each network.
+They are linear in `steps`: steps=1 gives the cost of one update.
 """
 
 from dataclasses import dataclass
@@ -25,14 +22,14 @@ _ACTIVATION = 8  # the tanh form of GELU
 _SOFTMAX = 5  # subtract the maximum (2), exp, sum, divide
 
 GOOGLE_MLM_POSITIONS_FRACTION = 0.15625
-"""20 of 128 (or 80 of 512) positions; flops_computation.py takes it for every net, the 25 % of large included."""
+"""20 of 128 (or 80 of 512) positions; flops_computation.py uses it for every network, also for large with its 25 %."""
 
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """The sizes that decide what a net costs. The published numbers are for intermediate_size = 4 * hidden_size,
-    num_heads = max(1, hidden_size // 64) and vocab_size = 30522; a generator with tied embeddings has the
-    discriminator's embedding_size."""
+    """Sizes of a network. The published numbers are for intermediate_size = 4 * hidden_size, num_heads = max(1,
+    hidden_size // 64) and vocab_size = 30522; a generator with tied embeddings has the discriminator's
+    embedding_size."""
 
     hidden_size: int
     intermediate_size: int
@@ -54,25 +51,22 @@ def google_training_flops(
 ) -> float:
     """Training FLOPs as the paper counts them: ELECTRA-small 1.29e18, base 6.43e19, large (400k steps) 7.12e20.
 
-    Follows google-research/electra's flops_computation.py to the digit: the backward pass counts as much as the
-    forward pass (2 x, where 6 N T has 3 x), the input embedding is a dense multiplication with one-hot vectors, and
-    the layer norm behind the attention counts 5 operations per token instead of 5 per element, as it does there. The
-    paper gives 1.4e18 for ELECTRA-small, which is not what its script prints.
+    Equal to the digit to google-research/electra's flops_computation.py: the backward pass counts as much as the
+    forward pass (6 N T counts it twice), the input embedding is a dense multiplication with one-hot vectors, and the
+    layer norm after the attention counts 5 operations per token instead of 5 per element. The paper gives 1.4e18 for
+    ELECTRA-small, which is not what its script prints.
 
     Args:
-        discriminator: the net with the replaced-token head at every position; None for a net trained by MLM alone.
-        generator: the net with the LM head, BERT if it is alone; None for a discriminator alone.
+        discriminator: with the replaced-token head at every position; None for MLM alone.
+        generator: with the LM head, BERT if it is alone; None for a discriminator alone.
         max_length: positions per row.
         train_batch_size: rows per optimizer step.
-        steps: optimizer steps.
-        sparse_embedding_lookup: count looking an embedding up as free (ELECTRA-small: 7.8e17).
+        sparse_embedding_lookup: embedding lookup is free (ELECTRA-small: 7.8e17).
         mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
-    Returns:
-        floating-point operations, not a rate.
     Raises:
-        UserError: neither net is given.
+        UserError: neither network is given.
     """
-    _require_a_net(discriminator, generator)
+    _require_a_network(discriminator, generator)
     per_token = 0.0
     if discriminator is not None:
         per_token += _google_encoder_per_token(discriminator, max_length, sparse_embedding_lookup)
@@ -95,7 +89,7 @@ def _google_block_per_token(shape: TransformerShape, max_length: int) -> int:
     scores_and_values = 2 * hidden * max_length + 2 * hidden * max_length
     softmax_dropout_scale = (_SOFTMAX + _DROPOUT + 1) * max_length * shape.num_heads
     bias_dropout_residual = (1 + _DROPOUT + 1) * hidden
-    attention_output = 2 * hidden * hidden + bias_dropout_residual + _LAYER_NORM  # not * hidden: so in the original
+    attention_output = 2 * hidden * hidden + bias_dropout_residual + _LAYER_NORM  # not * hidden, as in the original
     feed_forward_in = 2 * hidden * intermediate + (1 + _ACTIVATION) * intermediate
     feed_forward_out = 2 * hidden * intermediate + bias_dropout_residual + _LAYER_NORM * hidden
     attention = query_key_value + scores_and_values + softmax_dropout_scale + attention_output
@@ -105,7 +99,7 @@ def _google_block_per_token(shape: TransformerShape, max_length: int) -> int:
 def _google_embedding_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
     embedding = shape.embedding_size
     words = 0 if sparse_embedding_lookup else 2 * embedding * shape.vocab_size
-    positions_and_types = 2 * embedding * (max_length + 2)  # these two tables stay dense also in the sparse count
+    positions_and_types = 2 * embedding * (max_length + 2)  # dense in the sparse count, too
     sum_norm_dropout = (2 + _LAYER_NORM + _DROPOUT) * embedding
     return words + positions_and_types + sum_norm_dropout + _google_projection_per_token(shape)
 
@@ -136,33 +130,25 @@ def six_n_t_flops(
     steps: int,
     mlm_positions_fraction: float,
 ) -> float:
-    """Training FLOPs as 6 * N * T plus attention: what the matrix multiplications of forward and backward need.
+    """Training FLOPs as 6 * N * T plus attention: the matrix multiplications of forward and backward pass.
 
-    For every net, FLOPs = T * (6 * N + 12 * num_layers * hidden_size * max_length), with T = train_batch_size *
-    max_length * steps positions and N the number of parameters that a position is multiplied with:
+    FLOPs = T * (6 * N + 12 * num_layers * hidden_size * max_length) for each network, with T = train_batch_size *
+    max_length * steps positions and N the number of parameters multiplied at a position:
 
-    - those of the encoder, biases and layer norms included, without the embedding tables and their layer norm (looked
-      up, not multiplied), with the projection from the embedding to the hidden size if there is one;
+    - the encoder's, including biases, layer norms and the embedding projection, without embedding tables and their
+      layer norm, which are looked up;
     - the discriminator's head (dense, then one logit);
     - the generator's LM head (dense, layer norm, the decoder over the vocabulary and its bias) times
-      `mlm_positions_fraction`, as it sees only those positions. The decoder counts although it shares the embedding
-      table's numbers, because here they are multiplied.
+      `mlm_positions_fraction`. The decoder counts although it is the embedding table: here it is multiplied.
 
-    Args:
-        discriminator: the net with the replaced-token head; None for a net trained by MLM alone.
-        generator: the net with the LM head; None for a discriminator alone.
-        max_length: positions per row.
-        train_batch_size: rows per optimizer step.
-        steps: optimizer steps.
-        mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
-    Returns:
-        floating-point operations, not a rate.
+    Arguments are those of `google_training_flops`.
+
     Raises:
-        UserError: neither net is given.
+        UserError: neither network is given.
 
     Source: Kaplan et al. 2020, section 2.1 (6 N per token); Chowdhery et al. 2022 (PaLM), appendix B (attention).
     """
-    _require_a_net(discriminator, generator)
+    _require_a_network(discriminator, generator)
     per_token = 0.0
     if discriminator is not None:
         head: float = _discriminator_head_parameters(discriminator)
@@ -197,14 +183,10 @@ def _attention_per_token(shape: TransformerShape, max_length: int) -> int:
 
 
 def pfs_days(flops: float) -> float:
-    """FLOPs in petaflop/s-days: 1e15 operations per second for a day, 8.64e19.
-
-    This counts what was computed. The pfs-days that some papers estimate from hardware (devices * days * peak *
-    assumed utilization) are a different number.
-    """
+    """FLOPs in petaflop/s-days, 8.64e19 each. Some papers estimate theirs from devices, days and peak instead."""
     return flops / (1e15 * 86400)
 
 
-def _require_a_net(discriminator: TransformerShape | None, generator: TransformerShape | None) -> None:
+def _require_a_network(discriminator: TransformerShape | None, generator: TransformerShape | None) -> None:
     if discriminator is None and generator is None:
-        raise UserError("counting FLOPs got neither a discriminator nor a generator, expected at least one; name one")
+        raise UserError("counting FLOPs got neither a discriminator nor a generator, expected at least one")

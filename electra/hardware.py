@@ -1,18 +1,31 @@
-"""Peaks of processors, and the pfs-days that follow from hardware and time alone. Data, no torch.
+"""Peak rates of processors, and what this machine computes and consumes.
 
-The rule is OpenAI's ("AI and Compute", 2018, appendix): devices x days x peak x utilization, with 0.33 where it is
-not known. It counts what the hardware could have done, not what the model needed: its pfs-days are no FLOPs, and stand
-in a column of their own. rc2020_electra used it with peaks in float32.
+torch is imported only inside the functions that need it, so that tables of published runs are made without it.
 """
 
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 UTILIZATION = 0.33
+POWERCAP = Path("/sys/class/powercap")
+"""Energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too."""
+POLL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """A processor and the highest rate its maker gives, dense matrices, in the precision that is named."""
+    """A processor and its peak rate for dense matrices in the given precision, from the data sheet."""
 
     name: str
     peak_tflops: float
@@ -29,16 +42,158 @@ HARDWARE = {
     "h100": Hardware("H100 SXM", 989.0, "bfloat16"),
     "h200": Hardware("H200 SXM", 989.0, "bfloat16"),
 }
-"""By the name of --hardware; from the makers' data sheets, P6000 and RTX 3090 as rc2020_electra has them."""
+"""By the value of --hardware. P6000 and RTX 3090 as in rc2020_electra."""
 
 
 def hardware_pfs_days(devices: float, days: float, peak_tflops: float, utilization: float = UTILIZATION) -> float:
-    """Petaflop/s-days by the hardware: 8 V100 for 3.75 days are 0.155.
+    """Petaflop/s-days from hardware and time: 8 V100 for 3.75 days are 0.155.
 
-    Args:
-        devices: how many.
-        days: of training.
-        peak_tflops: of one device, TFLOP/s.
-        utilization: share of the peak that is assumed.
+    The rule of OpenAI, "AI and Compute" (2018), appendix. It counts what the hardware could have computed, not what
+    the model needed, so the result is not comparable with FLOPs.
     """
     return devices * days * peak_tflops * utilization / 1000
+
+
+def computes_bf16(*, use_cpu: bool = False) -> bool:
+    """Whether the device has bfloat16 instructions, rather than an emulation that is slower than float32.
+
+    Args:
+        use_cpu: the run ignores GPUs.
+    """
+    import torch
+
+    if torch.cuda.is_available() and not use_cpu:
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if torch.accelerator.is_available() and not use_cpu:
+        return False
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(check() for check in checks if check is not None)
+
+
+def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
+    """The best rate of a square matrix product, FLOP/s: a peak that this device reaches.
+
+    Args:
+        device: where to measure.
+        dtype: of the factors; float32 uses TF32 if the process does.
+        seconds: duration of the measurement, without one product for warm-up.
+    """
+    import torch
+
+    device = torch.device(device)
+    size = 1024 if device.type == "cpu" else 8192
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+
+    def time_products(calls: int) -> float:
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        started = time.perf_counter()
+        for _ in range(calls):
+            left @ right
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        return max(time.perf_counter() - started, 1e-9)
+
+    time_products(1)
+    calls, best, end = 1, 0.0, time.monotonic() + seconds
+    while time.monotonic() < end or not best:
+        took = time_products(calls)
+        best = max(best, 2.0 * size**3 * calls / took)
+        calls = max(calls, min(calls * 2, round(calls * seconds / 10 / took)))
+    return best
+
+
+def device_name(device: torch.device | str) -> str:
+    """The maker's name of a device, as far as the system knows it."""
+    import torch
+
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type != "cpu":
+        return device.type
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "cpu")
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+class EnergyMeter:
+    """Joules of this machine's processors and visible NVIDIA GPUs since `start`, without memory, disks and fans.
+
+    Processors have energy counters, which often only root may read. GPUs report their power, which is integrated.
+
+    Args:
+        powercap: folder of the counters.
+        poll_seconds: time between two readings; no counter may overflow twice in it.
+    """
+
+    def __init__(self, powercap: Path = POWERCAP, poll_seconds: float = POLL_SECONDS) -> None:
+        self.joules = 0.0
+        self.sources: list[str] = []
+        self._packages = [zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1]
+        self._poll_seconds = poll_seconds
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def start(self) -> bool:
+        """Begin to measure; False if this machine reports no energy."""
+        self._last = time.monotonic(), self._read_counters(), _gpu_watts()
+        _, counters, watts = self._last
+        self.sources = ["RAPL"] * bool(counters) + ["nvidia-smi"] * (watts is not None)
+        if self.sources:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return bool(self.sources)
+
+    def stop(self) -> None:
+        self.read()
+        self._stop.set()
+
+    def read(self) -> float:
+        """Joules so far."""
+        if not self.sources:
+            return self.joules
+        with self._lock:
+            before, old_counters, old_watts = self._last
+            now, counters, watts = time.monotonic(), self._read_counters() or old_counters, None
+            for package, old, new in zip(self._packages, old_counters, counters, strict=False):
+                overflow = 0 if new >= old else _read_number(package / "max_energy_range_uj") or 0
+                self.joules += (new - old + overflow) / 1e6
+            if old_watts is not None:
+                watts = _gpu_watts()
+                watts = old_watts if watts is None else watts
+                self.joules += (old_watts + watts) / 2 * (now - before)
+            self._last = now, counters, watts
+            return self.joules
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._poll_seconds):
+            self.read()
+
+    def _read_counters(self) -> list[int]:
+        """Microjoules of each package; empty if one of them cannot be read."""
+        values = [_read_number(package / "energy_uj") for package in self._packages]
+        return [value for value in values if value is not None] if None not in values else []
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _gpu_watts() -> float | None:
+    """Total power of the NVIDIA GPUs that this process may use; None if the driver does not report it."""
+    program, visible = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if program is None or visible in ("", "-1"):
+        return None
+    command = [program, "--query-gpu=power.draw", "--format=csv,noheader,nounits"]
+    command += ["-i", visible] if visible else []
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        return sum(float(line) for line in answer.splitlines() if line.strip())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None

@@ -1,18 +1,17 @@
 """The losses of the paper, as pure functions of logits: L = L_MLM(generator) + lambda * L_Disc(discriminator).
 
-Both are means over the tokens they speak of, taken in fp32. They are computed here and not by the models' own
-`labels=`: the discriminator's would know no padding, and the generator's would want logits for all positions.
+Both are means over tokens, computed in fp32. The models' own `labels=` are not used: the discriminator's loss would
+include padding, and the generator's would need logits at all positions.
 
-`OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5, those of 3.5 between it and BERT: what the network
-sees at the chosen positions, what it has to say, and where.
+`OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5 and appendix F:
 
-                    at the chosen positions   says               where
-    electra         samples of the generator  replaced or not    at all tokens
-    electra_15      samples of the generator  replaced or not    at the chosen positions
-    mlm             [MASK] (BERT)             the original       at the chosen positions
-    replace_mlm     samples of the generator  the original       at the chosen positions
-    all_tokens_mlm  samples of the generator  the original       at all tokens, with a copy gate
-    two_stage       as electra, but one network after the other: first the generator, then the discriminator
+                    input at masked positions  predicts           at
+    electra         samples of the generator   replaced or not    all tokens
+    electra_15      samples of the generator   replaced or not    the masked positions
+    mlm             [MASK] (BERT)              the original       the masked positions
+    replace_mlm     samples of the generator   the original       the masked positions
+    all_tokens_mlm  samples of the generator   the original       all tokens, with a copy gate
+    two_stage       as electra, but the generator is trained first, then the discriminator
     adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
 """
 
@@ -27,17 +26,17 @@ class Objective(NamedTuple):
     """What is trained, and the defaults that belong to it.
 
     Args:
-        has_generator: a small network fills the chosen positions; without one the large network sees [MASK].
-        finds_replaced: the large network tells replaced tokens from originals; otherwise it predicts the originals.
-        at_all_tokens: its loss is over all real tokens; otherwise over the chosen positions.
-        mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
-            random token; the rest stays. BERT's 80/10/10, the original's 85/15 where a generator is asked.
-        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary; two losses
-            over the vocabulary are of one size, and the paper names no weight for them: 1. So it is where one loss is
-            trained at a time.
-        has_stages: the generator is trained alone, then the discriminator alone; they share nothing.
-        is_adversarial: the generator is trained by `adversarial_nll` in place of `generator_nll`.
-        draws_uniformly: samples are drawn evenly from the vocabulary and not by a network; see `objective_of`.
+        has_generator: a small network fills the masked positions; without one the main network sees [MASK].
+        finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
+        at_all_tokens: the main loss is over all real tokens; otherwise over the masked positions.
+        mlm_replacement_probability, mlm_random_probability: shares of the masked tokens that become [MASK] and a
+            random token; the rest is kept. BERT uses 80/10/10; the original uses 85/15 for its generator.
+        discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. It is 1 for
+            two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
+            time.
+        has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
+        is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
+        draws_uniformly: samples are drawn uniformly from the vocabulary, without a network; see `objective_of`.
     """
 
     has_generator: bool
@@ -52,17 +51,17 @@ class Objective(NamedTuple):
 
     @property
     def sees_samples(self) -> bool:
-        """The large network sees samples at the chosen positions; otherwise [MASK]."""
+        """The main network sees samples at the masked positions; otherwise [MASK]."""
         return self.has_generator or self.draws_uniformly
 
     @property
     def has_copy_gate(self) -> bool:
-        """Nearly every token is its own answer where all are asked."""
+        """Over all tokens nearly every answer is the input token itself."""
         return self.at_all_tokens and not self.finds_replaced
 
     @property
     def loss_name(self) -> str:
-        """Of the large network's loss, in logs and metrics."""
+        """Name of the main network's loss in logs and metrics."""
         if self.finds_replaced:
             return "discriminator_loss"
         return "all_tokens_loss" if self.at_all_tokens else "mlm_loss"
@@ -80,7 +79,7 @@ OBJECTIVES = {
 
 
 def objective_of(name: str, uniform_generator: bool = False) -> Objective:
-    """An objective, or what it is where no network makes the samples: one loss alone, hence no lambda."""
+    """An objective by name. With a uniform generator only the main loss remains, so lambda is 1."""
     objective = OBJECTIVES[name]
     if not uniform_generator:
         return objective
@@ -88,11 +87,11 @@ def objective_of(name: str, uniform_generator: bool = False) -> Objective:
 
 
 def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
-    """-log p_G(x_t | x_masked) for each chosen position; of any LM head.
+    """-log p_G(x_t | x_masked) for each masked position, for any LM head.
 
     Args:
-        logits: the LM head's at the chosen positions, any float (N, V).
-        original_ids: the ids that stood there, int64 (N,).
+        logits: the LM head's at the masked positions, any float (N, V).
+        original_ids: the original tokens there, int64 (N,).
     Returns:
         float32 (N,).
     """
@@ -106,37 +105,37 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
         logits: the discriminator's, positive for "replaced", any float (B, L).
         is_replaced: bool (B, L).
     Returns:
-        float32 (B, L), for padding too: weigh it out with `weighted_mean`.
+        float32 (B, L), including padding: exclude it with `weighted_mean`.
     """
     return F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
 
 
 def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseline_logits: Tensor) -> Tensor:
-    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each chosen position; only log p_G has a gradient.
+    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each masked position; only log p_G has a gradient.
 
-    Adversarial training, appendix F. The generator is to make the discriminator's loss large: it ascends
-    E[sum_t R_t] by REINFORCE, whose estimate of the gradient from one sample x_hat ~ p_G is
+    Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
+    which estimates the gradient from one sample x_hat ~ p_G as
 
         sum_t grad log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)]
 
-    where R_t is the discriminator's loss at t, -log D(x_corrupt, t) of the label that x_hat_t has, taken to depend on
-    no other sample, and b_t = -log sigmoid(w^T h_G(x_masked)_t) a baseline, trained by `baseline_nll`. Descending
-    this is ascending that. The samples must be of softmax(logits) itself.
+    R_t is the discriminator's loss at t for the true label of x_hat_t, assumed independent of the other samples;
+    b_t = -log sigmoid(w^T h_G(x_masked)_t) is a baseline, trained by `baseline_nll`. Minimizing this function's result
+    maximizes the expectation. The samples must come from softmax(logits) itself.
 
     Args:
-        logits: the generator's at the chosen positions, any float (N, V).
+        logits: the generator's at the masked positions, any float (N, V).
         sampled_ids: x_hat, int64 (N,).
         rewards: R, `discriminator_nll` at these positions, float32 (N,).
         baseline_logits: w^T h_G, any float (N,).
     Returns:
-        float32 (N,). Its gradient means something, its value does not.
+        float32 (N,). Only its gradient is meaningful.
     """
     advantages = rewards + F.logsigmoid(baseline_logits.float())
     return advantages.detach() * generator_nll(logits, sampled_ids)
 
 
 def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
-    """-[q log s + (1 - q) log(1 - s)] for s = sigmoid(w^T h_G) and q = exp(-R), the right label's probability.
+    """-[q log s + (1 - q) log(1 - s)] with s = sigmoid(w^T h_G) and q = exp(-R), the true label's probability.
 
     Args:
         baseline_logits, rewards: as of `adversarial_nll`.
@@ -154,14 +153,14 @@ def entropy(logits: Tensor) -> Tensor:
 def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor) -> Tensor:
     """-log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
 
-    All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying what stands there. Taken
-    from logarithms, so that neither a gate nor a softmax that is sure of itself gives infinity.
+    All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying the input token. Computed
+    from logarithms, so that a saturated gate or softmax does not give infinity.
 
     Args:
         logits: the LM head's, any float (N, V).
         copy_logits: the gate's, positive for "copy", any float (N,).
-        input_ids: what the network saw, x_corrupt, int64 (N,).
-        original_ids: what stood there before, x, int64 (N,).
+        input_ids: the network's input, x_corrupt, int64 (N,).
+        original_ids: the original tokens, x, int64 (N,).
     Returns:
         float32 (N,).
     """
@@ -172,10 +171,10 @@ def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_id
 
 
 def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> Tensor:
-    """The most likely token under the p of `copy_nll`; the copied one of two equals.
+    """The most likely token under the p of `copy_nll`; ties go to the copied token.
 
     Args:
-        logits, copy_logits, input_ids: as there.
+        logits, copy_logits, input_ids: as of `copy_nll`.
     Returns:
         int64 (N,).
     """
@@ -187,17 +186,18 @@ def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> T
     return torch.where(is_copied, input_ids, best.indices)
 
 
-def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Mean of `values` where `weights` is 1; 0 if it is so nowhere. Gradients of the rest are exactly 0.
+def weighted_mean(values: Tensor, weights: Tensor, count: Tensor | None = None) -> Tensor:
+    """Mean of `values` where `weights` is 1, or 0 if none is. Gradients elsewhere are exactly 0.
 
     Args:
         values: float32, any shape.
         weights: bool or 0/1, the same shape.
+        count: divisor in place of the number of ones, above 0.
     """
     chosen = weights.bool()
-    return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp(min=1)
+    return torch.where(chosen, values, 0.0).sum() / (chosen.sum().clamp(min=1) if count is None else count)
 
 
 def electra_loss(generator_loss: Tensor, discriminator_loss: Tensor, discriminator_weight: float) -> Tensor:
-    """L_MLM + lambda * L_Disc, section 2; lambda = 50. Nothing flows from L_Disc into the generator's samples."""
+    """L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the generator's samples."""
     return generator_loss + discriminator_weight * discriminator_loss

@@ -1,15 +1,14 @@
-"""The original's optimizer in PyTorch: Adam without bias correction, its schedule, its decay of rates by layer.
+"""The original's optimizer in PyTorch: Adam without bias correction, its schedule, layer-wise learning-rate decay.
 
-What google-research/electra (model/optimization.py) does and torch and transformers do not:
+google-research/electra (model/optimization.py) differs from torch and transformers in two ways:
 
-- its Adam divides m by sqrt(v) + epsilon without correcting either for having started at zero. With betas .9 and .999
-  an update is thereby 3.2 times a corrected one at the first step, 6.6 times at the twelfth, and still
-  1.3 times after a thousand: early on the learning rates of the recipes mean this, not torch's Adam;
-- its schedule multiplies the linear decay with the warm-up, where transformers' decays only after the warm-up.
+- its Adam divides m by sqrt(v) + epsilon without bias correction. With betas .9 and .999 an update is 3.2 times a
+  corrected one at the first step, 6.6 times at the twelfth, and still 1.3 times after a thousand: the learning rates
+  of the recipes are meant for this Adam;
+- its schedule multiplies linear decay and warm-up; transformers' schedule decays only after the warm-up.
 
-The Adam is torch's own with a frozen step count, so that the fused and foreach kernels, and whatever torch makes of
-them later, are used as they are; it costs nothing over `torch.optim.AdamW`. The separate schedule, and the
-rule that biases and LayerNorms do not decay, are transformers' own.
+The Adam is torch's own with a frozen step count, so it uses the fused and foreach kernels at no extra cost. The
+separate schedule, and no weight decay for biases and norms, are transformers' own.
 """
 
 import functools
@@ -25,10 +24,10 @@ from transformers.trainer_pt_utils import get_parameter_names
 from electra.errors import UserError
 
 SETTLED_STEP = 2**24
-"""A step count at which 1 - beta**step is exactly 1, and which stays what it is when 1 is added in float32."""
+"""A step count at which 1 - beta**step is exactly 1; adding 1 in float32 does not change it."""
 
 LAYER_DECAY_MODES = ("paper", "google", "rc2020")
-"""Whose exponents of layer-wise learning-rate decay; see `layer_multipliers`."""
+"""Sources of the exponents of layer-wise learning-rate decay; see `layer_multipliers`."""
 WITHOUT_WEIGHT_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
 """Patterns of transformers' Trainer.get_decay_parameter_names."""
 _LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d+)\.(?:albert_layers\.(\d+)\.)?")
@@ -37,18 +36,18 @@ _LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d
 class AdamWNoBiasCorrection(torch.optim.AdamW):
     """AdamW with update = m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate: no bias correction.
 
-    Arguments and defaults are those of `torch.optim.AdamW`; the original's are betas=(0.9, 0.999), eps=1e-6,
+    Arguments and defaults are those of `torch.optim.AdamW`; the original uses betas=(0.9, 0.999), eps=1e-6,
     weight_decay=0.01. torch scales m and v by 1 / (1 - beta**step), so every parameter's `step` starts where that is
-    exactly 1, and stays there. It is part of the state: one loaded from plain AdamW goes on being corrected.
+    exactly 1, and stays there. `step` is part of the state: a state loaded from plain AdamW is still corrected.
 
     Raises:
-        UserError: a beta so near 1 that the correction would not be exactly 1.
+        UserError: a beta so close to 1 that the correction would not be exactly 1.
 
     Source: google-research/electra, model/optimization.py, AdamWeightDecayOptimizer.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group as torch does (also each one the constructor got), once its betas are known to be exact."""
+        """Check the betas and add a group as torch does; the constructor adds its groups by this as well."""
         betas = param_group.get("betas", self.defaults["betas"])
         if any(1 - beta**SETTLED_STEP != 1 for beta in betas):
             raise UserError(
@@ -58,8 +57,8 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
         super().add_param_group(param_group)
 
     def _init_group(self, group: dict[str, Any], *args: Any, **kwargs: Any) -> bool:
-        # torch creates a parameter's state here, at its first gradient, after any closure has run. Filling `step` in
-        # right behind it leaves its device and dtype to torch, which wants them differently for each kernel.
+        # torch creates a parameter's state here, at its first gradient, after any closure has run. Setting `step`
+        # afterwards leaves its device and dtype to torch: they differ between kernels.
         fresh = [
             parameter for parameter in group["params"] if parameter.grad is not None and not self.state[parameter]
         ]
@@ -72,16 +71,14 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 def product_schedule(step: int, *, warmup_steps: int, total_steps: int, power: float = 1.0) -> float:
     """The original's learning-rate factor: (1 - step / total_steps) ** power * min(1, step / warmup_steps).
 
-    The peak is thereby below 1, at the end of the warm-up: 0.99 for 10k of 1M steps.
+    The peak, at the end of the warm-up, is therefore below 1: 0.99 for 10k of 1M steps.
 
     Args:
-        step: optimizer steps taken so far; the first update is made with step 0, a learning rate of 0 if there is
-            warm-up, as in the original. From `total_steps` on the factor is 0.
+        step: optimizer steps taken so far. The first update has step 0: with warm-up a learning rate of 0, as in the
+            original. From `total_steps` on the factor is 0.
         warmup_steps: optimizer steps of the linear rise; 0 for none.
         total_steps: optimizer steps of the whole training.
         power: of the decay; 1 is linear.
-    Returns:
-        the factor in [0, 1].
     Raises:
         UserError: `total_steps` is not positive.
 
@@ -98,7 +95,7 @@ def product_schedule(step: int, *, warmup_steps: int, total_steps: int, power: f
 def product_scheduler(
     optimizer: torch.optim.Optimizer, *, warmup_steps: int, total_steps: int
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """`product_schedule` for an optimizer; arguments are those there."""
+    """`product_schedule` as a scheduler of torch."""
     factor = functools.partial(product_schedule, warmup_steps=warmup_steps, total_steps=total_steps)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
@@ -106,12 +103,11 @@ def product_scheduler(
 def join_schedules(
     optimizer: torch.optim.Optimizer, schedules: Sequence[torch.optim.lr_scheduler.LambdaLR], *, first_steps: int
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """Two schedules one after the other: the first for `first_steps` optimizer steps, then the second from its start.
+    """Two schedules in sequence: the first for `first_steps` optimizer steps, then the second from its start.
 
     Args:
-        optimizer: of both; its rates become those of the first one's start.
-        schedules: two, whose factors alone are used.
-        first_steps: how long the first one lasts.
+        optimizer: gets the rates of the first schedule's start.
+        schedules: two; only their factors are used.
     """
 
     def join(first: Callable[[int], float], second: Callable[[int], float]) -> Callable[[int], float]:
@@ -122,10 +118,10 @@ def join_schedules(
 
 
 def check_schedule(schedule: Any, steps: int) -> None:
-    """Try a schedule all over a run, at a few hundred of its steps; moves one that follows a metric.
+    """Compute a schedule at a few hundred steps of a run; advances a schedule that follows a metric.
 
     Raises:
-        ValueError, TypeError, ArithmeticError: it has no learning rate at one of them.
+        ValueError, TypeError, ArithmeticError: it gives no learning rate at one of them.
     """
     if not isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
         for metric in (1.0, 2.0, 2.0):
@@ -150,8 +146,8 @@ def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:
 
     Args:
         num_layers: n, at least 1.
-        decay: in (0, 1]; the paper's is 0.8, and 0.9 for large.
-        mode: of `LAYER_DECAY_MODES`: as the paper says, as its code does, or as rc2020_electra does.
+        decay: in (0, 1]; the paper uses 0.8, and 0.9 for large.
+        mode: of `LAYER_DECAY_MODES`: the paper's text, its code, or rc2020_electra.
     Returns:
         factors of the embeddings, layers 0 to n - 1 and the head.
     Raises:
@@ -173,11 +169,11 @@ def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:
 def layer_decay_groups(
     model: nn.Module, *, learning_rate: float, weight_decay: float, decay: float, mode: str
 ) -> list[dict[str, Any]]:
-    """Optimizer groups with a learning rate for each layer; the head's, which is the peak rate, comes first.
+    """Optimizer groups with a learning rate for each layer; the head's group, with the peak rate, comes first.
 
-    Layers are counted in any encoder with one stack of them. ALBERT's layers that share parameters count as one.
-    A norm behind the stack belongs to the top layer, a pooler to the head, all else to the embeddings. Biases and
-    norms have no weight decay, as in transformers' Trainer. Frozen parameters are left out.
+    Works for any encoder with a single stack of layers. ALBERT's layers that share parameters count as one. A norm
+    after the stack belongs to the top layer, a pooler to the head, everything else to the embeddings. Biases and norms
+    have no weight decay, as in transformers' Trainer. Frozen parameters are left out.
 
     Args:
         model: with the attributes `encoder` and `head`.
@@ -185,16 +181,16 @@ def layer_decay_groups(
         weight_decay: of matrices.
         decay, mode: as of `layer_multipliers`; a decay of 1 needs no layers.
     Returns:
-        groups with "params", "lr" and "weight_decay", none of them empty, each parameter in one.
+        non-empty groups with "params", "lr" and "weight_decay"; each parameter is in one.
     Raises:
-        UserError: no single stack of layers is found and `decay` is not 1, or as of `layer_multipliers`.
+        UserError: `decay` is not 1 and the encoder has no single stack of layers; or as of `layer_multipliers`.
     """
     names = [name for name, _ in model.named_parameters()]
     depths, num_layers = _depths(names) if decay != 1 else (dict.fromkeys(names, 0), 1)
     if num_layers == 0:
         raise UserError(
-            f"{type(model.encoder).__name__} has no stack of layers that is known here, so that their learning rates "
-            f"cannot decay by {decay:g}; pass --layerwise_lr_decay 1.0"
+            f"{type(model.encoder).__name__} has no single stack of layers, so their learning rates cannot decay by "
+            f"{decay:g}; pass --layerwise_lr_decay 1.0"
         )
     multipliers = layer_multipliers(num_layers, decay, mode)
     with_weight_decay = set(get_parameter_names(model, [nn.LayerNorm], WITHOUT_WEIGHT_DECAY))
@@ -208,7 +204,7 @@ def layer_decay_groups(
 
 
 def _depths(names: list[str]) -> tuple[dict[str, int], int]:
-    """Depth of each parameter, 0 of embeddings to n + 1 of the head, and n, which is 0 unless there is one stack."""
+    """Depth of each parameter, from 0 (embeddings) to n + 1 (head), and n; n is 0 unless there is one stack."""
     inside = {name: name.removeprefix("encoder.") for name in names if name.startswith("encoder.")}
     found = {name: match for name, path in inside.items() if (match := _LAYER.match(path))}
     stacks = {match["stack"] for match in found.values()}
@@ -217,7 +213,7 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
     above = stacks.pop().rpartition(".")[0]
     layers = sorted({_layer(match) for match in found.values()})
     depths = {name: 1 + layers.index(_layer(match)) for name, match in found.items()}
-    # DeBERTa's norm beside the stack is of its relative positions, not of what the stack returns.
+    # DeBERTa's norm beside the stack normalizes its relative positions, not the stack's output.
     has_norm_behind = f"encoder.{above}.rel_embeddings.weight" not in inside
     norm_behind = re.compile(rf"(?:{re.escape(above)}\.)?(?:\w*norm\w*|ln)\.(?:weight|bias)", re.IGNORECASE)
     for name in names:
@@ -229,5 +225,5 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
 
 
 def _layer(match: re.Match[str]) -> tuple[int, int]:
-    """Where a layer stands; ALBERT's stack has groups of layers."""
+    """A layer's index; ALBERT's stack has groups of layers."""
     return int(match[2]), int(match[3] or 0)

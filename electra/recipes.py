@@ -1,11 +1,11 @@
 """The paper's pre-training recipes as data: table 6 of Clark et al. 2020, appendix B.
 
-Every recipe states every field, under the names of the command line, so that choosing one leaves nothing to a default
-that belongs to another size. That is where the original traps: its `model_size: base` changes the transformer and
-keeps small's learning rate, batch, length, generator and masking (google-research/electra, configure_pretraining.py).
-Shares of [MASK] and lambda are the same at all sizes; they belong to the objective (objectives.py).
+Every recipe sets every field, by the names of the options, so that no default of another size remains. The original's
+`model_size: base` changes only the transformer and keeps small's learning rate, batch, length, generator and masking
+(google-research/electra, configure_pretraining.py). The share of [MASK] and lambda are the same for all sizes; they
+belong to the objective (objectives.py).
 
-Sizes are of the discriminator; the batch is that of the whole run, on one device without accumulation.
+Sizes are those of the discriminator; the batch is for one device without accumulation.
 """
 
 _COMMON: dict[str, int | float] = {

@@ -1,7 +1,8 @@
-"""What the networks do to a few texts -> samples.json, coloured text for a terminal, coloured HTML. No torch.
+"""Predictions of the networks on a few texts: samples.json, coloured text for a terminal, coloured HTML. No torch.
 
-A token is written with the space before it, so that a text is its tokens joined. In HTML a token's ground is the
-stronger the likelier the discriminator takes it for replaced; on a terminal there are five steps of it.
+A token that begins a word is stored with the space before it. Other pieces of a word are shown with a dot before them,
+`un·want·ed`, because pieces that a generator puts side by side are rarely a word. The background colour is stronger
+for tokens that the discriminator more likely takes for replaced, in HTML continuously, on a terminal in five steps.
 """
 
 import html
@@ -11,31 +12,34 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from electra.checkpoint import read_checked
 from electra.errors import UserError
 from electra.files import write_json
 
 SAMPLES_NAME = "samples.json"
 NUMBER_FROM = 0.1
-"""Above tokens at least as suspicious as this, and above replaced ones, HTML shows the probability in percent."""
+"""HTML shows the probability in percent above tokens with at least this one, and above replaced ones."""
 _STEPS = (
     (0.8, "\033[30;48;5;203m"),
     (0.6, "\033[30;48;5;215m"),
     (0.4, "\033[30;48;5;222m"),
     (0.2, "\033[30;48;5;230m"),
 )
+_PIECE = "·"
+"""Before a token that continues a word."""
 _BOLD, _END = "\033[1m", "\033[0m"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One text and what the networks made of it, a value for each token; None where no network says it.
+    """One text and the predictions for it, one value per token; None where no network predicts it.
 
     Args:
         original: the text.
-        masked: what the generator saw, or a masked language model that has none.
-        shown: what the large network saw: the generator's samples in their places.
-        probabilities: of "replaced", in [0, 1]; None where a network that diverged gives none.
-        restored: a masked language model's most likely tokens at the chosen positions, the original elsewhere.
+        masked: input of the generator, or of a masked language model without one.
+        shown: input of the main network: the generator's samples at the masked positions.
+        probabilities: of "replaced", in [0, 1]; None where a diverged network gives no number.
+        restored: a masked language model's most likely tokens at the masked positions, the original elsewhere.
     """
 
     original: list[str]
@@ -45,7 +49,7 @@ class Sample:
     restored: list[str] | None
 
     def lines(self) -> Iterator[tuple[str, list[str]]]:
-        """What there is to read, with its name, in the order in which it came about."""
+        """The versions of the text with their names, in the order in which they arise."""
         yield "text", self.original
         if self.masked is not None:
             yield "masked", self.masked
@@ -55,9 +59,9 @@ class Sample:
             yield "restored", self.restored
 
 
-def write_samples(samples: Sequence[Sample], folder: Path) -> None:
-    """Write samples.json into a run folder."""
-    write_json({"samples": [asdict(sample) for sample in samples]}, folder / SAMPLES_NAME)
+def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = None) -> None:
+    """Write samples.json into a run folder; `step`: of the networks."""
+    write_json({"step": step, "samples": [asdict(sample) for sample in samples]}, folder / SAMPLES_NAME)
 
 
 def read_samples(folder: Path) -> list[Sample]:
@@ -68,11 +72,11 @@ def read_samples(folder: Path) -> list[Sample]:
     """
     path = folder / SAMPLES_NAME
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["samples"]
+        values = json.loads(read_checked(path))["samples"]
         return [_checked(sample) for sample in values]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} holds no readable samples ({type(error).__name__}: {error}); remove it") from error
 
 
@@ -91,7 +95,7 @@ def _checked(values: dict[str, Any]) -> Sample:
 
 
 def to_terminal(sample: Sample, *, colours: bool) -> str:
-    """The texts, and a line for each token: what stood there before, and the probability that it was replaced."""
+    """The texts, and one line per token with the original and the probability that it was replaced."""
     width = max(len(name) for name, _ in sample.lines()) + 2
     lines = []
     for name, tokens in sample.lines():
@@ -100,31 +104,36 @@ def to_terminal(sample: Sample, *, colours: bool) -> str:
     if sample.probabilities is not None:
         if sample.shown == sample.original and colours:
             lines.append("judged".ljust(width) + _join(sample, sample.shown, colours, True).strip())
-        column = max(len(token.strip()) for token in sample.shown) + 2
+        column = max(len(_mark(token).strip()) for token in sample.shown) + 2
         before = [o for token, o in zip(sample.shown, sample.original, strict=True) if token != o]
-        was = max([len(token.strip()) for token in before] + [3]) + 2
+        was = max([len(_mark(token).strip()) for token in before] + [3]) + 2
         has_replaced = sample.shown != sample.original
         lines += ["", "token".ljust(column) + ("was".ljust(was) if has_replaced else "") + "P(replaced)"]
         for token, original, p in zip(sample.shown, sample.original, sample.probabilities, strict=True):
-            stood = ("" if token == original else original.strip()).ljust(was) if has_replaced else ""
-            text = token.strip().ljust(column)
+            stood = ("" if token == original else _mark(original).strip()).ljust(was) if has_replaced else ""
+            text = _mark(token).strip().ljust(column)
             lines.append((_paint(text, p) if colours else text) + stood + _decimals(p))
     return "\n".join(lines)
 
 
 def _join(sample: Sample, tokens: Sequence[str], colours: bool, is_judged: bool) -> str:
     if not colours:
-        return "".join(tokens)
+        return "".join(map(_mark, tokens))
     parts = []
     for position, token in enumerate(tokens):
-        text = token.lstrip()
-        space = token[: len(token) - len(text)]
+        text = _mark(token).lstrip()
+        space = token[: len(token) - len(token.lstrip())]
         if token != sample.original[position]:
             text = f"{_BOLD}{text}{_END}"
         if is_judged and sample.probabilities is not None:
             text = _paint(text, sample.probabilities[position])
         parts.append(space + text)
     return "".join(parts)
+
+
+def _mark(token: str) -> str:
+    """A token with a dot before it if it begins no word."""
+    return token if token[:1].isspace() else _PIECE + token
 
 
 def _decimals(probability: float | None) -> str:
@@ -139,7 +148,7 @@ def _paint(text: str, probability: float | None) -> str:
 
 
 def to_html(sample: Sample) -> str:
-    """One element; its classes are those of electra/markup.py."""
+    """One element; its CSS classes are in electra/report/templates/style.css."""
     rows = []
     for name, tokens in sample.lines():
         is_judged = sample.probabilities is not None and tokens is sample.shown
@@ -155,14 +164,14 @@ def _spans(sample: Sample, tokens: Sequence[str], is_judged: bool) -> str:
 
 
 def _span(sample: Sample, position: int, token: str, is_judged: bool) -> str:
-    text = token.lstrip()
-    space = " " if text != token else ""
+    text = _mark(token).lstrip()
+    space = " " if token[:1].isspace() else ""
     original = sample.original[position]
     kind = ' class="changed"' if token != original else ""
     if not is_judged or sample.probabilities is None:
         return f"{space}<b{kind}>{html.escape(text)}</b>" if kind else space + html.escape(text)
     p = sample.probabilities[position]
-    title = f"P(replaced) {_decimals(p)}" + (f", was {original.strip()}" if kind else "")
+    title = f"P(replaced) {_decimals(p)}" + (f", was {_mark(original).strip()}" if kind else "")
     number = f"<rt>{100 * p:.0f}</rt>" if p is not None and (p >= NUMBER_FROM or kind) else ""
     return (
         f'{space}<ruby{kind} style="background:rgb(214 69 27 / {0.75 * (p or 0.0):.3f})" title="{html.escape(title)}">'

@@ -1,156 +1,89 @@
-"""Raw text to a Hugging Face tokenizer, in any language.
+"""Train a tokenizer on raw text in any language.
 
-Three algorithms are trained, each with the Rust trainers of `tokenizers`, each with the same five special tokens at
-the ids 0-4 and the same frame `[CLS] A [SEP] B [SEP]` with token types 0 and 1:
+Three algorithms, each with the Rust trainers of `tokenizers`, five special tokens with the ids 0-4 and the template
+`[CLS] A [SEP] B [SEP]` with token types 0 and 1:
 
-    wordpiece  BERT's and ELECTRA's own pipeline, for any language; an unlearned character makes its word [UNK]
+    wordpiece  the pipeline of BERT and ELECTRA; a character that was not learned makes its word [UNK]
     byte_bpe   GPT-2's byte-level BPE; nothing is ever unknown, and without lowercasing decoding is lossless
     unigram    SentencePiece's model; needs no spaces between words
 
-The same documents give the same vocabulary. Two of the trainers do not do that by themselves, because they walk over
-a hash map: WordPiece hands out the ids of its `##` characters, and with them the winner of every tie between two
-merges, in another order each time (huggingface/tokenizers#1794), and Unigram sums its probabilities in another order.
-So the words are counted first, by the parallel counter of `tokenizers`, the alphabet is fixed and sorted here, and
-the counted words rather than the corpus are given to the trainer.
+The same documents give the same vocabulary. The trainers alone do not guarantee that, because they iterate over a hash
+map: WordPiece gives its `##` characters ids in another order each time, which also decides ties between merges
+(huggingface/tokenizers#1794; to be removed when it is merged), and Unigram sums its probabilities in another order. So
+the words are counted first by the parallel counter of `tokenizers`, the alphabet is sorted here, and the trainer gets
+the counted words instead of the corpus.
 
-Cost: one pass over the documents, about 6 MB/s of English for WordPiece on two free cores; a fifth of that time goes
-into giving the words to the trainer. Memory grows with the number of distinct words, not with the corpus. For Unigram
-and text without spaces a "word" is a whole sentence: there `max_documents` is what bounds memory.
+WordPiece takes one pass over the documents, about 6 MB/s of English on two cores. Memory grows with the number of
+distinct words, not with the corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents` there.
 """
 
-import hashlib
 import json
 import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerBase
 
+from electra.config import TokenizerArguments
 from electra.errors import UserError
-from electra.tokenization import SPECIAL_TOKENS, wrap_backend
+from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
 
 logger = logging.getLogger(__name__)
 
-TOKENIZER_ALGORITHMS = ("wordpiece", "byte_bpe", "unigram")
-
 UNK_ID = list(SPECIAL_TOKENS).index("unk_token")
 
-# A learned alphabet holds the most frequent characters up to SentencePiece's default coverage, and in any case the
-# 1000 most frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if a quarter of the vocabulary holds them.
-# That limit alone would leave Chinese and Japanese characters in daily use unknown; no limit at all would spend
-# thousands of rows of the embedding on characters seen once.
+# The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
+# frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
+# that limit alone, common Chinese and Japanese characters would be unknown; without a limit, thousands of rows of the
+# embedding would belong to characters seen once.
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 
 REPEATS_PER_CHUNK = 1000  # words
+LOST_CHARACTER_STEP = 1e-4
+SCORE_DECIMALS = 6
+NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 _LONG_WORD = re.compile(r"(\S{500})(?=\S)")
 
 
-@dataclass(frozen=True)
-class TokenizerOptions:
-    """What `train_tokenizer` trains.
-
-    Attributes:
-        tokenizer_algorithm: `wordpiece`, `byte_bpe` or `unigram`.
-        vocab_size: number of tokens wanted, the five special ones included.
-        min_frequency: occurrences a pair of symbols needs to be merged. Unigram has no merges and does not look at it.
-        lowercase: lowercase the text, in all three algorithms.
-        strip_accents: drop combining marks (é -> e); None does so exactly if `lowercase`, as BERT does. Say False
-            where marks tell words apart: German ü, Finnish ä and ö, Hindi vowels, Japanese が.
-        max_documents: train on at most so many documents, a seeded uniform sample without replacement of all of
-            them; the sample is held in memory. None: all documents, streamed.
-        seed: of that sample.
-    """
-
-    tokenizer_algorithm: str = "wordpiece"
-    vocab_size: int = 30522
-    min_frequency: int = 2
-    lowercase: bool = True
-    strip_accents: bool | None = None
-    max_documents: int | None = None
-    seed: int = 42
-
-
-@dataclass(frozen=True)
-class TokenizerReport:
-    """A training in numbers: what came out, what went in, seconds of wall time, and a `TokenizerMeasurement`."""
-
-    vocab_size: int
-    training_documents: int
-    training_seconds: float
-    held_out_documents: int
-    unknown_token_rate: float
-    bytes_per_token: float
-    tokens: int
-
-
-def train_tokenizer(documents: Iterable[str], options: TokenizerOptions) -> PreTrainedTokenizerBase:
-    """Train a tokenizer that encodes pairs as `[CLS] A [SEP] B [SEP]` and survives `save_pretrained`/`AutoTokenizer`.
+def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed: int = 42) -> PreTrainedTokenizerBase:
+    """Train a tokenizer that can be saved and loaded by `AutoTokenizer`.
 
     Args:
-        documents: texts, read once and in order; an iterator will do.
-        options: see `TokenizerOptions`.
+        documents: texts, read once and in order.
+        options: what to train.
+        seed: of the sample of `max_documents`.
     Returns:
-        A `BertTokenizer` for wordpiece, a `PreTrainedTokenizerFast` for the others. Its vocabulary is a function of
-        the options and the documents, and not of their order unless they are sampled. Fewer tokens than `vocab_size`
-        are logged as a warning.
+        A `BertTokenizer` for wordpiece, a `PreTrainedTokenizerFast` for the others. Its vocabulary depends on the
+        options and the documents, but not on their order unless they are sampled.
     Raises:
-        UserError: an option is out of range, the documents hold no text, `vocab_size` does not hold their alphabet, or
-            `min_frequency` leaves nothing to merge.
+        UserError: the documents have no text, `vocab_size` is smaller than their alphabet, or `min_frequency` leaves
+            nothing to merge.
     """
-    _check_options(options)
     documents = map(_break_long_words, documents)
     if options.max_documents is not None:
-        documents = _sample_documents(documents, options.max_documents, options.seed)
-    trainers_by_name = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
-    tokenizer = trainers_by_name[options.tokenizer_algorithm](documents, options)
+        documents = _sample_documents(documents, options.max_documents, seed)
+    tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
     if len(tokenizer) < options.vocab_size:
         logger.warning(
-            "the documents gave %d tokens, fewer than vocab_size=%d; the model can be made that small, or train on "
-            "more text or with a lower min_frequency",
+            "the documents gave %d tokens, fewer than vocab_size=%d; set --vocab_size to that, train on more text or "
+            "lower --min_frequency",
             len(tokenizer),
             options.vocab_size,
         )
     return tokenizer
 
 
-def is_held_out(document: str, seed: int, fraction: float = 0.05) -> bool:
-    """Whether a document belongs to the held-out part: decided by its text alone, so that duplicates stay together.
-
-    Args:
-        document: the whole text.
-        seed: another seed is another, independent split.
-        fraction: expected share of the distinct documents that is held out, in [0, 1].
-    """
-    digest = hashlib.blake2b(
-        document.encode("utf-8", errors="surrogatepass"), digest_size=8, salt=seed.to_bytes(16, "little", signed=True)
-    ).digest()
-    return int.from_bytes(digest, "little") < fraction * 2**64
-
-
 def _break_long_words(document: str) -> str:
-    """Spaces into what has none for hundreds of characters: the trainers take quadratic time on a word's length."""
+    """Put a space after every 500 characters without one: the trainers take quadratic time in the length of a word."""
     return _LONG_WORD.sub(r"\1 ", document)
 
 
-def _check_options(options: TokenizerOptions) -> None:
-    if options.tokenizer_algorithm not in TOKENIZER_ALGORITHMS:
-        raise UserError(
-            f"tokenizer_algorithm={options.tokenizer_algorithm!r} is unknown; "
-            f"choose {' or '.join(TOKENIZER_ALGORITHMS)}"
-        )
-    for name in ("vocab_size", "min_frequency", "max_documents"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UserError(f"{name}={value} must be at least 1")
-
-
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
-    """A uniform sample without replacement of a stream of unknown length, in the order of the stream (algorithm R)."""
+    """Draw a uniform sample without replacement from a stream of unknown length, in stream order (algorithm R)."""
     generator = random.Random(seed)
     reservoir: list[tuple[int, str]] = []
     for index, document in enumerate(documents):
@@ -163,7 +96,7 @@ def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -
     return [document for _, document in sorted(reservoir)]
 
 
-def _train_wordpiece(documents: Iterable[str], options: TokenizerOptions) -> PreTrainedTokenizerBase:
+def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
     normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
@@ -172,7 +105,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerOptions) -> Pre
     )
     words = _count_words(documents, normalizer, pre_tokenizers.BertPreTokenizer())
     alphabet = _choose_alphabet(words, options.vocab_size)
-    # A word with a character outside the alphabet will be [UNK] as a whole: nothing is to be learned from it.
+    # A word with a character outside the alphabet becomes [UNK] as a whole: nothing can be learned from it.
     words = {word: count for word, count in words.items() if alphabet.issuperset(word)}
     continuations = {f"##{character}" for word in words for character in word[1:]}
     symbols = [*sorted(alphabet), *sorted(continuations)]
@@ -181,7 +114,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerOptions) -> Pre
     trainer = trainers.WordPieceTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
-        # Named in advance, the single-character symbols have fixed ids. They are "special" to this trainer only.
+        # The single-character symbols get fixed ids, because they are named here as "special" to this trainer.
         special_tokens=[*SPECIAL_TOKENS.values(), *symbols],
         show_progress=False,
     )
@@ -196,18 +129,15 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerOptions) -> Pre
     )
 
 
-def _train_byte_bpe(documents: Iterable[str], options: TokenizerOptions) -> PreTrainedTokenizerBase:
-    """Byte-level BPE needs no help to be deterministic: its alphabet is the 256 bytes, sorted and always there.
-
-    `add_prefix_space` is False, as in GPT-2, RoBERTa and ByteLevelBPETokenizer: with True, decoding adds a space to
-    the front of a text and encoding is no longer lossless.
-    """
+def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
+    # The alphabet is the 256 bytes, so this trainer is deterministic. `add_prefix_space` is False, as in GPT-2 and
+    # RoBERTa: with True, decoding adds a space before the text and is not lossless.
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     _check_vocab_size(options, len(alphabet))
     backend = Tokenizer(models.BPE())
     folding = _case_folding(options)
     if folding:
-        # NFC last: what the decomposition took apart besides the accents (Hangul) is put together again.
+        # NFC composes again what NFD decomposed besides accents, such as Hangul.
         backend.normalizer = normalizers.Sequence([*folding, normalizers.NFC()])
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -220,19 +150,19 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerOptions) -> PreT
     )
     backend.train_from_iterator(documents, trainer)
     if trainer.get_word_count() == 0:
-        raise _no_text()
+        raise UserError(NO_TEXT)
     if backend.get_vocab_size() == len(SPECIAL_TOKENS) + len(alphabet) < options.vocab_size:
         raise _nothing_to_merge(options)
     return wrap_backend(backend, SPECIAL_TOKENS)
 
 
-def _train_unigram(documents: Iterable[str], options: TokenizerOptions) -> PreTrainedTokenizerBase:
+def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
     normalizer = normalizers.Sequence(
         [
             normalizers.Nmt(),
             *_case_folding(options),
             normalizers.NFKC(),
-            # Metaspace knows the plain space only. NUL is the trainer's own separator between words.
+            # Metaspace only knows the plain space. NUL is the trainer's own separator between words.
             normalizers.Replace(Regex(r"[\s\x00]+"), " "),
             normalizers.Strip(),
         ]
@@ -255,8 +185,8 @@ def _train_unigram(documents: Iterable[str], options: TokenizerOptions) -> PreTr
     return wrap_backend(backend, SPECIAL_TOKENS)
 
 
-def _case_folding(options: TokenizerOptions) -> list[normalizers.Normalizer]:
-    """What BertNormalizer does about accents and capitals, for the algorithms that do not use it."""
+def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
+    """What BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
     strips_accents = options.lowercase if options.strip_accents is None else options.strip_accents
     folding: list[normalizers.Normalizer] = []
     if strips_accents:
@@ -269,21 +199,21 @@ def _case_folding(options: TokenizerOptions) -> list[normalizers.Normalizer]:
 def _count_words(
     documents: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> dict[str, int]:
-    """Occurrences of every pre-token, counted in Rust on all cores while the documents stream by."""
+    """Count every pre-token, in Rust on all cores, while the documents are streamed."""
     counter = Tokenizer(models.WordLevel())
     counter.normalizer = normalizer
     counter.pre_tokenizer = pre_tokenizer
     trainer = trainers.WordLevelTrainer(vocab_size=0, show_progress=False)
     counter.train_from_iterator(documents, trainer)
-    # The trainer keeps its counts and shows them in its pickled state only.
+    # The counts of the trainer are only in its pickled state.
     words: dict[str, int] = json.loads(trainer.__getstate__())["WordLevelTrainer"]["words"]
     if not words:
-        raise _no_text()
+        raise UserError(NO_TEXT)
     return words
 
 
 def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
-    """The characters that get a token of their own; see `CHARACTER_COVERAGE`."""
+    """Choose the characters that get a token of their own; see `CHARACTER_COVERAGE`."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -298,7 +228,7 @@ def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
 
 
 def _cut_at_unknown_characters(words: dict[str, int], alphabet: set[str]) -> dict[str, int]:
-    """Replace each word by its parts inside the alphabet: Unigram makes a token of every character it is given."""
+    """Replace each word by its parts inside the alphabet: Unigram makes a token of every character it gets."""
     parts: Counter[str] = Counter()
     for word, count in words.items():
         known = word if alphabet.issuperset(word) else "".join(c if c in alphabet else " " for c in word)
@@ -309,62 +239,50 @@ def _cut_at_unknown_characters(words: dict[str, int], alphabet: set[str]) -> dic
 
 
 def _train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[str, int]) -> Tokenizer:
-    """Train on counted words, which hold no plain space, by showing each as often as it was counted."""
+    """Train on counted words, which have no plain space, by repeating each as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-    tokenizer.train_from_iterator(_repeated_words(words), trainer)
+    texts = (
+        " ".join([word] * min(REPEATS_PER_CHUNK, count - start))
+        for word, count in words.items()
+        for start in range(0, count, REPEATS_PER_CHUNK)
+    )
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
-def _repeated_words(words: dict[str, int]) -> Iterator[str]:
-    for word, count in words.items():
-        for start in range(0, count, REPEATS_PER_CHUNK):
-            yield " ".join([word] * min(REPEATS_PER_CHUNK, count - start))
-
-
-# tokenizers gives a character that its model lost on the way the lowest score plus a multiple of this, in the order
-# of a hash set (finalize in models/unigram/trainer.rs).
-LOST_CHARACTER_STEP = 1e-4
-SCORE_DECIMALS = 6
-
-
 def _canonical_pieces(trained: Tokenizer) -> list[tuple[str, float]]:
-    """The trained Unigram pieces, special ones first, without what differs between two trainings on the same words.
+    """The trained Unigram pieces, special ones first, without the differences between two trainings on the same words.
 
-    Two things do: the last digits of every score, from the order of a sum, and which of the lost characters gets which
-    of the scores set aside for them. Scores are rounded; those set aside are dealt out in the order of the characters.
+    The order of a sum changes the last digits of every score, so scores are rounded. Characters that the model lost
+    get the lowest score plus multiples of `LOST_CHARACTER_STEP` in the order of a hash set (`finalize` in tokenizers'
+    models/unigram/trainer.rs), so these scores are given out again in the order of the characters.
     """
     special = list(SPECIAL_TOKENS.values())
     pieces = {piece: score for piece, score in json.loads(trained.to_str())["model"]["vocab"] if piece not in special}
     characters = sorted(piece for piece in pieces if len(piece) == 1)
     lowest = min(pieces.values())
-
-    def is_set_aside(score: float) -> bool:
-        steps = (score - lowest) / LOST_CHARACTER_STEP
-        return steps < len(characters) and abs(steps - round(steps)) < 1e-3
-
-    lost = [character for character in characters if is_set_aside(pieces[character])]
+    steps = {character: (pieces[character] - lowest) / LOST_CHARACTER_STEP for character in characters}
+    lost = [c for c in characters if steps[c] < len(characters) and abs(steps[c] - round(steps[c])) < 1e-3]
     pieces.update(zip(lost, sorted((pieces[character] for character in lost), reverse=True), strict=True))
     rounded = [(piece, round(score, SCORE_DECIMALS)) for piece, score in pieces.items()]
-    rounded.sort(key=lambda item: (-item[1], item[0]))
-    return [*((token, 0.0) for token in special), *rounded]
+    return [*((token, 0.0) for token in special), *sorted(rounded, key=lambda item: (-item[1], item[0]))]
 
 
-def _check_vocab_size(options: TokenizerOptions, alphabet_size: int) -> None:
+def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:
     needed = alphabet_size + len(SPECIAL_TOKENS)
     if options.vocab_size < needed:
         raise UserError(
-            f"vocab_size={options.vocab_size} does not hold the alphabet, {alphabet_size} single-character symbols, "
-            f"and {len(SPECIAL_TOKENS)} special tokens; ask for at least {needed}, better several times that"
+            f"vocab_size={options.vocab_size} is too small for the alphabet, {alphabet_size} single-character "
+            f"symbols, and {len(SPECIAL_TOKENS)} special tokens; choose at least {needed}, better several times that"
         )
 
 
-def _nothing_to_merge(options: TokenizerOptions) -> UserError:
+def _nothing_to_merge(options: TokenizerArguments) -> UserError:
     return UserError(
-        f"min_frequency={options.min_frequency} leaves nothing to merge: no two symbols stand side by side that often "
-        f"in these documents; lower it or train on more text"
+        f"min_frequency={options.min_frequency} leaves nothing to merge: no two symbols are neighbours that often in "
+        f"these documents; lower it or train on more text"
     )
 
 
-def _no_text() -> UserError:
-    return UserError("there is no text to train a tokenizer on: no documents, or empty ones only; check the corpus")
+ALGORITHMS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}

@@ -1,7 +1,7 @@
-"""What wandb and TensorBoard get beside the logs that transformers' callbacks give them: options, results, reports.
+"""Options, results and reports for wandb and TensorBoard, beside the logs that transformers' callbacks send them.
 
-wandb has all of it, TensorBoard the same numbers. Neither is imported unless a run reports to it; and a tracker that
-fails at the end costs the run nothing, whose results are in its folder by then.
+Neither is imported unless the run reports to it. A tracker that fails at the end only logs a warning: the results are
+already in the run folder.
 """
 
 import logging
@@ -15,11 +15,11 @@ from transformers.integrations import TensorBoardCallback
 logger = logging.getLogger(__name__)
 
 Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
-"""Names of columns, and rows; a column holds numbers or words, None where something is missing."""
+"""Names of the columns, and rows. A column holds numbers or words; None is a missing value."""
 
 
 class RecordSettings(TrainerCallback):
-    """Puts what a run is into wandb's record of it, where Trainer's own arguments say only a part."""
+    """Adds settings to wandb's record of the run, beside Trainer's own arguments."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class RecordSettings(TrainerCallback):
 
 
 def tensorboard_folder(trainer: Trainer) -> Path | None:
-    """Where TensorBoard's files of a run are; None if it does not report there."""
+    """The folder of a run's TensorBoard files; None if it does not report there."""
     callbacks = [c for c in trainer.callback_handler.callbacks if isinstance(c, TensorBoardCallback)]
     return Path(callbacks[0].logging_dir) if callbacks and callbacks[0].logging_dir else None
 
@@ -51,14 +51,14 @@ def track_results(
     folder: Path | None,
     step: int,
 ) -> None:
-    """Give the trackers what a run ends with; on the main process, after everything else is written.
+    """Send the final results to the trackers; on the main process, after everything else is written.
 
     Args:
-        report_to: as the option.
-        scalars: for both, by their names there.
-        tables: for wandb.
-        files: pages (.html) and pictures (.png) among them are for wandb, by their stems.
-        folder: of TensorBoard's files.
+        report_to: the option.
+        scalars: for both trackers, by name.
+        tables: for wandb, by name.
+        files: pages (.html) and pictures (.png) among them go to wandb, named by their stems.
+        folder: of the TensorBoard files.
         step: of the scalars.
     """
     try:
@@ -73,11 +73,10 @@ def track_results(
 
             if wandb.run is not None:
                 media = {".html": wandb.Html, ".png": wandb.Image}
-                found = {file.stem: media[file.suffix](str(file)) for file in files if file.suffix in media}
-                made = {
-                    name: wandb.Table(list(columns), [list(r) for r in rows])
-                    for name, (columns, rows) in tables.items()
-                }
-                wandb.run.log({**scalars, **made, **found})
-    except Exception as error:
+                values: dict[str, Any] = dict(scalars)
+                for name, (columns, rows) in tables.items():
+                    values[name] = wandb.Table(list(columns), [list(row) for row in rows])
+                values |= {file.stem: media[file.suffix](str(file)) for file in files if file.suffix in media}
+                wandb.run.log(values)
+    except Exception as error:  # whatever a tracker raises
         logger.warning("%s: results could not be tracked: %s", " ".join(report_to), " ".join(str(error).split()))

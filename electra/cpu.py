@@ -1,14 +1,13 @@
-"""What torch computes, computed faster on a CPU: memory, matrix products, dropout and attention.
+"""Faster memory, matrix products, dropout and attention on a CPU.
 
-Measured on two cores of an AMD EPYC with AVX-512 (docs/results.md), a training step of ELECTRA-Small in fp32:
+Costs in a training step of ELECTRA-Small in fp32, on two cores of an AMD EPYC with AVX-512 (docs/results.md):
 
-    memory           glibc gives large blocks back to the system, which clears each page anew: a quarter of the step
-    matrix products  oneDNN's are about twice as fast as MKL's on processors that are not Intel's
-    dropout          torch draws a number of 53 bits per element; 16 bits will do
-    attention        no fused kernel of a CPU knows dropout, and none beats two matrix products up to 512 tokens
+    memory           glibc returns large blocks to the system, which clears every page again: a quarter of the step
+    matrix products  on AMD processors oneDNN's are about twice as fast as MKL's
+    dropout          torch draws 53 random bits per element; 16 bits are enough
+    attention        no fused CPU kernel supports dropout, and up to 512 tokens none beats two matrix products
 
-`tune_process` is for the process, `tune_networks` for networks; other devices compute as ever. Neither changes what
-is computed but for rounding and which random numbers dropout draws.
+Results differ by rounding and by dropout's random numbers only. Other devices are not affected.
 """
 
 import ctypes
@@ -24,29 +23,30 @@ from transformers.masking_utils import sdpa_mask
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 """Of glibc's malloc.h."""
 LARGEST_FP32_ERROR = 1e-5
-"""Relative to the largest value, of a matrix product that still counts as fp32; bfloat16 has 3e-3."""
+"""Largest error of an fp32 matrix product relative to its largest value; bfloat16 has 3e-3."""
 LONGEST_DENSE = 512
-"""Tokens up to which attention keeps its matrix of weights; beyond, memory counts for more. With dropout torch, too,
-keeps it."""
+"""Up to this many tokens attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
+them as well."""
 SPECIAL = ("position_bias", "softcap", "cache")
-"""Arguments of attention that few encoders have; as are heads that share keys. They are left to transformers."""
+"""Arguments of attention that few encoders use; with them transformers' own attention runs, as for shared keys."""
 ATTENTION = "sdpa_or_dense"
-"""Name of `attend` among the attention implementations of transformers."""
+"""Name of `attend` as an attention implementation of transformers."""
 
 
 def tune_process(device: torch.device) -> None:
-    """Keep freed memory in the process, and take the faster of the exact matrix products; for training on a CPU."""
+    """For training on a CPU: keep freed memory in the process, and use the faster exact matrix products."""
     if device.type != "cpu":
         return
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        # Older ones refuse more than 32 MB. Without it the others would do harm: what is set by hand no longer adapts.
+        # Older versions refuse more than 32 MB. Without this threshold the other two do harm: any setting by hand
+        # stops glibc from adapting.
         if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
             libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
             libc.mallopt(M_TOP_PAD, 1 << 26)
     try:
         before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # somebody has chosen by torch's newer interface: so be it
+    except RuntimeError:  # the precision was set by torch's newer interface: keep it
         return
     if before == "highest":
         torch.set_float32_matmul_precision("medium")
@@ -62,9 +62,9 @@ def _matmul_error() -> float:
 
 
 def tune_networks(model: PreTrainedModel) -> None:
-    """Give a model, and all within it, the dropout and attention of this file where it has torch's own.
+    """Replace torch's dropout and attention in a model by those of this module.
 
-    A model whose attention was chosen by hand (anything but "sdpa") keeps it.
+    Attention other than "sdpa" was chosen by the user and stays.
     """
     for module in model.modules():
         if type(module) is nn.Dropout:
@@ -74,7 +74,7 @@ def tune_networks(model: PreTrainedModel) -> None:
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, several times faster on a CPU; there its probability is rounded to 1/65536."""
+    """`nn.Dropout`, several times faster on a CPU, where its probability is rounded to 1/65536."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or self.p == 0 or self.inplace or input.device.type != "cpu":
@@ -83,13 +83,13 @@ class Dropout(nn.Dropout):
 
 
 def drop(values: Tensor, probability: float) -> Tensor:
-    """Zero each value with `probability` and scale the rest to the same mean: any float, any shape."""
+    """Zero each value with `probability` and scale the others to keep the mean; any float, any shape."""
     dropped: Tensor = _Drop.apply(values, round(probability * 2**16))
     return dropped
 
 
 class _Drop(torch.autograd.Function):
-    """One 64-bit number gives 16 bits to each of four values; one byte per value is kept for the backward pass."""
+    """A random 64-bit number gives 16 bits to each of four values; the backward pass keeps one byte per value."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
@@ -116,11 +116,11 @@ def attend(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q K^T / sqrt(d)) V, with dropout on the softmax; transformers' interface, not causal.
+    """softmax(Q K^T / sqrt(d)) V, with dropout on the softmax: an attention function of transformers, not causal.
 
     Args:
         query, key, value: any float (B, H, L, d).
-        attention_mask: True, or 0.0 where it is added, for what may be seen, (B or 1, 1 or H, L, L); None for all.
+        attention_mask: bool, True where attention is allowed, or float, which is added; (B or 1, 1 or H, L, L).
         dropout: probability.
         scaling: in place of 1 / sqrt(d).
     Returns:

@@ -1,0 +1,283 @@
+"""Command lines: option dataclasses filled from defaults, a recipe, a YAML file and flags, in this order.
+
+Lines of the YAML file become flags before the user's own, so that both are converted and checked alike (`5e-4` is a
+number in both). A recipe (`model_size`) named in the file stands below the file's other lines, one named as a flag
+above all of them. Data named as flags replace the data of the file, whatever their kind.
+"""
+
+import ast
+import copy
+import difflib
+import inspect
+import json
+import logging
+import sys
+from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter
+from collections.abc import Sequence
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+from transformers import HfArgumentParser
+from transformers.hf_argparser import string_to_bool
+
+from electra.errors import UserError
+from electra.files import config_path, write_file
+from electra.recipes import RECIPES
+from electra.yaml_text import YAML_ERRORS, read_as_written, write_as_yaml
+
+logger = logging.getLogger(__name__)
+
+ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
+"""Options that a run records even at their default, so that a later change of the default does not matter."""
+RENAMED = {
+    # of rc2020_electra
+    "lr": "learning_rate",
+    "discriminant_loss_factor": "discriminator_weight",
+    "num_proc": "dataloader_num_workers",
+    "pretrain_path": "resume_from_checkpoint",
+    "training_set_size": "dataset_sampling",
+    "training_set_random_seed": "data_seed",
+    "valid_test_split_random_seed": "data_seed",
+    "tensorboard_tracking_folder": "report_to",
+    # of transformers 4 and its examples
+    "evaluation_strategy": "eval_strategy",
+    "warmup_ratio": "warmup_steps",
+    "logging_dir": "report_to",
+    "max_seq_length": "max_length",
+    "tokenizer_name": "tokenizer_path",
+    "dataset": "dataset_name",
+    "no_cuda": "use_cpu",
+}
+"""Names of other code bases, and the option to suggest; docs/reference_flags.md has them all."""
+
+
+class _HelpFormatter(ArgumentDefaultsHelpFormatter):
+    """Shows each option once, without its spelling with hyphens."""
+
+    def _format_action_invocation(self, action: Action) -> str:
+        shown = copy.copy(action)
+        shown.option_strings = [o for o in action.option_strings if o.startswith("--no_") or "-" not in o[2:]]
+        return super()._format_action_invocation(shown)
+
+
+class _HelpAll(Action):
+    def __call__(self, parser: Any, *_: Any) -> None:
+        parser._print_message(parser.format_help(everything=True), sys.stdout)
+        parser.exit()
+
+
+class CommandLine(HfArgumentParser):
+    """An `HfArgumentParser` with `--config FILE`, `--cased` and one-line errors (`UserError`)."""
+
+    def __init__(self, dataclass_types: Sequence[type], description: str) -> None:
+        usage, formatter = "%(prog)s [--option value ...]", _HelpFormatter
+        super().__init__(
+            list(dataclass_types), description=description, allow_abbrev=False, usage=usage, formatter_class=formatter
+        )
+        self.effective: dict[str, Any] = {}
+        """After `parse`: options given as flags or different from their default, and those of `ALWAYS_WRITTEN`."""
+        self.flags: set[str] = set()
+        """After `parse`: options given on the command line itself, not only in a file or a recipe."""
+        self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
+        if any(self._theirs(cls) for cls in dataclass_types):
+            what = "Also list the options of transformers.TrainingArguments, which are accepted too."
+            self.add_argument("--help_all", nargs=0, action=_HelpAll, default=SUPPRESS, help=what)
+        names = {action.dest for action in self._actions}
+        if "lowercase" in names:
+            self.add_argument(
+                "--cased", dest="lowercase", nargs="?", const=False, type=_negated, help="Keep upper case."
+            )
+        for action in self._actions:
+            if action.dest == "resume_from_checkpoint":
+                action.nargs, action.const = "?", "true"
+            if action.dest in ("predict_test", "save_model"):
+                action.nargs, action.const = "?", "best"
+            if action.type is string_to_bool and action.nargs is None:  # of `bool | None`
+                action.nargs, action.const = "?", True
+
+    def add_argument(self, *names: str, valid: Any = None, **kwargs: Any) -> Action:
+        """argparse's, without the range among a field's metadata, which `config.check_options` reads."""
+        return super().add_argument(*names, **kwargs)
+
+    @staticmethod
+    def _theirs(cls: type) -> set[str]:
+        """Fields of an options class that only transformers declares."""
+        declared = [(base, set(inspect.get_annotations(base))) for base in cls.__mro__]
+        ours = (names for base, names in declared if not base.__module__.startswith("transformers."))
+        return {f.name for f in fields(cls)}.difference(*ours)
+
+    def format_help(self, everything: bool = False) -> str:
+        """The options by group; with `everything`, those that only transformers declares follow."""
+        actions = [a for a in self._actions if not a.option_strings[0].startswith("--no_")]
+        groups = [("Options", {"help", "help_all", "config"})]
+        for cls in self.dataclass_types:
+            shown = {f.name for f in fields(cls)} - getattr(cls, "not_in_help", set())
+            theirs = self._theirs(cls) & shown
+            groups.append((str(inspect.getdoc(cls)).splitlines()[0].rstrip("."), shown - theirs))
+            if everything and theirs:
+                groups.append(("transformers.TrainingArguments", theirs))
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, actions, [])
+        formatter.add_text(self.description)
+        for title, names in groups:
+            formatter.start_section(title)
+            formatter.add_arguments(action for action in actions if action.dest in names)
+            formatter.end_section()
+        return formatter.format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+    def parse(self, argv: Sequence[str] | None = None, default_config: str | None = None) -> tuple[Any, ...]:
+        """Fill the dataclasses.
+
+        Args:
+            argv: the command line without the program's name; `sys.argv` if not given.
+            default_config: YAML file to use without `--config`.
+        Raises:
+            UserError: an unknown option, a wrong value, an unreadable file.
+        """
+        argv = _from_python_notation(sys.argv[1:] if argv is None else argv)
+        config = self.value_of("config", argv)
+        config = default_config if config is None else config
+        tokens = [] if config is None else self._file_tokens(config, self._replaced(argv))
+        # An unknown recipe is left to the parser, which knows the choices.
+        file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
+        tokens = [*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv]
+        namespace, unknown = self.parse_known_args(tokens)
+        if unknown:
+            self._refuse(unknown[0])
+        values = vars(namespace)
+        self.flags = {
+            self._option_string_actions[option].dest
+            for option in (token.partition("=")[0] for token in argv)
+            if option in self._option_string_actions
+        }
+        self.effective = {
+            name: _plain(value)
+            for name, value in values.items()
+            if name != "config"
+            and value is not None
+            and (name in ALWAYS_WRITTEN or name in self.flags or value != self.get_default(name))
+        }
+        try:
+            return tuple(
+                cls(**{f.name: values[f.name] for f in fields(cls) if f.init and f.name in values})
+                for cls in self.dataclass_types
+            )
+        except UserError as error:
+            raise UserError(f"{error} (from {config} or the command line)" if config else str(error)) from error
+
+    def option_names(self) -> list[str]:
+        return [option[2:] for action in self._actions for option in action.option_strings if option[:2] == "--"]
+
+    def value_of(self, name: str, argv: Sequence[str] | None = None) -> str | None:
+        """The last `--name value` or `--name=value` of an unparsed command line; "" if it has no value."""
+        argv = sys.argv[1:] if argv is None else argv
+        value = None
+        for position, token in enumerate(argv):
+            following = [word for word in argv[position + 1 : position + 2] if not word.startswith("--")]
+            option, equals, joined = token.partition("=")
+            if not option.startswith("--") or option[2:].replace("-", "_") != name:  # --model-size is --model_size
+                continue
+            value = joined if equals else "".join(following)
+        return value
+
+    def _refuse(self, token: str, where: str = "") -> NoReturn:
+        name = token.removeprefix("--").partition("=")[0]
+        if not token.startswith("-"):
+            raise UserError(f"'{token}' does not belong to an option{where}; options start with --")
+        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, self.option_names(), n=1)
+        hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
+        raise UserError(f"unknown option --{name}{where}{hint}")
+
+    def _replaced(self, argv: Sequence[str]) -> set[str]:
+        """Options of the file that flags replace: files give way to data sets and data sets to files."""
+        replaced: set[str] = set()
+        for cls in self.dataclass_types:
+            names = {f.name for f in fields(cls)}
+            if not names >= {"dataset_name", "train_file"}:
+                continue
+            if self.value_of("dataset_name", argv) is not None:
+                replaced |= {name for name in names if name.startswith("dataset_") or name.endswith("_file")}
+            elif self.value_of("train_file", argv) is not None:
+                replaced |= {name for name in names if name.startswith("dataset_")}
+        return replaced
+
+    def _file_tokens(self, path: str, replaced: set[str]) -> list[str]:
+        """The lines of a YAML file as flags, without the options that flags replace."""
+        try:
+            content = read_as_written(config_path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read --config {path}: {error.strerror}") from error
+        except YAML_ERRORS as error:
+            raise UserError(f"--config {path} is not valid YAML: {error}") from error
+        if content is None:
+            return []
+        if not isinstance(content, dict):
+            raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
+        known = set(self.option_names())
+        tokens: list[str] = []
+        for key, value in content.items():
+            if str(key) not in known or key in ("config", "help", "help_all"):
+                self._refuse(f"--{key}", where=f" in {path}")
+            if key in replaced:
+                logger.info("%s: %s in %s is ignored: the command line names other data", key, value, path)
+                continue
+            if value == [] and self.get_default(str(key)):
+                raise UserError(f"{key} in {path} is an empty list; name at least one, or leave it out")
+            try:
+                tokens += _tokens(str(key), value)
+            except (TypeError, ValueError) as error:  # binary data, a list within itself
+                raise UserError(f"{key} in {path} is not a plain value: {error}") from error
+        return tokens
+
+
+def _from_python_notation(argv: Sequence[str]) -> list[str]:
+    """Translate `--tasks=['rte', 'cola']`, `--max_length=None`, `--x={'a': 1}`: wandb's sweep agent writes them so."""
+    words: list[str] = []
+    for token in argv:
+        name, equals, text = token.partition("=")
+        if name.startswith("--") and equals and (text == "None" or text[:1] + text[-1:] in ("[]", "{}")):
+            try:
+                words += _tokens(name[2:], ast.literal_eval(text))
+                continue
+            except (ValueError, SyntaxError):  # a file name in brackets, JSON
+                pass
+        words.append(token)
+    return words
+
+
+def _negated(word: str) -> bool:
+    return not string_to_bool(word)
+
+
+def _tokens(name: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [f"--{name}", json.dumps(value)]
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        return []
+    words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    return [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
+
+
+def _plain(value: Any) -> Any:
+    """The value with enums replaced by their values, also in lists."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def as_flags(values: dict[str, Any]) -> list[str]:
+    """Options by name as words of a command line; None and empty lists are left out."""
+    return [word for name, value in values.items() for word in _tokens(name, value)]
+
+
+def write_yaml(values: dict[str, Any], path: Path, comment: str) -> None:
+    """Write options atomically to a YAML file that `--config` reads back."""
+    write_file(f"# {comment}\n{write_as_yaml(values)}".encode(), path)
