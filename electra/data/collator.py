@@ -1,4 +1,4 @@
-"""Segments to a padded batch: special tokens, token types, attention mask; pads only to the longest row."""
+"""Segments become a batch, padded to the longest row: special tokens, token types, attention mask, random numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from electra.data.counter_rng import random_bits
+from electra.data.rng import random_bits
 from electra.data.segments import Segment
 
 
 @dataclass(frozen=True)
 class SegmentCollator:
-    """Joins segments to a batch.
+    """Make a batch of segments.
 
-    Two segments [11, 12] | [13] and one segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
+    The pair [11, 12], [13] and the single segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
 
         input_ids       [[1, 11, 12, 2, 13, 2], [1, 14, 2, 0, 0, 0]]
         token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
         attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
 
-    and the uniform numbers in [0, 1) that corrupt each segment, a function of its `mask_seed` and the position alone:
-    `mask_noise`, float32 (B, L, 2), chooses and masks positions, `sample_noise`, float32 (B, L), draws the generator's
-    samples. Where no row is padded there is no `attention_mask`, which says so without asking the device.
+    and uniform random numbers in [0, 1), which depend only on the segment's `mask_seed` and the position:
+    `mask_noise`, float32 (B, L, 2), chooses and masks positions; `sample_noise`, float32 (B, L), draws the generator's
+    samples. A batch without padding has no `attention_mask`, so that nobody has to look at the device for it.
     """
 
     cls_token_id: int
@@ -31,7 +31,7 @@ class SegmentCollator:
     pad_token_id: int
 
     def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
-        """int64 tensors `input_ids`, `token_type_ids`, `attention_mask` of shape (B, L), and the noise."""
+        """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
         sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
         shape = (len(segments), max(sizes))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
@@ -47,7 +47,10 @@ class SegmentCollator:
                 input_ids[row, size - 1] = self.sep_token_id
                 token_type_ids[row, end + 1 : size] = 1
             attention_mask[row, :size] = 1
-        noise = self._noise(segments, shape[1])
+        seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
+        bits = random_bits(0, seeds[:, None, None], np.arange(shape[1])[:, None], np.arange(3))
+        # 24 bits are exact in float32; rounding more bits could give 1.0.
+        noise = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
         batch: dict[str, np.ndarray] = {
             "input_ids": input_ids,
             "token_type_ids": token_type_ids,
@@ -57,8 +60,3 @@ class SegmentCollator:
         if min(sizes) < shape[1]:
             batch["attention_mask"] = attention_mask
         return {name: torch.from_numpy(values) for name, values in batch.items()}
-
-    def _noise(self, segments: Sequence[Segment], length: int) -> np.ndarray:
-        seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
-        bits = random_bits(0, seeds[:, None, None], np.arange(length)[:, None], np.arange(3))
-        return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)  # rounding more bits could give 1.0

@@ -1,9 +1,9 @@
-"""The original's static examples: google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`).
+"""The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), for comparison.
 
-Lines (its "sentences") are collected until a target length is reached or the document ends; then they are dealt to
-segment A and B and trimmed, and what the trim cuts off is lost. Kept for comparison: the decisions below are the
-original's, in its order. Only line lengths take part in them, so the examples are stored as spans of the token
-cache, about 0.3 bytes per token, and built once, at the start of a run.
+Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are distributed
+over segments A and B, which are trimmed; the rest is lost. The decisions are the original's, in its order. They depend
+only on line lengths, so examples are built once, at the start of a run, and stored as spans of the token cache, about
+0.3 bytes per token.
 """
 
 import random
@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from electra.data.documents import TokenCache
 from electra.data.segments import Segment
+from electra.data.token_cache import TokenCache
 
 SINGLE_SEGMENT_PROBABILITY = 0.1
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
 NO_SECOND_SEGMENT = 100_000
-"""Target length of A that no document reaches: everything goes to A."""
+"""A target length of A that no document reaches, so that everything goes to A."""
 
 Span = tuple[int, int]
 """(first token within the document, number of tokens)"""
 
 
 class GooglePolicy:
-    """All examples of some documents as spans of a token cache: the same in every epoch, only their order changes."""
+    """All examples of the given documents as spans of a token cache, the same in every epoch."""
 
     def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
         self.cache = cache
@@ -43,14 +43,14 @@ class GooglePolicy:
         return len(self._document)
 
     def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
-        return [self._example(index) for index in indices.tolist()]
-
-    def _example(self, index: int) -> Segment:
-        sides: tuple[list[NDArray], list[NDArray]] = ([], [])
-        for span in range(self._first_span[index], self._first_span[index + 1]):
-            tokens = self.cache.tokens(self._document[index], self._start[span], self._size[span])
-            sides[self._is_second[span]].append(tokens)
-        return Segment(np.concatenate(sides[0]), np.concatenate(sides[1]) if sides[1] else None)
+        segments = []
+        for index in indices.tolist():
+            sides: tuple[list[NDArray], list[NDArray]] = ([], [])
+            for span in range(self._first_span[index], self._first_span[index + 1]):
+                tokens = self.cache.tokens(self._document[index], self._start[span], self._size[span])
+                sides[self._is_second[span]].append(tokens)
+            segments.append(Segment(np.concatenate(sides[0]), np.concatenate(sides[1]) if sides[1] else None))
+        return segments
 
     def _add_document(self, document: int) -> None:
         lines: list[Span] = []
@@ -95,7 +95,7 @@ class GooglePolicy:
 
 
 def _trim(spans: list[Span], room: int) -> list[Span]:
-    """The first `room` tokens of the spans, neighbours joined into one span."""
+    """The first `room` tokens of the spans, with adjacent spans joined."""
     kept: list[Span] = []
     for start, size in spans:
         size = min(size, room)

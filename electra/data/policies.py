@@ -1,47 +1,47 @@
-"""How documents become segments (`--segment_policy`): objects with a length and `cut(epoch, indices)`.
+"""How documents are cut into segments (`--segment_policy`).
 
-    windows    default: evenly spaced windows from a random offset, n / body of them per document; see `WindowPolicy`
+    windows    default: evenly spaced windows from a random offset, in proportion to the document's length
     document   rc2020_electra: one random window per document and epoch, no second segment
-    google     google-research/electra: its example builder, static; see google_builder.py
+    google     google-research/electra: its static examples; see google_builder.py
     pairs      lmtuners: a random piece of one document, then one of another
 
-Cost: 1 to 2 microseconds per window plus the copy; 16 bytes of memory per document.
+A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.counter_rng import permute, uniform
-from electra.data.documents import TokenCache
 from electra.data.google_builder import GooglePolicy
+from electra.data.rng import permute, uniform
 from electra.data.segments import Segment, SegmentPolicy
+from electra.data.token_cache import TokenCache
 from electra.errors import UserError
 
 TWO_SEGMENT_PROBABILITY = 0.9
-"""Share of windows split into A and B; google-research/electra, build_pretraining_dataset.py."""
+"""Share of the windows that are split into A and B; google-research/electra, build_pretraining_dataset.py."""
 SINGLE_SPECIALS = 2
 """[CLS] A [SEP]"""
 PAIR_SPECIALS = 3
 """[CLS] A [SEP] B [SEP]"""
 
-# One name per use of the random numbers, so that no two uses share a stream.
+# Each use of the random numbers has a stream of its own.
 _ROUNDING, _OFFSET, _SINGLE, _SPLIT, _START, _PARTNER = range(6)
 
 
 class WindowPolicy:
-    """Evenly spaced windows from a random offset: every window equally likely, tokens about once an epoch.
+    """Evenly spaced windows from a random offset: every window is equally likely, a token is seen about once an epoch.
 
-    A document of n tokens gets K windows, K being n / body rounded up or down at random, jointly over the corpus,
-    so that an epoch always has the same number of them. With one random u in [0, 1) per document and epoch, window
-    j starts at floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch.
-    No window is padded but that of a document shorter than one.
+    A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
+    every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
+    floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch. Only a
+    document shorter than a window gives a short segment.
 
-    The price: a token near either end of a document lies in fewer windows than one in the middle, so it is seen less
-    often (the very first 1 / body times as often), the others a little more than once. Equally likely windows, equally
-    often seen tokens and no padding cannot all be had.
+    Tokens near the ends of a document are in fewer windows than those in the middle and are seen less often (the first
+    1 / body times as often), the others a little more than once. Equally likely windows, equally frequent tokens and
+    no padding exclude each other.
 
-    9 windows in 10 are split at a random point into A and B, so that token types are trained; the tenth is one
-    segment and one token longer, as it needs one special token less.
+    9 windows in 10 are split at a random point into A and B, so that token types are trained. The tenth is a single
+    segment, one token longer because it has one special token less.
     """
 
     def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
@@ -79,7 +79,7 @@ class WindowPolicy:
 
 
 class DocumentPolicy:
-    """One random window per document and epoch, as rc2020_electra meant it: every start, the last included."""
+    """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
 
     def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
         self.cache, self.documents, self.seed = cache, documents, seed
@@ -94,7 +94,7 @@ class DocumentPolicy:
 
 
 class PairPolicy:
-    """A random piece of one document as A and one of another as B, each half a window: lmtuners' crude pairs."""
+    """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
     def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
         self.cache, self.documents, self.seed = cache, documents, seed
@@ -122,7 +122,7 @@ def _random_pieces(
     return [Segment(cache.tokens(d, s, n), None) for d, s, n in rows]
 
 
-POLICIES: dict[str, type[WindowPolicy] | type[DocumentPolicy] | type[GooglePolicy] | type[PairPolicy]] = {
+POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PairPolicy]] = {
     "windows": WindowPolicy,
     "document": DocumentPolicy,
     "google": GooglePolicy,
@@ -133,19 +133,18 @@ POLICIES: dict[str, type[WindowPolicy] | type[DocumentPolicy] | type[GooglePolic
 def make_policy(
     name: str, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int
 ) -> SegmentPolicy:
-    """The policy called `name` over the given documents of a cache.
+    """Make the policy `name`, a key of `POLICIES`.
 
     Args:
-        name: a key of `POLICIES`.
-        cache: token ids of the documents.
+        cache: token ids of all documents.
         documents: which of them to use, int64 (D,).
-        max_length: longest segment in tokens, specials included.
+        max_length: of a segment in tokens, including special tokens.
         seed: of the cuts.
     Raises:
-        UserError: no document, or nothing long enough to make a single segment.
+        UserError: the documents are shorter than one segment.
     """
-    if len(documents) == 0 or cache.lengths[documents].sum() < max_length - PAIR_SPECIALS:
-        tokens = int(cache.lengths[documents].sum()) if len(documents) else 0
+    tokens = int(cache.lengths[documents].sum())
+    if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:
         raise UserError(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "
             f"max_length={max_length}; name more text or choose a smaller --max_length"

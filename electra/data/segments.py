@@ -1,9 +1,9 @@
-"""Dynamic segments: windows of `max_length` tokens, cut anew out of cached documents in every epoch.
+"""Dynamic segments: windows of `max_length` tokens that are cut from cached documents anew in every epoch.
 
-A static data set fixes its windows for the whole of training, and the original's builder throws away what its
-segments trim (17 to 57 % of the tokens of long paragraphs at length 128). Here nothing is stored but token ids:
-which window is which follows from (seed, epoch, index) alone, so workers, processes and resuming change nothing.
-How documents are cut is the policy's part (policies.py); which cuts make up a run or an evaluation is this file's.
+A static data set has the same windows in every epoch, and the original's builder loses what it trims (17 to 57 % of
+the tokens of long paragraphs at length 128). Here only token ids are stored. A window is a function of (seed, epoch,
+index), so workers, processes and resuming change nothing. policies.py cuts the documents; this module decides which
+cuts make up a run or an evaluation.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from electra.data.counter_rng import permute, random_bits
+from electra.data.rng import permute, random_bits
 
-# One name per use of the random numbers, so that no two uses share a stream.
+# Each use of the random numbers has a stream of its own.
 _SHUFFLE, _MASK, _TRAINING_MASK = 100, 101, 102
 
 TokenIds = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 class Segment(NamedTuple):
-    """What becomes one row: token ids without specials, and the seed of its masks."""
+    """One row of a batch: token ids without special tokens, and the seed of its masks."""
 
     first: TokenIds
     second: TokenIds | None
@@ -36,15 +36,14 @@ class SegmentPolicy(Protocol):
         """Segments per epoch."""
 
     def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
-        """The segments number `indices` (each in [0, len)) of an epoch."""
+        """The segments `indices` of an epoch, each in [0, len(self))."""
 
 
 class TrainingSegments(Dataset):
-    """All segments of a run, epoch after epoch, each epoch shuffled anew: position p is sample number p of the run.
+    """All segments of a run, with every epoch shuffled anew: position p is sample p of the run.
 
-    Because the position says it all, a batch is always full (no short batch ends an epoch), any number of processes
-    take disjoint positions, and a resumed run starts at its position without reading what came before. So it is with
-    the masks: they follow from seed and position.
+    Segments and masks are functions of seed and position. So every batch is full, also at the end of an epoch,
+    processes take disjoint positions, and a resumed run starts at its position without reading what came before.
     """
 
     def __init__(self, policy: SegmentPolicy, *, num_samples: int, seed: int) -> None:
@@ -61,7 +60,7 @@ class TrainingSegments(Dataset):
     def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
         epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), len(self.policy))
         segments: dict[int, Segment] = {}
-        for epoch in np.unique(epochs).tolist():  # one or two of them: positions of a batch are consecutive
+        for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
             segments.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
@@ -72,8 +71,8 @@ class TrainingSegments(Dataset):
 class EvaluationSegments(Dataset):
     """Fixed segments with fixed masks: a seeded subset of epoch 0 of a policy, in order.
 
-    The masks follow from `mask_seed`, which depends on the segment alone, so that every evaluation of every model
-    with this tokenizer asks the same questions, whatever the batch size or the number of processes.
+    A mask depends only on the segment, so every evaluation of every model with this tokenizer has the same masks,
+    whatever the batch size or the number of processes.
     """
 
     def __init__(self, policy: SegmentPolicy, *, max_segments: int | None, seed: int) -> None:

@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (seed, counters): the same for any worker, process, batch size or resume.
 
-A generator that is advanced would have to be saved, split between workers and replayed; a hash of the counters needs
-none of that. The mixing function is splitmix64's finaliser (Steele, Lea and Flood 2014), vectorised with numpy at
-about 10 ns a number; it passes the uniformity tests in tests/data/test_counter_rng.py and is not for cryptography.
+The state of a generator would have to be saved, split between workers and replayed; a hash of the counters needs none
+of that. numpy's Philox has no vectorized access at arbitrary counters. The hash is the finalizer of splitmix64
+(Steele, Lea and Flood 2014), about 10 ns per number with numpy; it is not for cryptography.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _FEISTEL_ROUNDS = 8
-"""Four do for large ranges, but leave some orders of fewer than 20 elements twice as likely as others."""
+"""Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others."""
 
 Counter = int | NDArray[np.int64] | NDArray[np.uint64]
 
@@ -25,13 +25,11 @@ def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
-    """64 random bits for every combination of the broadcast `counters`.
+    """64 random bits for every combination of the counters, uint64 in their broadcast shape.
 
     Args:
-        seed: any integer; taken modulo 2^64.
+        seed: any integer, modulo 2^64.
         counters: integers or integer arrays that broadcast against each other.
-    Returns:
-        uint64 array of the broadcast shape.
     """
     with np.errstate(over="ignore"):
         state = _mix(np.asarray(seed % 2**64, dtype=np.uint64) + _GOLDEN)
@@ -41,23 +39,22 @@ def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
 
 
 def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1) with 53 bits, one for every combination of the broadcast `counters`."""
+    """Uniform numbers in [0, 1) with 53 bits for every combination of the counters, in their broadcast shape."""
     return (random_bits(seed, *counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) -> NDArray[np.int64]:
-    """Images of `indices` under a random permutation of range(size), without storing it.
+    """The images of `indices` under a random permutation of range(size) that is never stored.
 
-    A Feistel network over the next even number of bits, walked until the image lies inside (Black and Rogaway 2002).
-    A shuffled epoch of any size so costs no memory and no start-up time, and any position of it can be asked for
-    directly, which makes resuming free.
+    A Feistel network over the next even number of bits, repeated until the image is inside (Black and Rogaway 2002).
+    A shuffled epoch of any size takes no memory and no start-up time, and resuming starts at any position of it.
 
     Args:
-        indices: int64 array of values in [0, size).
+        indices: int64 values in [0, size), any shape.
         size: of the permuted range, at least 1.
         seed, counters: select the permutation.
     Returns:
-        int64 array of the shape of `indices`.
+        int64 in the shape of `indices`.
     """
     half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)

@@ -1,9 +1,7 @@
-"""The corpus every computer with Python has: the reference topics and docstrings of the installed standard library.
+"""The builtin corpus: the reference topics and docstrings of the installed standard library.
 
-Turns the running interpreter's own library folder into about 500 documents of real English (2.2 MB), so that a
-first run, a demonstration or a test needs neither a download nor a file. The sources are read as text and parsed with
-`ast`; nothing is imported, so nothing is executed and an optional module that would fail to import still counts.
-Costs about two seconds (one parse of the library) and the memory of the documents. Standard library only.
+About 500 documents of English (2.2 MB), so that a first run or a demonstration needs neither a download nor a file.
+The sources are parsed with `ast`, which takes about two seconds; nothing is imported or executed.
 """
 
 import ast
@@ -24,21 +22,17 @@ TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: on
 SKIPPED_FOLDERS = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
 )
-MINIMUM_MODULE_CHARACTERS = 200  # below this a module holds a title, not prose
-MINIMUM_TOTAL_BYTES = 100_000  # a stripped installation keeps the code and drops the text
+MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
+MINIMUM_TOTAL_BYTES = 100_000  # a stripped installation has the code without the text
 
 
 def library_folder() -> Path:
-    """Return the standard library's folder of the running interpreter (inside a virtual environment: of its base)."""
+    """The standard library of the running interpreter; in a virtual environment, that of its base."""
     return Path(sysconfig.get_paths()["stdlib"])
 
 
 def builtin_files(library: Path) -> list[Path]:
-    """List the files the corpus is read from: the topics first, then the modules sorted by name.
-
-    Args:
-        library: a standard library folder; one that is missing or packed in an archive gives an empty list.
-    """
+    """List the sources of the corpus: the topics, then the modules sorted by name. Empty without such a folder."""
     modules = []
     for folder, subfolders, names in os.walk(library):
         subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
@@ -49,22 +43,19 @@ def builtin_files(library: Path) -> list[Path]:
 
 
 def builtin_fingerprint(library: Path | None = None) -> str:
-    """Hash what the documents depend on without parsing: Python version, names and sizes of the files (hex sha256)."""
+    """Hash the Python version and the names and sizes of the files (hex sha256)."""
     library = library or library_folder()
     listing = [f"{path.relative_to(library).as_posix()} {path.stat().st_size}" for path in builtin_files(library)]
     return hashlib.sha256("\n".join([platform.python_version(), *listing]).encode("utf-8")).hexdigest()
 
 
 def builtin_documents(library: Path | None = None) -> Iterator[str]:
-    """Yield the documents: one per reference topic, then one per module that has enough docstrings.
-
-    The order is that of `builtin_files`; docstrings keep their order in the source and are separated by a newline.
+    """Yield one document per reference topic, then one per module with enough docstrings, in source order.
 
     Args:
         library: a standard library folder; that of the running interpreter if None.
-
     Raises:
-        UserError: less than 100 kB of text was found, as on an installation without sources or docstrings.
+        UserError: less than 100 kB of text was found: an installation without sources or docstrings.
     """
     library = library or library_folder()
     documents: list[str] = []
@@ -78,7 +69,7 @@ def builtin_documents(library: Path | None = None) -> Iterator[str]:
             text = "\n".join(_docstrings(tree))
             if len(text) >= MINIMUM_MODULE_CHARACTERS:
                 documents.append(text)
-    # Escapes in a string literal may spell half of a surrogate pair, which no tokenizer can encode.
+    # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
     documents = [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
     total = sum(len(document.encode("utf-8")) for document in documents)
     if total < MINIMUM_TOTAL_BYTES:
@@ -91,18 +82,18 @@ def builtin_documents(library: Path | None = None) -> Iterator[str]:
 
 
 def _parse(path: Path) -> ast.Module | None:
-    """Parse one source file; None if it is no valid Python (templates, files of another version)."""
+    """Parse a source file; None if it is not valid Python (templates, files of another version)."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in somebody else's strings
+            warnings.simplefilter("ignore")  # invalid escapes in string literals
             return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+    except (SyntaxError, ValueError, OSError) as error:
         logger.debug("builtin corpus: %s skipped: %s", path, error)
         return None
 
 
 def _topics(tree: ast.Module) -> list[str]:
-    """Read the values of the literal `topics = {name: text}`, in the order written; blank ones are dropped."""
+    """The values of the literal `topics = {name: text}`, in order, without blank ones."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             texts = [value.value for value in node.value.values if isinstance(value, ast.Constant)]
@@ -111,12 +102,12 @@ def _topics(tree: ast.Module) -> list[str]:
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Yield the cleaned docstrings of a module, class or function and of all defined in it, in source order."""
+    """Yield the cleaned docstrings of a module, class or function and of everything in it, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node, clean=True)
         if docstring and docstring.strip():
             yield docstring
     for child in ast.iter_child_nodes(node):
-        # Definitions hide in statements (if, try, with, match), never in expressions: do not walk those.
+        # Definitions are in statements (if, try, with, match), never in expressions.
         if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
             yield from _docstrings(child)

@@ -1,17 +1,18 @@
 """The token cache: a corpus is tokenized once, into Arrow, and never again for another length, mask or seed.
 
-A cache is a folder that `datasets.load_from_disk` opens, one row per document:
+A cache is a folder that `datasets.load_from_disk` opens, with one row per document:
 
-    input_ids     list of uint16 (uint32 when the vocabulary needs it), no special tokens, nothing cut, nothing padded
-    line_lengths  list of uint32: tokens of each line; the `google` segment policy treats a line as a sentence
-    content_hash  uint64 of the text: equal documents get equal hashes, so held-out text is never also trained on
+    input_ids     list of uint16 (uint32 for vocabularies above 65,536): no special tokens, no truncation, no padding
+    line_lengths  list of uint32: tokens of each line, which is a sentence to the `google` segment policy
+    content_hash  uint64 of the text: equal documents have equal hashes, so held-out text is never trained on
 
-and beside it `cache.json`, which says in words what is inside. The folder's name carries the fingerprint of tokenizer,
-sources and preprocessing. It is built under another name and renamed when whole, behind a lock, so that a killed
-build is never taken for a finished one and two processes never write the same cache.
+Beside them, `cache.json` describes the content and `manifest.json` has checksums. The folder's name is a fingerprint
+of tokenizer, sources and preprocessing. It is built under another name behind a lock and renamed when complete, so a
+killed build is never used and two processes never write the same cache. A damaged or edited cache is built again.
+`datasets.map` and `from_generator` are not used: they leave partial files behind when killed.
 
-Cost: 2 bytes per token on disk; memory is bounded by a few batches of text; tokenizing runs on all cores while the
-main thread reads the next text and writes the last. Opening maps the file and keeps 24 bytes per document.
+A token takes 2 bytes on disk. Memory is bounded by a few batches of text. Tokenization runs on all cores while the
+main thread reads the next text and writes the last. An open cache is memory-mapped and needs 24 bytes per document.
 """
 
 import hashlib
@@ -25,7 +26,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +37,30 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from electra.checkpoint import find_corruption, write_manifest
+from electra.console import format_bytes
 from electra.data.corpus import Corpus
-from electra.data.counter_rng import random_bits
+from electra.data.rng import random_bits
 from electra.errors import UserError
 from electra.files import lock_beside, replace_folder
-from electra.tokenization import plain_backend, tokenizer_fingerprint
-from electra.units import format_bytes
+from electra.tokenizer import plain_backend, tokenizer_fingerprint, vocabulary_size
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DESCRIPTION_NAME = "cache.json"
 ARROW_NAME = "data-00000-of-00001.arrow"
 BATCH_CHARACTERS = 1_000_000
 """Text per call of the tokenizer: enough to keep all cores busy, little enough to bound memory."""
 WARN_UNKNOWN_RATE = 0.05
 MAX_PIECE_CHARACTERS = 50_000
-"""A longer line is cut at white space before it is tokenized; its tokens are joined again."""
+"""A longer line is cut at white space, tokenized in pieces and joined again."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class TokenCache:
-    """A finished cache, memory-mapped. Cheap to pickle: a worker process maps the file again."""
+    """A complete cache, memory-mapped. Pickled as a path: a worker process maps the file again."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -92,7 +93,7 @@ class TokenCache:
         return int(np.searchsorted(self._first_document, document, side="right")) - 1
 
     def tokens(self, document: int, start: int, length: int) -> NDArray[np.uint16] | NDArray[np.uint32]:
-        """`length` token ids of a document from token `start` on: a view into the mapped file, (length,)."""
+        """`length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
         begin = self._starts[document] + start
         return self._ids[self._chunk(document)][begin : begin + length]
 
@@ -105,7 +106,7 @@ class TokenCache:
 
 
 def cache_fingerprint(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Hex digest of everything that changes a cache's content."""
+    """Hash everything that changes the content of a cache (hex sha256)."""
     parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -117,31 +118,41 @@ def load_or_build_cache(
     *,
     overwrite: bool = False,
 ) -> TokenCache:
-    """Open the cache of `corpus` under `tokenizer`, building it first if there is none.
+    """Open the cache of `corpus` under `tokenizer`; build it first if there is none.
 
     Args:
         corpus: the documents.
-        tokenizer: checked by `electra.tokenization.check_tokenizer`.
-        cache_dir: where caches live; one folder per fingerprint.
-        overwrite: build anew even if a whole cache is there.
+        tokenizer: checked by `electra.tokenizer.check_tokenizer`.
+        cache_dir: folder of all caches, one subfolder per fingerprint.
+        overwrite: build the cache again even if it is complete.
     Raises:
-        UserError: the corpus holds no token, or `cache_dir` cannot be written.
+        UserError: the corpus has no token, or `cache_dir` cannot be written.
     """
     fingerprint = cache_fingerprint(corpus, tokenizer)
     target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
-    if not overwrite and is_whole(target):
+    if not overwrite and find_corruption(target) is None:
         return TokenCache(target)  # without the lock, which a read-only folder would refuse
     with lock_beside(target, "the token cache"):
-        if not overwrite and is_whole(target):  # another process has built it meanwhile
+        wrong = "is to be overwritten" if overwrite else find_corruption(target)
+        if wrong is None:  # another process has built it meanwhile
             return TokenCache(target)
         if target.exists():
-            logger.warning("Rebuilding the token cache %s%s", target, "" if overwrite else ": it is damaged")
-        _warn_of_too_little_room(corpus, target.parent)
+            logger.warning("Rebuilding the token cache %s: it %s", target, wrong)
+        expected, disk = corpus.size_bytes / 2, shutil.disk_usage(target.parent)  # 2 bytes for about 4 characters
+        if disk.total and disk.free < expected:  # some network file systems report nothing
+            logger.warning(
+                "the token cache needs about %s (more if the text is compressed), but the disk of %s has %s free; "
+                "free some space or name another --cache_dir",
+                format_bytes(expected),
+                target.parent,
+                format_bytes(disk.free),
+            )
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
             unfinished.mkdir()
             _build(corpus, tokenizer, unfinished, fingerprint)
+            write_manifest(unfinished)
         except BaseException as error:
             shutil.rmtree(unfinished, ignore_errors=True)
             if isinstance(error, OSError):  # a full disk, above all
@@ -151,46 +162,19 @@ def load_or_build_cache(
         return TokenCache(target)
 
 
-def _warn_of_too_little_room(corpus: Corpus, folder: Path) -> None:
-    """Say that the disk will hardly do, before hours of tokenization: 2 bytes a token of about 4 characters."""
-    expected, usage = corpus.size_bytes / 2, shutil.disk_usage(folder)
-    if usage.total and usage.free < expected:  # some network file systems do not say
-        logger.warning(
-            "the token cache will take about %s, more where the text is packed, and the disk of %s has %s left; make "
-            "room, or name another --cache_dir",
-            format_bytes(expected),
-            folder,
-            format_bytes(usage.free),
-        )
-
-
-def is_whole(path: Path) -> bool:
-    """Whether `path` holds a finished cache: its description is there and its data has the size described."""
-    try:
-        description = json.loads((path / DESCRIPTION_NAME).read_text())
-        if (
-            description["format_version"] != FORMAT_VERSION
-            or (path / ARROW_NAME).stat().st_size != description["bytes"]
-        ):
-            return False
-        return len(TokenCache(path)) == description["documents"]
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return False
-
-
 def split_documents(
     content_hashes: NDArray[np.uint64], held_out_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split documents into training and held-out ones, seeded, by content: equal documents stay together.
+    """Split documents into training and held-out documents by content: equal documents stay together.
 
     Args:
         content_hashes: uint64 (D,).
-        held_out_fraction: share of the documents to hold out, in [0, 1); rounded to at least one unless 0.
+        held_out_fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
         seed: of the draw.
     Returns:
-        indices of the training and of the held-out documents, each in order.
+        indices of the training and of the held-out documents, both sorted, int64.
     Raises:
-        UserError: fewer than two different documents.
+        UserError: all documents are equal.
     """
     everything = np.arange(len(content_hashes))
     if held_out_fraction == 0:
@@ -207,42 +191,23 @@ def split_documents(
     return everything[~is_held_out], everything[is_held_out]
 
 
-@dataclass
-class _Batch:
-    """Some documents as they go through the tokenizer: pieces make lines, lines make documents."""
-
-    pieces: list[str]
-    pieces_per_line: list[int]
-    lines_per_document: list[int]
-    content_hashes: list[int]
-    text_bytes: int
-
-
-def _batches(documents: Iterable[str], keep_newlines: bool) -> Iterator[_Batch]:
-    batch, characters = _Batch([], [], [], [], 0), 0
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    batch, characters = [], 0
     for text in documents:
-        lines = _lines_with_gaps(text) if keep_newlines else [line for line in text.split("\n") if line.strip()]
-        encoded = text.encode("utf-8", "surrogatepass")
-        for line in lines:
-            pieces = _cut_long_line(line)
-            batch.pieces.extend(pieces)
-            batch.pieces_per_line.append(len(pieces))
-        batch.lines_per_document.append(len(lines))
-        batch.content_hashes.append(int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little"))
-        batch.text_bytes += len(encoded)
+        batch.append(text)
         characters += len(text)
         if characters >= BATCH_CHARACTERS:
             yield batch
-            batch, characters = _Batch([], [], [], [], 0), 0
-    if batch.lines_per_document:
+            batch, characters = [], 0
+    if batch:
         yield batch
 
 
 def _lines_with_gaps(text: str) -> list[str]:
     """The lines that hold text, each with the white space before it; joined again they are `text`.
 
-    Byte-level pre-tokenizers end a token where white space begins, so tokens do not change if text is cut there. They
-    do change if it is cut behind a newline, because what they make of white space depends on what follows it.
+    Byte-level pre-tokenizers end a token where white space begins, so cutting there does not change the tokens.
+    Cutting behind a newline does, because what they make of white space depends on what follows it.
     """
     lines, gap = [], ""
     for line in _LINE.findall(text):
@@ -270,23 +235,35 @@ def _cut_long_line(line: str) -> list[str]:
     return [*pieces, line[start:]]
 
 
-def _encode(backend: Tokenizer, batch: _Batch, dtype: Any) -> tuple[pa.RecordBatch, int]:
-    """Token ids of a batch as Arrow columns, and how many tokens they are."""
-    encodings = backend.encode_batch_fast(batch.pieces, add_special_tokens=False)
+def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: Any) -> tuple[pa.RecordBatch, int]:
+    """Tokenize documents into Arrow rows, without rows for documents that have no token; also their UTF-8 bytes.
+
+    Pieces make lines, lines make documents.
+    """
+    documents = [
+        _lines_with_gaps(text) if keep_newlines else [line for line in text.split("\n") if line.strip()]
+        for text in texts
+    ]
+    lines = [_cut_long_line(line) for document in documents for line in document]
+    encodings = backend.encode_batch_fast(list(itertools.chain.from_iterable(lines)), add_special_tokens=False)
     piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
     # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
     ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
     values = np.fromiter(ids, dtype=dtype, count=int(piece_tokens.sum()))
-    line_tokens = _sum_groups(piece_tokens, batch.pieces_per_line)
-    document_tokens = _sum_groups(line_tokens, batch.lines_per_document)
-    columns = [
-        _list_array(document_tokens, values),
-        _list_array(batch.lines_per_document, line_tokens.astype(np.uint32)),
-        pa.array(batch.content_hashes, type=pa.uint64()),
-    ]
-    names = ["input_ids", "line_lengths", "content_hash"]
-    record_batch = pa.RecordBatch.from_arrays(columns, names=names)
-    return record_batch.filter(pa.array(document_tokens > 0)), len(values)
+    lines_per_document = list(map(len, documents))
+    line_tokens = _sum_groups(piece_tokens, list(map(len, lines)))
+    document_tokens = _sum_groups(line_tokens, lines_per_document)
+    encoded = [text.encode("utf-8") for text in texts]
+    hashes = [int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in encoded]
+    record_batch = pa.RecordBatch.from_arrays(
+        [
+            _list_array(document_tokens, values),
+            _list_array(lines_per_document, line_tokens.astype(np.uint32)),
+            pa.array(hashes, type=pa.uint64()),
+        ],
+        names=["input_ids", "line_lengths", "content_hash"],
+    )
+    return record_batch.filter(pa.array(document_tokens > 0)), sum(map(len, encoded))
 
 
 def _sum_groups(values: NDArray[np.int64], group_sizes: Sequence[int]) -> NDArray[np.int64]:
@@ -305,7 +282,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     backend = plain_backend(tokenizer)
     newline = backend.encode("\n", add_special_tokens=False).ids
     keep_newlines = bool(newline) and tokenizer.unk_token_id not in newline
-    dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
+    dtype = np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32
     features = Features(
         {
             "input_ids": List(Value(np.dtype(dtype).name)),
@@ -313,41 +290,41 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             "content_hash": Value("uint64"),
         }
     )
-    documents = tokens = unknown = text_bytes = 0
+    sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
+    unknown = text_bytes = 0
 
-    def encoded_batches() -> Iterator[tuple[pa.RecordBatch, int]]:
-        nonlocal text_bytes
-        waiting: deque[Future[tuple[pa.RecordBatch, int]]] = deque()
+    def encoded_batches() -> Iterator[tuple[dict[str, Any], pa.RecordBatch, int]]:
+        waiting: deque[tuple[dict[str, Any], Future[tuple[pa.RecordBatch, int]]]] = deque()
         with ThreadPoolExecutor(max_workers=2) as pool:
-            for batch in _batches(corpus, keep_newlines):
-                text_bytes += batch.text_bytes
-                waiting.append(pool.submit(_encode, backend, batch, dtype))
-                if len(waiting) > 2:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            for source, documents in zip(sources, corpus.by_source(), strict=True):
+                for texts in _batches(documents):
+                    waiting.append((source, pool.submit(_encode, backend, texts, keep_newlines, dtype)))
+                    if len(waiting) > 2:
+                        done, encoded = waiting.popleft()
+                        yield done, *encoded.result()
+            for done, encoded in waiting:
+                yield done, *encoded.result()
 
     schema = features.arrow_schema
     bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", mininterval=0.5)
     with bar, open(folder / ARROW_NAME, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for record_batch, batch_tokens in encoded_batches():
+        for source, record_batch, batch_bytes in encoded_batches():
             writer.write_batch(record_batch.cast(schema))
-            documents += record_batch.num_rows
-            tokens += batch_tokens
+            values = record_batch.column("input_ids").values.to_numpy(zero_copy_only=True)
+            source["documents"] += record_batch.num_rows
+            source["tokens"] += len(values)
+            text_bytes += batch_bytes
             if tokenizer.unk_token_id is not None:
-                values = record_batch.column("input_ids").values.to_numpy(zero_copy_only=True)
                 unknown += int(np.count_nonzero(values == tokenizer.unk_token_id))
             bar.update(corpus.bytes_read - bar.n)
         bar.update((corpus.size_bytes or bar.n) - bar.n)
-        writer.close()
-        file.flush()
-        os.fsync(file.fileno())
+    tokens = sum(source["tokens"] for source in sources)
     if tokens == 0:
-        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file that holds some")
+        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
     if unknown == tokens:
         raise UserError(
-            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}; it was made for "
-            "other text, or is damaged: name another --tokenizer_path, or leave it out to train one"
+            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}, which is damaged or "
+            "made for other text: name another --tokenizer_path, or leave it out to train one"
         )
     if unknown > WARN_UNKNOWN_RATE * tokens:
         logger.warning(
@@ -357,9 +334,9 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     description = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
-        "sources": corpus.describe(),
-        "tokenizer": {"name": tokenizer.name_or_path, "vocab_size": len(tokenizer)},
-        "documents": documents,
+        "sources": sources,
+        "tokenizer": {"name": tokenizer.name_or_path, "vocab_size": vocabulary_size(tokenizer)},
+        "documents": sum(source["documents"] for source in sources),
         "tokens": tokens,
         "unknown_tokens": unknown,
         "unknown_rate": unknown / tokens,
@@ -370,12 +347,8 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         "bytes": (folder / ARROW_NAME).stat().st_size,
         "seconds": round(time.monotonic() - started, 2),
     }
-    _write_as_saved_dataset(folder, features, fingerprint)
     (folder / DESCRIPTION_NAME).write_text(json.dumps(description, indent=2) + "\n")
-
-
-def _write_as_saved_dataset(folder: Path, features: Features, fingerprint: str) -> None:
-    """The two small files that make `datasets.load_from_disk(folder)` work."""
+    # Two small files make `datasets.load_from_disk(folder)` work.
     DatasetInfo(features=features).write_to_directory(str(folder))
     state: dict[str, Any] = {
         "_data_files": [{"filename": ARROW_NAME}],
