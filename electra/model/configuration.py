@@ -1,5 +1,4 @@
-"""Sizes of the two networks: what the user asks for, as configurations of transformers, and
-that of the joint model."""
+"""Configurations of generator, discriminator and joint model, from the sizes that a user asks for."""
 
 import math
 from typing import Any
@@ -11,32 +10,33 @@ from electra.errors import UserError
 from electra.objectives import OBJECTIVES, objective_of
 
 SMALLEST_HEAD = 8
-"""Width of the narrowest attention head built."""
+"""Width of the narrowest attention head."""
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
-    """Generator, discriminator and how one corrupts text for the other.
+    """Generator, discriminator, and how the generator corrupts text.
 
     Args:
         generator, discriminator: configurations of the networks, or dicts of them. "Discriminator" is the full-size
-            network, whatever the objective trains it for; an objective without generator leaves that one None.
+            network, also where the objective trains it as a masked language model; `generator` is None for objectives
+            without one.
         objective: a name of `objectives.OBJECTIVES`.
-        mask_token_id: id of [MASK].
-        special_token_ids: ids that are never chosen for corruption.
-        mlm_probability: share of the tokens chosen, in (0, 1).
-        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
-        mlm_random_probability: share that becomes a random token; what is left of the chosen tokens stays.
+        special_token_ids: ids that are never masked.
+        vocabulary_gaps: (start, stop) of each run of ids that have no token, as of `corruption.draw_tokens`.
+        mlm_probability: share of the tokens that is masked, in (0, 1).
+        mlm_replacement_probability: share of the masked tokens that becomes [MASK], in [0, 1].
+        mlm_random_probability: share that becomes a random token; the remaining ones are kept.
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
-        tie, tie_embedding_projection: which weights the networks have in common (tying.py); the objective's if None.
-        uniform_generator: samples are drawn evenly from the vocabulary; `generator` is None then.
-        generator_steps: optimizer steps in which an objective of two stages trains the generator; 0 for the others.
-        init_from_generator: whether the second of two stages starts from the generator's weights.
+        tie, tie_embedding_projection: which weights the networks share (tying.py); the objective's default if None.
+        uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
+        generator_steps: optimizer steps of the first of two stages; 0 for other objectives.
+        init_from_generator: the second of two stages starts from the generator's weights.
     """
 
     model_type = "electra-pretraining"
-    # So that a dtype or an attention implementation asked of the joint model reaches both networks.
+    # A dtype or an attention implementation given to the joint model reaches both networks by this.
     sub_configs = {"generator": AutoConfig, "discriminator": AutoConfig}
 
     def __init__(
@@ -47,6 +47,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         objective: str = "electra",
         mask_token_id: int = -1,
         special_token_ids: list[int] | None = None,
+        vocabulary_gaps: list[list[int]] | None = None,
         mlm_probability: float = 0.15,
         mlm_replacement_probability: float = 0.85,
         mlm_random_probability: float = 0.0,
@@ -68,16 +69,17 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id
         self.special_token_ids = special_token_ids or []
+        self.vocabulary_gaps = vocabulary_gaps or []
         self.mlm_probability = mlm_probability
         self.mlm_replacement_probability = mlm_replacement_probability
         self.mlm_random_probability = mlm_random_probability
         self.discriminator_weight = discriminator_weight
         self.sampling_temperature = sampling_temperature
         self.disallow_correct = disallow_correct
-        # A frozen generator's weights must not move with the discriminator's.
+        # With stages, training the discriminator must not change the frozen generator.
         self.tie = tie or ("none" if OBJECTIVES[objective].has_stages else "embeddings")
         self.tie_embedding_projection = tie_embedding_projection
-        if self.generator is None:  # transformers takes a `generator` for the text model, else this configuration
+        if self.generator is None:  # the text model of transformers is then this configuration, not `generator`
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         # Without this attribute transformers ties nothing, silently.
         kwargs.setdefault("tie_word_embeddings", True)
@@ -106,14 +108,14 @@ def discriminator_config(
     initializer_range: float = 0.02,
     model_type: str = "electra",
 ) -> PreTrainedConfig:
-    """The discriminator's configuration, checked.
+    """The discriminator's configuration.
 
     Args:
-        embedding_size: of no account where the architecture does not project its embeddings: they are as wide as it.
+        embedding_size: ignored by architectures without an embedding projection: there it is the hidden size.
         max_position_embeddings: tokens of the longest text.
         model_type: a name of `BACKBONES`.
     Raises:
-        UserError: the hidden size is no multiple of the number of heads.
+        UserError: the hidden size is not a multiple of the number of heads.
     """
     if hidden_size % num_attention_heads:
         raise UserError(
@@ -142,18 +144,18 @@ def discriminator_config(
 
 
 def value_of(config: PreTrainedConfig, name: str) -> Any:
-    """A value of a configuration of any backbone, by BERT's name for it."""
+    """A value of any backbone's configuration, by BERT's name for it."""
     return getattr(config, BACKBONES[config.model_type].renamed.get(name, name))
 
 
 def embedding_width(config: PreTrainedConfig) -> int:
-    """Width of the word embeddings of a network of any backbone."""
+    """Width of the word embeddings, for any backbone."""
     width: int = getattr(config, "embedding_size", config.hidden_size)
     return width if BACKBONES[config.model_type].projection else config.hidden_size
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Tokens of the longest text that a network of any backbone can read."""
+    """Tokens of the longest text, for any backbone."""
     counts = BACKBONES[config.model_type].counts_positions_behind_padding
     positions: int = config.max_position_embeddings - (config.pad_token_id + 1 if counts else 0)
     return positions
@@ -170,21 +172,21 @@ def generator_config(
 ) -> tuple[PreTrainedConfig, list[str]]:
     """The generator's configuration: the discriminator's, `generator_size` times as wide.
 
-    Width is rounded to whole attention heads of the discriminator's head width; a generator narrower than one such
-    head gets a single head of its own width, as in google-research/electra, so that 12.5 % of Small is 32 wide and
-    not the same network as 25 %. Feed-forward layers are 4 times the generator's width; it has at least one layer.
-    Its word embeddings are as wide as the discriminator's where its architecture projects them.
+    The width is rounded to whole attention heads of the discriminator's head width. A generator narrower than one
+    head has a single head of its own width, as in google-research/electra: 12.5 % of Small is 32 wide. Feed-forward
+    layers are 4 times as wide as the generator, for size 1 as wide as the discriminator's. Word embeddings are as wide
+    as the discriminator's where the architecture projects them.
 
     Args:
-        discriminator: whose sizes it is relative to.
+        discriminator: the network that the sizes are relative to.
         generator_size: width relative to the discriminator's, > 0.
-        generator_layer_size: number of layers relative to the discriminator's, > 0.
+        generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
         model_type: a name of `BACKBONES`; the discriminator's if not given.
         num_attention_heads, intermediate_size: in place of the rules above.
     Returns:
-        the configuration, and one sentence for each size that had to be rounded.
+        the configuration, and a note for each size that had to be rounded.
     Raises:
-        UserError: too narrow for one head, or no multiple of the number of heads.
+        UserError: too narrow for one head.
     """
     model_type = model_type or discriminator.model_type
     wanted = generator_size * discriminator.hidden_size
@@ -203,8 +205,10 @@ def generator_config(
         )
     wanted_layers = generator_layer_size * discriminator.num_hidden_layers
     layers = max(1, math.floor(wanted_layers + 0.5))
+    if intermediate_size is None:
+        intermediate_size = value_of(discriminator, "intermediate_size") if generator_size == 1 else 4 * hidden_size
     notes = []
-    # 1/3 is commonly written .33333: a deviation of less than a hundredth is not worth a sentence.
+    # 1/3 is commonly written .33333: deviations below 1 % are not worth a note.
     if abs(wanted - hidden_size) > 0.01 * wanted:
         notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
     if abs(wanted_layers - layers) > 0.01 * wanted_layers:
@@ -216,7 +220,7 @@ def generator_config(
         hidden_size=hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        intermediate_size=intermediate_size or 4 * hidden_size,
+        intermediate_size=intermediate_size,
         max_position_embeddings=longest_text(discriminator),
         hidden_dropout_prob=value_of(discriminator, "hidden_dropout_prob"),
         attention_probs_dropout_prob=value_of(discriminator, "attention_probs_dropout_prob"),

@@ -1,11 +1,11 @@
-"""Fresh weights as the original draws them, where that differs from transformers.
+"""Initial weights as the original draws them, where that differs from transformers.
 
-    normal            normal with the configuration's standard deviation: transformers' own, nothing to do here
-    truncated_normal  of the same, drawn again beyond two standard deviations; that leaves .88 of it
-    original          that, but Glorot's uniform for the two layers to which the original names no initializer: the
-                      projection of the embeddings, and the output of the discriminator
+    normal            normal with the configuration's standard deviation, as transformers initializes
+    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
+    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
+                      the embedding projection and the discriminator's output
 
-Biases are zero and normalizations the identity in all of them.
+In all of them biases are zero and normalizations the identity.
 
 Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
 pretrain/... run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
@@ -23,19 +23,14 @@ INITIALIZATIONS = ("normal", "truncated_normal", "original")
 
 @torch.no_grad()
 def initialize(network: PreTrainedModel, initialization: str) -> None:
-    """Draw the weights of one network anew, from torch's current random state.
-
-    Args:
-        network: generator or discriminator, fresh.
-        initialization: of `INITIALIZATIONS`.
-    """
+    """Initialize a fresh network from torch's current random state, by one of `INITIALIZATIONS`."""
     if initialization == "normal":
         return
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
             std = network.config.initializer_range
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    for module in network.modules():  # last: an LM head may be the same table
+    for module in network.modules():  # last: the LM head may share this table
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             module.weight[module.padding_idx].zero_()
     if initialization == "original":

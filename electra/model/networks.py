@@ -1,8 +1,7 @@
-"""From a configuration to a network of any backbone: an encoder of transformers with the head that the step needs.
+"""Networks of any backbone: an encoder of transformers with the head that the training step needs.
 
-Masked language models are transformers' own `*ForMaskedLM`. For telling replaced tokens from originals transformers
-has a model of ELECTRA's only; the same head stands on the other encoders here. What is saved of either opens as any
-`Auto*` model of the encoder's type.
+Masked language models are transformers' own `*ForMaskedLM`. transformers has replaced-token detection for ELECTRA
+only; here ELECTRA's head is put on the other encoders, too. Saved networks open as any `Auto*` model of their type.
 """
 
 import functools
@@ -28,13 +27,13 @@ def backbone_of(network: PreTrainedModel) -> Backbone:
 
 
 def masked_lm(config: PreTrainedConfig) -> PreTrainedModel:
-    """An encoder with the LM head of its architecture, fresh."""
+    """An untrained encoder with the LM head of its architecture."""
     network: PreTrainedModel = MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
     return network
 
 
 def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
-    """An encoder with the head that tells replaced tokens from originals, fresh: `discriminator_predictions`."""
+    """An untrained encoder with the replaced-token head, `discriminator_predictions`."""
     if type(config) is ElectraConfig:
         return ElectraForPreTraining(config)
     config_class: Any = type(config)
@@ -43,7 +42,7 @@ def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """Of the family of the encoder, so that initialization and attention kernels are the family's own."""
+    """A subclass of the encoder's `*PreTrainedModel`, which initializes weights and selects attention kernels."""
     encoder_class = MODEL_MAPPING[config_class]
     has_pooler = BACKBONES[config_class.model_type].has_pooler
     family = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
@@ -53,7 +52,7 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
         accepts_pooling = "add_pooling_layer" in inspect.signature(encoder_class).parameters
         encoder = encoder_class(config, **({"add_pooling_layer": has_pooler} if accepts_pooling else {}))
         if has_pooler:
-            encoder.pooler.requires_grad_(False)  # nothing trains it; with a gradient of None DDP would wait for it
+            encoder.pooler.requires_grad_(False)  # not trained: DDP would wait for its gradient
         setattr(self, self.base_model_prefix, encoder)
         self.discriminator_predictions = ElectraDiscriminatorPredictions(ElectraConfig(hidden_size=config.hidden_size))
         self.post_init()
@@ -63,16 +62,12 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
 
 
 def is_detector(network: PreTrainedModel) -> bool:
-    """Whether it tells replaced tokens from originals; otherwise it predicts tokens."""
+    """True for a replaced-token detector, False for a masked language model."""
     return hasattr(network, "discriminator_predictions")
 
 
 def class_of(config: PreTrainedConfig) -> Any:
-    """The class that opens what a run exported, or a released ELECTRA; one that does not say is a detector.
-
-    Args:
-        config: of a type of `BACKBONES`, with the `architectures` that was saved with it.
-    """
+    """The class of an exported network or a released ELECTRA, by its `architectures`; a detector by default."""
     config_class: Any = type(config)
     if any(name.endswith("ForMaskedLM") for name in config.architectures or []):
         return MODEL_FOR_MASKED_LM_MAPPING[config_class]
@@ -83,11 +78,16 @@ def encode(
     network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
 ) -> Tensor:
     """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
-    # RoBERTa as released has one type, which says nothing.
+    # Released RoBERTa models have a single token type.
     has_types = backbone_of(network).takes_token_types and network.config.type_vocab_size > 1
     types = {"token_type_ids": token_type_ids} if has_types else {}
     hidden: Tensor = network.base_model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
     return hidden
+
+
+def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
+    return hidden.gather(1, positions.unsqueeze(2).expand(-1, -1, hidden.size(2)))
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
-    """The embeddings that can be shared and are there, by what they are (`Backbone.embeddings`)."""
+    """The embeddings of a network that can be shared, by role (`Backbone.embeddings`)."""
     found = {}
     for role, path in backbone_of(network).embeddings.items():
         owner, _, name = path.rpartition(".")

@@ -1,10 +1,10 @@
-"""What a user names becomes a base model with all of its trained weights: a run, a checkpoint, a folder, a Hub id.
+"""Load trained networks with all of their weights from a run, a checkpoint, a folder or the Hub.
 
-transformers fills what a file lacks with random numbers, and reports it in a log that few read: a whole encoder can
-be fresh and fine-tuned as if it were trained. Here that is an error.
+transformers initializes missing weights at random and reports them in a log only, so that an untrained encoder can be
+fine-tuned unnoticed. Here missing weights are an error.
 
-The joint model of a pre-training checkpoint holds an encoder, too: the large network's (`discriminator`, whatever its
-objective). Where there is a generator, what the two share is stored as the generator's.
+A pre-training checkpoint holds the joint model; its encoder is the `discriminator`'s, for every objective. With a
+generator, shared weights are stored under the generator's names.
 """
 
 import inspect
@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import (
@@ -39,17 +36,20 @@ from transformers.utils import (
 )
 from transformers.utils import logging as transformers_logging
 
+from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_checkpoint_corruption, step_of
 from electra.errors import UserError
-from electra.files import expand
+from electra.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.tying import DisentangledEmbedding
-from electra.tokenization import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
+from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
 LAYER_KEY = re.compile(r"(?:^|\.)(?:layers?|albert_layer_groups|albert_layers)\.\d+\.")
-"""A weight of a layer of an encoder, whatever its architecture; heads have none."""
+"""A weight of an encoder's layer in any architecture; heads have no layers."""
+STEP_KEY = "pretraining_step"
+"""Key in the configuration of an exported network: the step of its run at which it was exported."""
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 
 
@@ -57,74 +57,58 @@ def locate_model(pretrain_path: str) -> str:
     """The folder that holds config.json, or a Hub id as it is.
 
     Args:
-        pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its newest whole checkpoint), a
-            folder with a config.json, or a Hub id. What looks like a path is never asked of the Hub.
+        pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its latest valid checkpoint), a
+            folder with a config.json, or a Hub id. The Hub is not asked for names that look like paths.
     Raises:
-        UserError: nothing of this kind is there.
+        UserError: there is no such model.
     """
     path = expand(pretrain_path)
     if pretrain_path and path.is_dir():
         return str(_model_folder(path))
     if path.is_file():
         raise UserError(f"{pretrain_path} is a file; name the folder that holds the model")
-    if not pretrain_path or not _may_be_hub_id(pretrain_path):
+    if not pretrain_path or not may_be_hub_id(pretrain_path):
         raise UserError(f"there is no folder '{pretrain_path}'; name a run, a checkpoint, a model folder or a Hub id")
     return pretrain_path
 
 
 def trained_source(path: str, role: str) -> str:
-    """The folder, or Hub id, of the network of this role: of a run, the exported one."""
+    """The folder or Hub id of a trained generator or discriminator; of a run, the exported one."""
     exported = expand(path) / role
-    source = str(exported) if exported.is_dir() else locate_model(path)
-    return source
-
-
-def _may_be_hub_id(name: str) -> bool:
-    """Whether to ask the Hub: not for what would stand in a folder that exists here, such as `output/typo`."""
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return not name.endswith((".json", ".yaml", ".safetensors")) and (
-        "/" not in name or not Path(name).parent.is_dir()
-    )
+    return locate_model(str(exported) if exported.is_dir() else path)
 
 
 def _model_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "discriminator"):
         if (candidate / CONFIG_NAME).is_file():
+            wrong = (
+                find_checkpoint_corruption(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
+            )
+            if wrong is not None:
+                raise UserError(
+                    f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} if it was changed on "
+                    "purpose"
+                )
             return candidate
-    named = ((re.fullmatch(r"checkpoint-(\d+)", path.name), path) for path in folder.iterdir())
-    checkpoints = {int(match[1]): path for match, path in named if match}
-    for step in sorted(checkpoints, reverse=True):
-        if _is_whole(checkpoints[step]):
-            return checkpoints[step]
-        logger.warning("%s was not written to its end; looking for an older checkpoint", checkpoints[step])
+    for checkpoint in checkpoints_of(folder):
+        wrong = find_checkpoint_corruption(checkpoint, *RESUME_ONLY)
+        if wrong is None:
+            logger.info("%s has not ended: taking its networks as of step %d", folder, step_of(checkpoint))
+            return checkpoint
+        logger.warning("%s %s; looking for an older checkpoint", checkpoint, wrong)
     raise UserError(
         f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no whole checkpoint-N; name a run of "
         f"run_pretraining.py, a checkpoint or a model folder"
     )
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether Trainer came to its last file, and all weights can be opened."""
-    weights = list(checkpoint.glob("*.safetensors"))
-    try:
-        for path in weights:
-            with safe_open(path, framework="pt"):
-                pass
-    except (OSError, SafetensorError):
-        return False
-    return bool(weights) and all((checkpoint / name).is_file() for name in (CONFIG_NAME, "trainer_state.json"))
-
-
 def read_config(source: str) -> PreTrainedConfig:
     """The configuration of an encoder or of the joint model.
 
     Args:
-        source: what `locate_model` returned, or a config.json file.
+        source: a result of `locate_model`, or a config.json file.
     Raises:
-        UserError: it cannot be read, is of no model that transformers knows, or of none that encodes text.
+        UserError: it cannot be read, or its type is unknown or not a text encoder.
     """
     values = _config_values(source)
     model_type = values.get("model_type")
@@ -141,7 +125,7 @@ def read_config(source: str) -> PreTrainedConfig:
         raise UserError(f"{source}: its {CONFIG_NAME} is not valid ({_first_line(error)})") from error
     if is_joint:
         return config
-    # What predicts masked tokens sees both sides of each, and so at its first token the whole text.
+    # A model that predicts masked tokens sees the context on both sides.
     is_decoder = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
     if is_decoder or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise UserError(
@@ -176,51 +160,88 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     """The base model in float32 with every weight of its encoder from the files; heads are dropped.
 
     Args:
-        source: what `locate_model` returned.
-        config: what `read_config` made of it; of the joint model, the discriminator's encoder is taken out.
+        source: a result of `locate_model`.
+        config: a result of `read_config`; of the joint model, the discriminator's encoder is taken.
     Raises:
         UserError: there are no weights, or one of the encoder's is missing, damaged or of another size.
     """
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in WEIGHT_FILES):
         raise UserError(f"{source} holds no weights, expected {SAFE_WEIGHTS_NAME}; name a folder of a trained model")
-    is_joint, weights = isinstance(config, ElectraPretrainingConfig), None
+    weights = None
     if isinstance(config, ElectraPretrainingConfig):
         if not Path(source).is_dir():
             raise UserError(f"{source} is a checkpoint of pre-training; download it and name its folder")
-        weights = _discriminator_weights(Path(source), config)
-        config = config.discriminator
+        weights, config = _discriminator_weights(Path(source), config), config.discriminator
+    options: dict[str, Any] = {"state_dict": weights, **without_pooling(config)}
+    return load_network(model_class(config), source, config, encoder_only=True, **options)[0]
+
+
+def load_network(
+    network_class: Any,
+    source: str,
+    config: PreTrainedConfig | None = None,
+    *,
+    name: str | None = None,
+    encoder_only: bool = False,
+    **options: Any,
+) -> tuple[PreTrainedModel, list[str]]:
+    """A network in float32; an error if weights are missing, which transformers would draw at random.
+
+    Args:
+        network_class: class of transformers.
+        source: a result of `locate_model`.
+        config: in place of the one in the source.
+        name: of the source in errors, by default the source itself.
+        encoder_only: heads may be missing.
+        options: of `from_pretrained`; with a `state_dict`, no file is read.
+    Returns:
+        the network, and the names of its heads' weights that are missing or of another size: they are fresh.
+    Raises:
+        UserError: the files are damaged, or weights and configuration do not fit each other.
+    """
+    name = name or source
     with silent_transformers():
         try:
-            model, report = model_class(config).from_pretrained(
-                None if is_joint else source,
+            network, report = network_class.from_pretrained(
+                source if options.get("state_dict") is None else None,
                 config=config,
-                state_dict=weights,
                 dtype=torch.float32,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
-                **without_pooling(config),
+                **options,
             )
         except Exception as error:  # a truncated file, a missing shard, a pickle that is none
             raise UserError(
-                f"{source}: its weights cannot be loaded ({_first_line(error)}); they are damaged or incomplete"
+                f"{name}: its weights cannot be loaded ({_first_line(error)}); they are damaged or incomplete"
             ) from error
+    prefix = f"{network.base_model_prefix}." if encoder_only and network.base_model is not network else ""
+
+    def is_required(key: str) -> bool:
+        return not encoder_only or (key.startswith(prefix) and not key.startswith(f"{prefix}pooler."))
+
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
-    whose = "the discriminator's" if is_joint else "the encoder's"
-    _refuse(source, "lacks", whose, sorted(report["missing_keys"]))
-    surplus = [key for key in sorted(report["unexpected_keys"]) if LAYER_KEY.search(key)]
-    _refuse(source, "has layers that its configuration does not,", whose, surplus)
-    _refuse(source, "has in another size", whose, [sizes[key] for key in sorted(sizes)])
-    return model
+    for problem, keys in (
+        ("lacks", sorted(filter(is_required, report["missing_keys"]))),
+        ("has layers that its configuration does not,", sorted(filter(LAYER_KEY.search, report["unexpected_keys"]))),
+        ("has in another size", [sizes[key] for key in sorted(filter(is_required, sizes))]),
+    ):
+        if keys:
+            raise UserError(
+                f"{name} {problem} {len(keys)} of the {'encoder' if encoder_only else 'network'}'s weights "
+                f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}); its {CONFIG_NAME} and its weights do not "
+                "belong together"
+            )
+    return network, sorted(key for key in {*report["missing_keys"], *sizes} if not key.startswith(prefix))
 
 
 def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
-    """The encoder's weights under its own names; what it shares is stored as the generator's.
+    """The discriminator's encoder weights under the encoder's own names; shared ones are stored as the generator's.
 
-    Not by `ElectraForJointPretraining.from_pretrained`: what a file lacks of a shared weight is left uninitialized by
-    transformers without a word. Nor by `key_mapping`, which saving would undo.
+    `ElectraForJointPretraining.from_pretrained` does not serve: transformers silently leaves a missing shared weight
+    uninitialized. Nor does `key_mapping`, which saving would undo.
     """
     stored = {name: value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
-    with torch.device("meta"):  # for its names alone
+    with torch.device("meta"):  # for its names only
         model = ElectraForJointPretraining(config)
     encoder, weights = model.discriminator.base_model, {}
     for name, _ in encoder.named_parameters():
@@ -236,15 +257,6 @@ def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -
     return weights
 
 
-def _refuse(source: str, problem: str, whose: str, keys: list[str]) -> None:
-    keys = [key for key in keys if not key.startswith("pooler.")]
-    if keys:
-        raise UserError(
-            f"{source} {problem} {len(keys)} of {whose} weights ({', '.join(keys[:3])}"
-            f"{', ...' if len(keys) > 3 else ''}); its {CONFIG_NAME} and its weights do not belong together"
-        )
-
-
 def may_have_tokenizer(source: str) -> bool:
     return not Path(source).is_dir() or any((Path(source) / name).is_file() for name in TOKENIZER_FILES)
 
@@ -255,12 +267,12 @@ def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
 
 
 def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path: str, source: str) -> None:
-    """Refuse a tokenizer that is not the model's, if that can be known."""
+    """Refuse a tokenizer that is not the model's, if the model has one."""
     if not may_have_tokenizer(source):
         return
     try:
         own = load_tokenizer_beside_model(source)
-    except UserError as error:  # the very reason to name one
+    except UserError as error:  # why the user names another
         logger.warning("%s cannot be compared with the model's own tokenizer: %s", tokenizer_path, error)
         return
     if tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
@@ -278,14 +290,14 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
 
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
-    """Options that leave the pooling layer out: no head here uses it, and it would have no gradient."""
+    """Options of the base model that leave its pooler out: no head here uses it, so it would get no gradient."""
     has_option = "add_pooling_layer" in inspect.signature(model_class(config)).parameters
     return {"add_pooling_layer": False} if has_option else {}
 
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Without the load report, which lists the heads that are left out, and the progress bar."""
+    """Suppress transformers' report of unused heads and its progress bar."""
     level, has_bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

@@ -1,7 +1,7 @@
-"""A few texts through a pair of networks: what is masked, what the generator puts there, what is found suspicious.
+"""A few texts through a pair of networks: what is masked, what the generator samples, what looks replaced.
 
-The forward pass of the joint model (modeling.py) made visible, and without what only training needs. It takes any two
-networks of one vocabulary, so that exported ones and those of the Hub can be looked at as well as a joint model's.
+This is the forward pass of the joint model (joint.py) for any two networks of one vocabulary: exported ones, those of
+the Hub, and a joint model's.
 """
 
 import math
@@ -12,26 +12,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
-from electra.model.modeling import rows_at
-from electra.model.networks import encode, is_detector, lm_logits, replaced_logits
+from electra.corruption import replace_tokens, sample_tokens
+from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.joint import mask_text
+from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.samples import Sample
 
 
-class Corruption(NamedTuple):
-    """How text is corrupted; the names are those of `ElectraPretrainingConfig`."""
-
-    mask_token_id: int
-    special_token_ids: Sequence[int]
-    mlm_probability: float = 0.15
-    mlm_replacement_probability: float = 0.85
-    mlm_random_probability: float = 0.0
-    sampling_temperature: float = 1.0
-    disallow_correct: bool = False
-
-
 class Probe(NamedTuple):
-    """Token ids int64 (B, L) and probabilities float32 (B, L); None where no network says it. See `Sample`.
+    """Token ids int64 (B, L) and probabilities float32 (B, L), None where no network computes them; see `Sample`.
 
     Args:
         is_real: 1 for real tokens, 0 for padding, int64 (B, L).
@@ -48,91 +37,79 @@ class Probe(NamedTuple):
 @torch.no_grad()
 def probe(
     generator: PreTrainedModel | None,
-    discriminator: PreTrainedModel | None,
+    discriminator: PreTrainedModel,
     batch: dict[str, Tensor],
-    corruption: Corruption,
+    config: ElectraPretrainingConfig,
 ) -> Probe:
-    """Corrupt a batch and ask the large network about it, in evaluation mode.
+    """Corrupt a batch and apply the main network to it, in evaluation mode.
 
-    A discriminator without generator judges the text as it is given; a masked language model without one fills [MASK].
+    A discriminator without generator judges the text as given; a masked language model without one fills [MASK].
 
     Args:
-        generator, discriminator: networks of one vocabulary; at least one of them.
+        generator: a masked language model of the same vocabulary.
+        discriminator: the main network: a discriminator or a masked language model.
         batch: `input_ids`, `token_type_ids` and, where rows are padded, `attention_mask`, int64 (B, L);
             `mask_noise` float (B, L, 2) and `sample_noise` float (B, L), as of `SegmentCollator`, on the device of the
             networks.
-        corruption: how to corrupt.
+        config: how to corrupt.
     """
     for network in (generator, discriminator):
         if network is not None:
             network.eval()
     input_ids, attention_mask, types = batch["input_ids"], batch.get("attention_mask"), batch["token_type_ids"]
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    finds_replaced = discriminator is not None and is_detector(discriminator)
-    masked, shown, positions = None, input_ids, None
-    if generator is not None or not finds_replaced:
-        maskable = maskable_tokens(input_ids, is_real, corruption.special_token_ids)
-        noise = batch["mask_noise"]
-        positions, is_chosen = choose_positions(maskable, is_real, noise[..., 0], corruption.mlm_probability)
-        masked, _ = mask_tokens(
-            input_ids,
-            positions,
-            is_chosen,
-            noise[..., 1].gather(1, positions),
-            mask_token_id=corruption.mask_token_id,
-            mlm_replacement_probability=corruption.mlm_replacement_probability,
-            mlm_random_probability=corruption.mlm_random_probability,
-            vocab_size=(generator or discriminator).config.vocab_size,  # type: ignore[union-attr]
-        )
-        shown = masked
-    if generator is not None and positions is not None and masked is not None:
-        originals = input_ids.gather(1, positions).flatten()
-        sampled = sample_tokens(
-            lm_logits(generator, rows_at(encode(generator, masked, attention_mask, types), positions)),
-            batch["sample_noise"].gather(1, positions).flatten(),
-            temperature=corruption.sampling_temperature,
-            disallowed_ids=originals if corruption.disallow_correct else None,
-        )
-        shown, _ = replace_tokens(input_ids, positions, is_chosen, sampled.view_as(positions))
+    shown, masked = input_ids, None
+    if generator is not None or not is_detector(discriminator):
+        masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
+        shown = masked.input_ids
+    if generator is not None and masked is not None:
+        hidden = encode(generator, masked.input_ids, attention_mask, types)
+        sampled_ids = sample_tokens(
+            lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)),
+            batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
+            temperature=config.sampling_temperature,
+            disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
+            vocabulary_gaps=config.vocabulary_gaps,
+        ).view_as(masked.mlm_positions)
+        shown, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
+    hidden = encode(discriminator, shown, attention_mask, types)
     probabilities = restored = None
-    if discriminator is not None:
-        hidden = encode(discriminator, shown, attention_mask, types)
-        if finds_replaced:
-            probabilities = replaced_logits(discriminator, hidden).float().sigmoid()
-        elif positions is not None:
-            best = lm_logits(discriminator, rows_at(hidden, positions)).argmax(dim=1).view_as(positions)
-            restored, _ = replace_tokens(input_ids, positions, is_chosen, best)
-    return Probe(input_ids, is_real, masked, shown, probabilities, restored)
+    if is_detector(discriminator):
+        probabilities = replaced_logits(discriminator, hidden).float().sigmoid()
+    elif masked is not None:
+        logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
+        predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
+        restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
+    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored)
 
 
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
-    """One sample a row, without its padding."""
+    """One sample per row, without its padding."""
     samples = []
     for row, size in enumerate(probed.is_real.sum(dim=1).tolist()):
-
-        def text(ids: Tensor | None, row: int = row, size: int = size) -> list[str] | None:
-            return None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)
-
-        original, shown = text(probed.original), text(probed.shown)
-        assert original is not None and shown is not None
+        texts = {
+            name: None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)
+            for name, ids in probed._asdict().items()
+            if name in ("original", "masked", "shown", "restored")
+        }
         probabilities = None
         if probed.probabilities is not None:
             values = probed.probabilities[row, :size].tolist()
             probabilities = [None if math.isnan(p) else round(p, 6) for p in values]  # nan: the network has diverged
-        samples.append(Sample(original, text(probed.masked), shown, probabilities, text(probed.restored)))
+        samples.append(Sample(probabilities=probabilities, **texts))  # type: ignore[arg-type]
     return samples
 
 
 def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Each token as it reads, with the space before it, if any; special ones by their names.
+    """The text of each token, with the space before it, if any; special tokens by name, ids of no token as [id].
 
-    WordPiece marks what continues a word with ##, byte-level BPE and Unigram what begins one with Ġ or ▁.
+    WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
     """
-    names = tokenizer.convert_ids_to_tokens(list(ids))
+    names = [name or f"[{i}]" for i, name in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True)]
     marks_beginnings = any(name.startswith(("Ġ", "▁")) for name in names)
     texts = []
     for token_id, name in zip(ids, names, strict=True):
-        if token_id in tokenizer.all_special_ids:
+        if token_id in tokenizer.all_special_ids or name == f"[{token_id}]":
             texts.append(f" {name}")
             continue
         text = tokenizer.decode([token_id], clean_up_tokenization_spaces=False).strip()

@@ -1,14 +1,14 @@
-"""Which weights generator and discriminator have in common: the `--tie` modes.
+"""Weights shared by generator and discriminator: the `--tie` modes.
 
     none        nothing
     word        word embeddings
     embeddings  word, position and type embeddings and their LayerNorm (section 3.2 of the paper, and its code)
     all         the whole encoder; generator and discriminator must be of one size
-    gdes        words and positions as in DeBERTa-v3: the discriminator's are the generator's plus a table of its own;
-                its gradient reaches that table only
+    gdes        word and position embeddings as in DeBERTa-v3: the discriminator's are the generator's plus a table of
+                its own, which alone receives the discriminator's gradient
 
-Sharing is by parameter and left to transformers (`_tied_weights_keys`), which keeps it through loading, moving and
-saving. A network's LM head is tied to the word embeddings of that network in every mode.
+transformers shares the parameters (`_tied_weights_keys`) and keeps them shared through loading, moving and saving. In
+every mode a network's LM head is tied to its own word embeddings.
 """
 
 import torch
@@ -24,22 +24,22 @@ TIES = ("none", "word", "embeddings", "all", "gdes")
 
 
 class DisentangledEmbedding(nn.Embedding):
-    """E_D = sg(E_G) + E_delta: a table on top of another network's, which gets no gradient from here.
+    """E_D = sg(E_G) + E_delta: a table added to another network's, without gradient for that network.
 
     Gradient-disentangled embedding sharing, section 3.3 of DeBERTaV3 (He et al. 2021). E_delta starts at zero.
 
     Args:
-        shared: the generator's table. It is not a part of this module: it is saved and moved by its owner.
+        shared: the generator's table. It is no submodule of this one: its owner saves and moves it.
     """
 
     shared: nn.Embedding
 
     def __init__(self, shared: nn.Embedding) -> None:
         super().__init__(shared.num_embeddings, shared.embedding_dim, padding_idx=shared.padding_idx)
-        self.__dict__["shared"] = shared  # past nn.Module, which would register it
+        self.__dict__["shared"] = shared  # nn.Module would register it
         with torch.no_grad():
             self.weight.zero_()
-        setattr(self.weight, "_is_hf_initialized", True)  # noqa: B010 transformers would draw it anew
+        setattr(self.weight, "_is_hf_initialized", True)  # noqa: B010 transformers would initialize it
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return F.embedding(input_ids, self.shared.weight.detach()) + super().forward(input_ids)
@@ -52,16 +52,16 @@ class DisentangledEmbedding(nn.Embedding):
 def tied_weights(
     generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str, tie_embedding_projection: bool
 ) -> dict[str, str]:
-    """Names of the discriminator's weights, and of the generator's that stand in for them.
+    """Names of the discriminator's shared weights, each with the generator's that replaces it.
 
     Args:
-        generator, discriminator: of any two backbones; whose weights, where they are shared, have one shape.
+        generator, discriminator: of any two backbones.
         tie: of `TIES`.
-        tie_embedding_projection: share what brings embeddings to the networks' width, too.
+        tie_embedding_projection: share the embedding projection, too.
     Returns:
         names as of the joint model, in which the networks are `generator` and `discriminator`.
     Raises:
-        UserError: the networks differ where they were to be one, with what to do.
+        UserError: weights that are to be shared differ in shape.
     """
     ties: dict[str, str] = {}
     if tie in ("word", "embeddings"):
@@ -74,7 +74,7 @@ def tied_weights(
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights of one network on its own, in which a `DisentangledEmbedding` is one table again."""
+    """The weights of one network on its own; a `DisentangledEmbedding` becomes one table."""
     state: dict[str, Tensor] = network.state_dict()
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -83,7 +83,7 @@ def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None:
-    """The inverse of `plain_state`: of a table, a `DisentangledEmbedding` keeps the difference to what it shares."""
+    """The inverse of `plain_state`: a `DisentangledEmbedding` keeps the difference to the shared table."""
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
@@ -92,11 +92,7 @@ def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None
 
 
 def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
-    """Put a `DisentangledEmbedding` in the place of the discriminator's words and positions.
-
-    Raises:
-        UserError: the word embeddings of the two are not of one size.
-    """
+    """Replace the discriminator's word and position embeddings by `DisentangledEmbedding`s."""
     own, shared = embedding_modules(discriminator), embedding_modules(generator)
     _check_words(generator, discriminator, "gdes")
     for role in ("word", "position"):
@@ -127,18 +123,18 @@ def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
         size = widths[1] / discriminator.config.hidden_size
         raise UserError(
             f"--tie {tie} shares the word embeddings, but the generator's are {widths[0]} wide and the "
-            f"discriminator's {widths[1]}: say --generator_size {size:g}, or a --generator_type that projects its "
+            f"discriminator's {widths[1]}: choose --generator_size {size:g}, or a --generator_type that projects its "
             f"embeddings ({projecting}), or --tie none"
         )
 
 
 def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """Of the encoder, by their names in it, but for the pooler that nothing here trains."""
+    """Weights of the encoder by name, without the pooler, which no objective trains."""
     return {name: p for name, p in network.base_model.named_parameters() if not name.startswith("pooler.")}
 
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
-    """Why one encoder's weights cannot be the other's, in a few words; None if they can."""
+    """The first difference in shape between the encoders' weights; None if they are of one size."""
     ours, theirs = (
         {name: p.shape for name, p in encoder_weights(network).items()} for network in (generator, discriminator)
     )
@@ -184,7 +180,7 @@ def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> d
 
 
 def _encoder(role: str, network: PreTrainedModel) -> str:
-    """Name of its encoder in the joint model."""
+    """Name of a network's encoder in the joint model."""
     return f"{role}.{network.base_model_prefix}"
 
 

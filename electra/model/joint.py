@@ -1,0 +1,333 @@
+"""The joint model: a small generator corrupts text, a discriminator tells which tokens were replaced.
+
+Both networks are models of transformers (networks.py), so what is exported opens anywhere: by default
+`ElectraForMaskedLM` and `ElectraForPreTraining`. Three things differ from calling one after the other:
+
+- they share weights (tying.py): the embeddings; the LM head is the word table;
+- the LM head sees the masked positions only, 15 % of the rows of the largest matrix product of the step;
+- the losses are ours (objectives.py), because the discriminator's own includes padding.
+
+`ElectraForJointPretraining.forward` is the training step. Its ablations are in ablations.py: some train a masked
+language model in the discriminator's place. It is called `discriminator` in checkpoints all the same; losses and
+outputs that belong to either are called main.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+
+from electra.corruption import (
+    choose_positions,
+    count_chosen,
+    draw_tokens,
+    mask_tokens,
+    maskable_tokens,
+    replace_tokens,
+    sample_tokens,
+)
+from electra.model.ablations import adversarial_loss, copy_or_predict, predict_originals
+from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.networks import encode, gather_hidden, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.tying import disentangle, tied_weights
+from electra.objectives import discriminator_nll, electra_loss, generator_nll, objective_of, weighted_mean
+
+
+@dataclass
+class ElectraPretrainingOutput(ModelOutput):
+    """Losses and per-token results of a step, all but `loss` without gradient.
+
+    K is the number of slots for masked positions in a row; `mlm_mask` tells which slots a row uses. Fields that the
+    objective does not have are None; so are those of the main network in a step that trains the generator alone.
+
+    Args:
+        loss: the total loss, float32 ().
+        generator_loss: mean over the masked positions, float32 ().
+        adversarial_loss, baseline_loss: of an adversarial generator and its baseline, means over the masked positions,
+            float32 ().
+        main_loss: of the discriminator, or of the masked language model in its place; mean over the tokens that the
+            objective asks for, float32 ().
+        mlm_positions, mlm_mask: the positions chosen for masking, int64 (B, K), and which slots are used, bool (B, K).
+        is_mask_token, is_kept_token: where [MASK] or the original token was shown, bool (B, K).
+        generator_nll: -log probability of the original token, float32 (B, K).
+        generator_entropy: of an adversarial generator's distribution, nats, float32 (B, K).
+        predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
+            evaluation only.
+        corrupted_input_ids: the main network's input, int64 (B, L).
+        is_replaced: where the input differs from the original, bool (B, L).
+        main_nll: of the main network, float32 (B, L); 0 at positions where a masked language model has no loss.
+        discriminator_logits: positive for "replaced", (B, L); minus the copy gate's logits for All-Tokens MLM.
+        mlm_predictions: the most likely originals of a masked language model in the discriminator's place, its input
+            at positions that it does not predict, int64 (B, L); in evaluation only.
+    """
+
+    loss: Tensor | None = None
+    generator_loss: Tensor | None = None
+    adversarial_loss: Tensor | None = None
+    baseline_loss: Tensor | None = None
+    main_loss: Tensor | None = None
+    mlm_positions: Tensor | None = None
+    mlm_mask: Tensor | None = None
+    is_mask_token: Tensor | None = None
+    is_kept_token: Tensor | None = None
+    generator_nll: Tensor | None = None
+    generator_entropy: Tensor | None = None
+    predicted_ids: Tensor | None = None
+    sampled_ids: Tensor | None = None
+    corrupted_input_ids: Tensor | None = None
+    is_replaced: Tensor | None = None
+    main_nll: Tensor | None = None
+    discriminator_logits: Tensor | None = None
+    mlm_predictions: Tensor | None = None
+
+
+class MaskedText(NamedTuple):
+    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`."""
+
+    input_ids: Tensor
+    mlm_positions: Tensor
+    mlm_mask: Tensor
+    is_mask_token: Tensor
+    original_ids: Tensor
+
+
+def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: ElectraPretrainingConfig) -> MaskedText:
+    """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
+
+    Args:
+        input_ids: original token ids, int64 (B, L).
+        is_real: 1 for real tokens, 0 for padding, (B, L).
+        mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
+        config: shares and special tokens.
+    """
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        positions,
+        mlm_mask,
+        mask_noise[..., 1].gather(1, positions),
+        mask_token_id=config.mask_token_id,
+        mlm_replacement_probability=config.mlm_replacement_probability,
+        mlm_random_probability=config.mlm_random_probability,
+        vocab_size=config.discriminator.vocab_size,
+        vocabulary_gaps=config.vocabulary_gaps,
+    )
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions))
+
+
+class GeneratorOutputs(NamedTuple):
+    """The generator's hidden states (B * K, D) and logits (B * K, V) at the masked positions, its loss (), with
+    gradient, and fields of `ElectraPretrainingOutput`."""
+
+    hidden: Tensor
+    logits: Tensor
+    loss: Tensor
+    fields: dict[str, Tensor | None]
+
+
+class ElectraForJointPretraining(PreTrainedModel):
+    """Generator and discriminator with shared embeddings, and the forward pass that trains both.
+
+    Three attributes say what a training step trains; pretraining/callbacks/phases.py sets them: `train_generator`,
+    `train_discriminator` and `discriminator_weight`, lambda. A generator that is not trained runs without gradient;
+    a discriminator that is not trained does not run. Evaluation ignores them.
+    """
+
+    config_class = ElectraPretrainingConfig
+    config: ElectraPretrainingConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    # Our loss is a mean: without this Trainer would multiply it by accumulation steps and by processes.
+    accepts_loss_kwargs = False
+    generator: PreTrainedModel | None
+    discriminator: PreTrainedModel
+    copy_gate: nn.Linear | None
+    baseline: nn.Linear | None
+
+    def __init__(self, config: ElectraPretrainingConfig) -> None:
+        super().__init__(config)
+        self.objective = objective_of(config.objective, config.uniform_generator)
+        self.train_generator = self.train_discriminator = True
+        self.discriminator_weight = config.discriminator_weight
+        self.generator = masked_lm(config.generator) if self.objective.has_generator else None
+        build_main = token_detector if self.objective.finds_replaced else masked_lm
+        self.discriminator = build_main(config.discriminator)
+        self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
+        self.baseline = None
+        # Target to source. A checkpoint holds shared weights under the generator's names, if there is one.
+        self._tied_weights_keys: dict[str, str] = {}
+        if self.generator is not None:
+            if self.objective.is_adversarial:
+                self.baseline = nn.Linear(self.generator.config.hidden_size, 1, bias=False)
+            self._tied_weights_keys |= tied_weights(
+                self.generator, self.discriminator, config.tie, config.tie_embedding_projection
+            )
+            if config.tie == "gdes":
+                disentangle(self.generator, self.discriminator)
+        # Trainer expects these to be missing when it resumes: shared weights, and those that a network ties itself.
+        self._keys_to_ignore_on_save = set(self._tied_weights_keys) | {
+            f"{role}.{name}"
+            for role in ("generator", "discriminator")
+            if getattr(self, role) is not None
+            for name in getattr(self, role).get_expanded_tied_weights_keys()
+        }
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module | None:
+        """The discriminator's, which FSDP shards by themselves; None if shared: a weight belongs to one group only."""
+        embeddings: nn.Module = self.discriminator.get_input_embeddings()
+        if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
+            return None
+        return embeddings
+
+    def count_tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Numbers of masked positions and of real tokens in a batch, int64 (2,): what the losses are divided by."""
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
+        return torch.stack([count_chosen(maskable, is_real, self.config.mlm_probability).sum(), is_real.sum()])
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        mask_noise: Tensor | None = None,
+        sample_noise: Tensor | None = None,
+        token_counts: Tensor | None = None,
+    ) -> ElectraPretrainingOutput:
+        """Mask, generate, replace, discriminate (section 2 of the paper).
+
+        Args:
+            input_ids: original token ids, int64 (B, L).
+            attention_mask: 1 for real tokens, 0 for padding, (B, L). Leave it out where nothing is padded: attention
+                has faster kernels without a mask.
+            token_type_ids: 0 or 1, int64 (B, L).
+            mask_noise: as of `mask_text`; drawn from the device's random state if not given.
+            sample_noise: a uniform number per position for the generator's sample, float (B, L); the same.
+            token_counts: what sums of losses are divided by, as of `count_tokens`, float (2,); the batch's own if not
+                given. Where a step has several batches, pass their averages: the mean of the batches' losses is then
+                the mean over all tokens of the step, however rows of different lengths are split into batches.
+        """
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        num_masked, num_real = (None, None) if token_counts is None else token_counts
+        if mask_noise is None:
+            mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
+        if sample_noise is None:
+            sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
+        masked = mask_text(input_ids, is_real, mask_noise, self.config)
+        positions, mlm_mask = masked.mlm_positions, masked.mlm_mask
+        fields: dict[str, Tensor | None] = {"mlm_positions": positions, "mlm_mask": mlm_mask}
+
+        generator_outputs = self._generate(masked, attention_mask, token_type_ids, num_masked)
+        if generator_outputs is not None:
+            fields |= generator_outputs.fields
+            if self.training and not self.train_discriminator:
+                return ElectraPretrainingOutput(loss=generator_outputs.loss, **fields)
+        sampled_ids = self._sample(generator_outputs, masked, sample_noise)
+        corrupted_input_ids, is_replaced = masked.input_ids, None
+        if sampled_ids is not None:
+            corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, mlm_mask, sampled_ids)
+
+        hidden = encode(self.discriminator, corrupted_input_ids, attention_mask, token_type_ids)
+        if self.objective.finds_replaced and is_replaced is not None:
+            logits = replaced_logits(self.discriminator, hidden)
+            main_nll = discriminator_nll(logits, is_replaced)
+            fields["discriminator_logits"] = logits.detach()
+        elif self.copy_gate is not None:
+            copy_logits = self.copy_gate(hidden).squeeze(2)
+            main_nll, mlm_predictions = copy_or_predict(
+                self.discriminator, hidden, copy_logits, corrupted_input_ids, input_ids
+            )
+            fields |= {"discriminator_logits": -copy_logits.detach(), "mlm_predictions": mlm_predictions}
+        else:
+            main_nll, fields["mlm_predictions"] = predict_originals(
+                self.discriminator, hidden, corrupted_input_ids, positions, masked.original_ids
+            )
+        if self.objective.at_all_tokens:
+            main_loss = weighted_mean(main_nll, is_real, num_real)
+        else:
+            at_masked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, positions, mlm_mask)
+            main_loss = weighted_mean(main_nll, at_masked, num_masked)
+
+        loss = main_loss
+        if generator_outputs is not None:
+            generator_loss = generator_outputs.loss
+            if self.baseline is not None and sampled_ids is not None:
+                baseline_logits = self.baseline(generator_outputs.hidden.detach()).squeeze(1)
+                rewards = main_nll.gather(1, positions)
+                generator_loss, adversarial_fields = adversarial_loss(
+                    generator_outputs.logits, baseline_logits, sampled_ids, rewards, mlm_mask, num_masked
+                )
+                fields |= adversarial_fields
+            weight = self.discriminator_weight if self.training else self.config.discriminator_weight
+            loss = electra_loss(generator_loss, main_loss, weight) if self._trains_generator else weight * main_loss
+        return ElectraPretrainingOutput(
+            loss=loss,
+            main_loss=main_loss.detach(),
+            main_nll=main_nll.detach(),
+            is_mask_token=masked.is_mask_token,
+            is_kept_token=mlm_mask & (masked.input_ids.gather(1, positions) == masked.original_ids),
+            sampled_ids=sampled_ids,
+            corrupted_input_ids=corrupted_input_ids,
+            is_replaced=is_replaced,
+            **fields,
+        )
+
+    @property
+    def _trains_generator(self) -> bool:
+        return self.generator is not None and (self.train_generator or not self.training)
+
+    def _generate(
+        self,
+        masked: MaskedText,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        num_masked: Tensor | None,
+    ) -> GeneratorOutputs | None:
+        """p_G(x_t | x_masked) at the masked positions and the MLM loss; None without a generator."""
+        if self.generator is None:
+            return None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
+            hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids)
+            hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
+            logits = lm_logits(self.generator, hidden)
+            nll = generator_nll(logits, masked.original_ids.flatten()).view_as(masked.mlm_mask)
+            loss = weighted_mean(nll, masked.mlm_mask, num_masked)
+        fields: dict[str, Tensor | None] = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
+        if not self.training:
+            fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
+        return GeneratorOutputs(hidden, logits, loss, fields)
+
+    def _sample(
+        self, generator_outputs: GeneratorOutputs | None, masked: MaskedText, sample_noise: Tensor
+    ) -> Tensor | None:
+        """Replacements at the masked positions, int64 (B, K); None where the main network sees [MASK]."""
+        noise, gaps = sample_noise.gather(1, masked.mlm_positions), self.config.vocabulary_gaps
+        if generator_outputs is not None:
+            return sample_tokens(
+                generator_outputs.logits,
+                noise.flatten(),
+                temperature=self.config.sampling_temperature,
+                disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
+                vocabulary_gaps=gaps,
+            ).view_as(noise)
+        if self.objective.draws_uniformly:
+            return draw_tokens(noise, self.config.discriminator.vocab_size, gaps)
+        return None
+
+
+def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
+    """Parameters of each network on its own, and of all together with shared ones counted once."""
+    counts = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
+    return {
+        name: 0 if module is None else sum(p.numel() for p in module.parameters()) for name, module in counts.items()
+    }
