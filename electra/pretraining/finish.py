@@ -1,4 +1,4 @@
-"""After training: the last evaluation, its baselines, and what is written and said at the end of a run."""
+"""The end of a run: the last evaluation and its baselines, samples, metrics.json, the printed table."""
 
 import json
 import logging
@@ -7,27 +7,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from electra.checkpoint import recording
 from electra.environment import environment
 from electra.files import write_file, write_json
-from electra.pretraining.inputs import Segments
-from electra.pretraining.ledger import compute_ledger, ledger_line
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.probe import probe, to_samples
+from electra.pretraining.callbacks.cost import compute_ledger, ledger_line
+from electra.pretraining.callbacks.health import DiscriminatorHealth
+from electra.pretraining.data import Segments
 from electra.pretraining.metrics import unigram_metrics
-from electra.pretraining.origin import FIRST_HELD_OUT
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
+from electra.pretraining.resume import FIRST_HELD_OUT
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
-from electra.pretraining.samples import save_samples
 from electra.pretraining.trainer import ElectraTrainer
+from electra.samples import SAMPLES_NAME, write_samples
 from electra.tracking import tensorboard_folder, track_results
 
 logger = logging.getLogger(__name__)
 
+SAMPLES = 5
+"""Held-out segments in samples.json."""
 
-def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[str, float]]:
-    """Held-out metrics of the untrained pair, of token frequencies alone, and of the trained pair.
 
-    All three are asked the same: the same segments with the same masks; a run resumed with other held-out text has no
+def evaluate_at_end(trainer: ElectraTrainer, data: Segments, before: str) -> dict[str, dict[str, float]]:
+    """Held-out metrics of the pair before its first step, of token frequencies alone, and of the trained pair.
+
+    All three are measured on the same segments with the same masks, so a run resumed with other held-out text has no
     first column. Empty if nothing is held out.
+
+    Args:
+        before: title of the first column.
     """
     if data.evaluation is None:
         return {}
@@ -43,36 +53,85 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments) -> dict[str, dict[s
     is_same_text = trainer.origin.get(FIRST_HELD_OUT) in (None, data.held_out)
     is_at_start = bool(evaluations) and evaluations[0]["step"] == 0
     if is_same_text and is_at_start and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
-        columns["untrained"] = without_prefix(evaluations[0], rows=rows)
+        columns[before] = without_prefix(evaluations[0], rows=rows)
     assert trainer.last_records is not None
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
-    columns["frequencies"] = unigram_metrics(trainer.last_records, counts, config.special_token_ids, **asked)
+    columns["frequencies"] = unigram_metrics(
+        trainer.last_records, counts, config.special_token_ids, config.vocabulary_gaps, **asked
+    )
     columns["trained"] = without_prefix(last, rows=rows)
     return columns
 
 
+def step_of_weights(trainer: ElectraTrainer) -> int:
+    """The step of the model's weights after training: the last, or the best if that was loaded."""
+    best = trainer.state.best_global_step if trainer.args.load_best_model_at_end else None
+    return best or trainer.state.global_step
+
+
+def gather_model(trainer: ElectraTrainer) -> ElectraForJointPretraining:
+    """The model with all of its weights, which becomes the trainer's own; call it on every process.
+
+    With FSDP each process has a part of each weight: only the first process gets the whole model.
+    """
+    model: ElectraForJointPretraining = trainer.model
+    if trainer.is_fsdp_enabled:
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        if trainer.is_world_process_zero():
+            model = ElectraForJointPretraining(model.config)
+            model.load_state_dict(weights)
+            trainer.model = model
+    return model
+
+
 def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, Any]:
-    """Write the whole log and the samples into the run's folder, and measure what the run has cost.
+    """Write the log, and samples if text is held out, into the run folder; measure the cost of the run.
 
     Returns:
         see `compute_ledger`.
     """
     ledger = compute_ledger(trainer.state, trainer.args, plan)
-    write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
-    save_samples(trainer, folder)
+    with recording(folder, STATE_NAME, SAMPLES_NAME):
+        write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
+        if trainer.eval_dataset is not None:
+            model, tokenizer = trainer.model, trainer.processing_class
+            segments = trainer.eval_dataset.__getitems__(list(range(min(SAMPLES, len(trainer.eval_dataset)))))
+            batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
+            samples = to_samples(probe(model.generator, model.discriminator, batch, model.config), tokenizer)
+            write_samples(samples, folder, step_of_weights(trainer))
     return ledger
+
+
+def report(
+    folder: Path,
+    plan: Plan,
+    results: dict[str, dict[str, float]],
+    ledger: dict[str, Any],
+    networks: dict[str, Path],
+) -> None:
+    """Write metrics.json; print the table, the cost, and the folders of the networks."""
+    values: dict[str, Any] = {
+        "held_out": results,
+        "plan": plan.as_dict() | {"main_network": plan.main_network},
+        "compute": ledger,
+        **environment(),
+    }
+    with recording(folder, METRICS_NAME):
+        write_json(values, folder / METRICS_NAME)
+    if results:
+        logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
+        logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
+    logger.info("\n%s", ledger_line(ledger))
+    logger.info("\n%-13s  %s", plan.main_network, networks["discriminator"])
+    if "generator" in networks:
+        logger.info("generator      %s", networks["generator"])
+    logger.info('Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")', networks["discriminator"])
 
 
 def track(
     trainer: ElectraTrainer, results: dict[str, dict[str, float]], ledger: dict[str, Any], files: Sequence[Path]
 ) -> None:
-    """Give the trackers the held-out table, what the run has cost, and its report; last of all.
-
-    Args:
-        results: see `evaluate_at_end`.
-        ledger: see `compute_ledger`.
-        files: of the report.
-    """
+    """Send the held-out table, the cost and the files of the report to the trackers."""
     scalars = {f"held_out/{column}/{name}": v for column, values in results.items() for name, v in values.items()}
     scalars |= {f"compute/{name}": v for name, v in ledger.items() if isinstance(v, int | float)}
     names = dict.fromkeys(name for values in results.values() for name in values)
@@ -87,26 +146,9 @@ def track(
     )
 
 
-def report(
-    folder: Path,
-    plan: Plan,
-    results: dict[str, dict[str, float]],
-    ledger: dict[str, Any],
-    networks: dict[str, Path],
-) -> None:
-    """Write metrics.json; print the table, the cost, and where the networks are."""
-    values: dict[str, Any] = {
-        "held_out": results,
-        "plan": plan.as_dict(),
-        "compute": ledger,
-        **environment(),
-    }
-    write_json(values, folder / METRICS_NAME)
-    if results:
-        logger.info("\nHeld-out metrics, same segments and masks ('frequencies': token frequencies, no context)\n")
-        logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
-    logger.info("\n%s", ledger_line(ledger))
-    logger.info("\n%-13s  %s", plan.large_network, networks["discriminator"])
-    if "generator" in networks:
-        logger.info("generator      %s", networks["generator"])
-    logger.info('Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")', networks["discriminator"])
+def log_verdict(trainer: ElectraTrainer) -> None:
+    """The last line of a run: whether the discriminator has learned."""
+    health = trainer.pop_callback(DiscriminatorHealth)
+    verdict = health and health.verdict(trainer.args, trainer.state)
+    if verdict:
+        logger.info("\n%s", verdict)

@@ -1,7 +1,7 @@
-"""Held-out metrics, exact and token-weighted: means over all tokens of the evaluation, not means of batch means.
+"""Held-out metrics: exact means over all tokens of the evaluation, not means of batch means.
 
-Definitions in words, and the names other code bases give them, are in docs/glossary.md. The Trainer gathers one
-record per token (`token_records`) from all batches and processes; `evaluation_metrics` turns them into numbers.
+docs/glossary.md defines them and gives their names in other code bases. Trainer gathers one record per token
+(`token_records`) from all batches and processes; `evaluation_metrics` computes the metrics from them.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score, matthews_corrcoef, precision_score, recall_score, roc_auc_score
 from torch import Tensor
 
-from electra.model.modeling import ElectraPretrainingOutput
+from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import objective_of
 
 PADDING = -100.0
-"""What Trainer pads gathered arrays with."""
+"""Trainer pads gathered arrays with it."""
 
 
 class Field(IntEnum):
     """Columns of a token record."""
 
     ORIGINAL_ID = 0
-    """The token's id, or `PADDING` where there is no token: this column says which records count."""
+    """The token's id, or `PADDING` where there is no token; such records do not count."""
     CORRUPTED_ID = 1
     IS_REPLACED = 2
     DISCRIMINATOR_NLL = 3
@@ -40,9 +40,9 @@ class Field(IntEnum):
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
-    """Everything the metrics need to know of each token, float32 (B, L, 13); see `Field`: ids below 2^24 are exact.
+    """What the metrics need of each token, float32 (B, L, 13); see `Field`. Ids below 2^24 are exact.
 
-    Zero stands for what the objective does not have.
+    Fields that the objective does not have are zero.
 
     Args:
         input_ids: original ids, int64 (B, L).
@@ -56,16 +56,16 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     by_token = {
         Field.CORRUPTED_ID: output.corrupted_input_ids,
         Field.IS_REPLACED: output.is_replaced,
-        Field.DISCRIMINATOR_NLL: output.discriminator_nll,
+        Field.DISCRIMINATOR_NLL: output.main_nll,
         Field.DISCRIMINATOR_LOGIT: output.discriminator_logits,
-        Field.RESTORED_ID: output.restored_ids,
+        Field.RESTORED_ID: output.mlm_predictions,
     }
     for field, values in by_token.items():
         if values is not None:
             records[..., field] = values.float()
-    assert output.positions is not None and output.is_chosen is not None
+    assert output.mlm_positions is not None and output.mlm_mask is not None
     by_slot = {
-        Field.IS_CHOSEN: output.is_chosen,
+        Field.IS_CHOSEN: output.mlm_mask,
         Field.IS_MASK_TOKEN: output.is_mask_token,
         Field.GENERATOR_NLL: output.generator_nll,
         Field.PREDICTED_ID: output.predicted_ids,
@@ -76,9 +76,9 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     for field, values in by_slot.items():
         if values is None:
             continue
-        chosen_only = torch.where(output.is_chosen, values.float(), 0.0)
-        # A row's positions are distinct, but slots beyond its own may repeat none of them: adding zeros is safe.
-        records[..., field].scatter_add_(1, output.positions, chosen_only)
+        chosen_only = torch.where(output.mlm_mask, values.float(), 0.0)
+        # A row's unused slots hold other positions: adding zeros there changes nothing.
+        records[..., field].scatter_add_(1, output.mlm_positions, chosen_only)
     return records
 
 
@@ -91,39 +91,38 @@ def evaluation_metrics(
     """All held-out metrics of a model.
 
     Args:
-        records: of every row evaluated, (N, L, 13), padded rows and columns marked in `Field.ORIGINAL_ID`.
+        records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_ID`.
         discriminator_weight: lambda, for the total loss.
-        objective: a name of `OBJECTIVES`; it says what is asked where.
-        uniform_generator: samples were drawn evenly, by no network.
+        objective: a name of `OBJECTIVES`.
+        uniform_generator: samples were drawn uniformly, without a network.
     Returns:
-        the metrics of docs/glossary.md, without a prefix; a metric that is not defined on these records (AUC where
-        nothing was replaced, an accuracy over no position) is nan. Precision, recall, F1 and MCC of a discriminator
-        that gives all tokens the same label are 0 where they would be 0/0, the usual convention.
+        the metrics of docs/glossary.md, without a prefix. Undefined ones are nan: AUC where nothing was replaced, an
+        accuracy over no position. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
     """
-    has = objective_of(objective, uniform_generator)
+    spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
     metrics: dict[str, float] = {}
-    if has.has_generator:
+    if spec.has_generator:
         metrics |= _generator_metrics(chosen)
-    if has.is_adversarial:
+    if spec.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
-    if has.sees_samples:
+    if spec.sees_samples:
         metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
-    if has.finds_replaced:
-        asked = tokens if has.at_all_tokens else chosen
-        metrics["discriminator_loss"] = _mean(asked[:, Field.DISCRIMINATOR_NLL])
-        detected = _detection_metrics(asked[:, Field.IS_REPLACED] == 1, asked[:, Field.DISCRIMINATOR_LOGIT])
+    if spec.finds_replaced:
+        judged = tokens if spec.at_all_tokens else chosen
+        metrics["discriminator_loss"] = _mean(judged[:, Field.DISCRIMINATOR_NLL])
+        detected = _detection_metrics(judged[:, Field.IS_REPLACED] == 1, judged[:, Field.DISCRIMINATOR_LOGIT])
         metrics |= {f"discriminator_{name}": value for name, value in detected.items()}
     else:
-        metrics |= _restoration_metrics(chosen, sees_samples=has.sees_samples)
-    if has.has_copy_gate:
+        metrics |= _restoration_metrics(chosen, sees_samples=spec.sees_samples)
+    if spec.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
         metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
         detected = _detection_metrics(tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT])
         metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
-    loss = metrics[has.loss_name]
-    if has.has_generator:
+    loss = metrics[spec.loss_name]
+    if spec.has_generator:
         loss = metrics["generator_loss"] + discriminator_weight * loss
     return {"loss": loss, **metrics, "tokens": float(len(tokens))}
 
@@ -140,7 +139,7 @@ def _generator_metrics(chosen: NDArray[np.float32]) -> dict[str, float]:
 
 
 def _restoration_metrics(chosen: NDArray[np.float32], sees_samples: bool) -> dict[str, float]:
-    """Of a large network that predicts originals, by what it saw: [MASK], or no [MASK] but samples of a generator."""
+    """Of a main network that predicts original tokens, by what it saw at the position."""
     is_right = chosen[:, Field.RESTORED_ID] == chosen[:, Field.ORIGINAL_ID]
     sees_original = chosen[:, Field.CORRUPTED_ID] == chosen[:, Field.ORIGINAL_ID]
     sees_mask = (chosen[:, Field.IS_MASK_TOKEN] == 1) & (not sees_samples)
@@ -154,8 +153,11 @@ def _restoration_metrics(chosen: NDArray[np.float32], sees_samples: bool) -> dic
 
 
 def _detection_metrics(is_replaced: NDArray[np.bool_], logits: NDArray[np.floating]) -> dict[str, float]:
-    """Decisions are made at probability 0.5, that is logit 0."""
+    """With decisions at probability 0.5, which is logit 0."""
     decisions = logits >= 0
+    if not len(decisions):  # scikit-learn 1.9 refuses empty arrays
+        nan = float("nan")
+        return {"accuracy": nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0, "auc": nan}
     return {
         "accuracy": _mean(decisions == is_replaced),
         "precision": float(precision_score(is_replaced, decisions, zero_division=0.0)),
@@ -177,41 +179,44 @@ def unigram_metrics(
     records: NDArray[np.float32],
     token_counts: NDArray[np.int64],
     special_token_ids: Sequence[int] = (),
+    vocabulary_gaps: Sequence[Sequence[int]] = (),
     objective: str = "electra",
     uniform_generator: bool = False,
 ) -> dict[str, float]:
-    """What token frequencies alone achieve on the same masks: the baseline that any use of context must beat.
+    """Metrics of token frequencies p on the same masks: a baseline without context.
 
-    The generator always predicts, and samples from, the training corpus's token frequencies p, and so does a masked
-    language model. The discriminator is shown the same corrupted text as the pair's and calls a token the more
-    suspicious the rarer it is: score -log p; so does a copy gate. Special tokens, which stand in no corpus and are
-    never replaced, are the least suspicious.
+    The generator, or masked language model, always predicts p and samples from it. The discriminator, or copy gate,
+    gets the same corrupted text and scores a token by -log p. Special tokens, which occur in no corpus and are never
+    replaced, get the lowest score.
 
     Args:
-        records: of every row evaluated, (N, L, 13).
+        records: of all rows, (N, L, 13).
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
-        objective, uniform_generator: as of `evaluation_metrics`.
+        vocabulary_gaps: see `corruption.draw_tokens`; these ids have no frequency.
+        objective, uniform_generator: see `evaluation_metrics`.
     """
-    has = objective_of(objective, uniform_generator)
+    spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
     chosen_ids = chosen[:, Field.ORIGINAL_ID].astype(np.int64)
     smoothed = token_counts + 1.0
+    for start, stop in vocabulary_gaps:
+        smoothed[start:stop] = 0.0
     frequencies = smoothed / smoothed.sum()
     loss, accuracy = _mean(-np.log(frequencies[chosen_ids])), _mean(chosen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}
-    if has.has_generator:
+    if spec.has_generator:
         metrics |= {"generator_loss": loss, "masked_accuracy": accuracy}
         metrics["sampled_accuracy"] = _mean(frequencies[chosen_ids])
-    if not has.finds_replaced:
+    if not spec.finds_replaced:
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
-    if has.finds_replaced or has.has_copy_gate:
-        asked = tokens if has.at_all_tokens else chosen
-        seen_ids = asked[:, Field.CORRUPTED_ID].astype(np.int64)
+    if spec.finds_replaced or spec.has_copy_gate:
+        judged = tokens if spec.at_all_tokens else chosen
+        seen_ids = judged[:, Field.CORRUPTED_ID].astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
-        name = "discriminator_auc" if has.finds_replaced else "copy_gate_auc"
-        metrics[name] = area_under_curve(asked[:, Field.IS_REPLACED] == 1, scores)
+        name = "discriminator_auc" if spec.finds_replaced else "copy_gate_auc"
+        metrics[name] = area_under_curve(judged[:, Field.IS_REPLACED] == 1, scores)
     return metrics
 
 

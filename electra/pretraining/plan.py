@@ -1,14 +1,16 @@
-"""What a run will take, before it starts: corpus, parameters, tokens, epochs, FLOPs."""
+"""The plan of a run, made before it starts: corpus, parameters, tokens, epochs, FLOPs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 from electra.backbones import BACKBONES
-from electra.data.documents import TokenCache
+from electra.data.token_cache import TokenCache
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
@@ -17,23 +19,36 @@ from electra.flops import (
     six_n_t_flops,
 )
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
-from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
-from electra.pretraining.phases import stage_lengths
+from electra.pretraining.callbacks.phases import stage_lengths
+
+MOST_SOURCES = 20
+"""Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
+SHORT_DOCUMENT = 256
+"""Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
+FEWEST_HELD_OUT = 10
+"""Held-out documents below which metrics describe these rather than the corpus."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of a run; tokens count padding, FLOPs are of all steps. "Discriminator" is the large network, whatever its
-    objective; without a generator that one's numbers are 0 and its shape is empty."""
+    """Sizes of a run. Tokens include padding; FLOPs are of all steps.
+
+    `discriminator_*` describes the main network, whatever its objective. Without a generator, its numbers are 0 and
+    its shape is empty.
+    """
 
     objective: str
+    sources: list[dict[str, Any]]
+    """Name, files, text_files, documents and tokens of each; text_files are plain text, also inside archives."""
     documents: int
     corpus_tokens: int
     unknown_rate: float
     cache: str
     cache_bytes: int
     held_out_documents: int
+    held_out_tokens: int
     segments_per_epoch: int
     discriminator_parameters: int
     generator_parameters: int
@@ -51,26 +66,34 @@ class Plan:
     flops: float
     google_flops: float
     google_sparse_flops: float
-    """The original's count without the multiplication of one-hot vectors with the embedding table."""
+    """google_flops without the product of one-hot vectors and the embedding table."""
     checkpoint_steps: list[int]
-    """Of the checkpoints of partial training; not those of every so many steps."""
+    """Steps of --checkpoint_fractions."""
     uniform_generator: bool = False
     generator_steps: int = 0
     """Optimizer steps of the generator's stage; 0: there are no stages."""
 
     shared: str = "embeddings shared"
+    changes: list[str] = field(default_factory=list)
+    """Of a resumed run: a line for each step at which options changed."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
-    def large_network(self) -> str:
-        """What it is, in a word."""
+    def main_network(self) -> str:
+        """Its name in logs and reports."""
         return "discriminator" if OBJECTIVES[self.objective].finds_replaced else "masked LM"
+
+    def source_lines(self) -> list[str]:
+        """A line for each of the first sources, and one for all others."""
+        lines = [f"{source['name']}: {_amount([source])}" for source in self.sources[:MOST_SOURCES]]
+        others = self.sources[MOST_SOURCES:]
+        return [*lines, f"and {len(others):,} more: {_amount(others)}"] if others else lines
 
     def lines(self) -> list[str]:
         networks = [
-            f"{self.large_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"
+            f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"
         ]
         if self.generator_shape:
             networks.append(
@@ -79,9 +102,12 @@ class Plan:
             )
         elif self.uniform_generator:
             networks.append("generator      none: replacements are drawn evenly from the vocabulary")
+        held_out = f"{_count(self.held_out_documents, 'document')}, {self.held_out_tokens:,} tokens"
+        share = self.held_out_tokens / self.corpus_tokens
         lines = [
-            f"corpus         {self.documents:,} documents, {self.corpus_tokens:,} tokens, unknown "
-            f"{self.unknown_rate:.3%}; {self.held_out_documents:,} documents held out",
+            f"corpus         {_amount(self.sources)}, unknown {self.unknown_rate:.3%}",
+            *(f"source         {line}" for line in self.source_lines()),
+            f"held out       {held_out}, equal to {share:.2%} of the corpus",
             f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
             *networks,
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
@@ -97,6 +123,11 @@ class Plan:
             steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
             lines.append(f"checkpoints    kept for good: steps {steps}")
         return lines
+
+
+def _amount(sources: Sequence[dict[str, Any]]) -> str:
+    files, documents, tokens = (sum(source[name] for source in sources) for name in ("files", "documents", "tokens"))
+    return ", ".join([_count(files, "file")] * (files > 0) + [_count(documents, "document"), f"{tokens:,} tokens"])
 
 
 _SHARED = {
@@ -116,7 +147,7 @@ def _describe_shared(model: ElectraForJointPretraining) -> str:
 
 
 def _shares_more_than_words(model: ElectraForJointPretraining) -> bool:
-    """Two architectures may have no other table of one shape."""
+    """Different architectures may share no other table of the same shape."""
     shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
     return len(shared) > 1
 
@@ -125,26 +156,38 @@ def make_plan(
     model: ElectraForJointPretraining,
     cache: TokenCache,
     *,
-    held_out_documents: int,
+    held_out_lengths: Sequence[int] | NDArray[np.int64],
     segments_per_epoch: int,
     steps: int,
     batch_size: int,
     max_length: int,
     checkpoint_steps: Sequence[int] = (),
+    changes: Sequence[str] = (),
 ) -> Plan:
-    """Collect the sizes of a run. `batch_size` is that of an optimizer step, over all devices."""
+    """Collect the sizes of a run.
+
+    Args:
+        held_out_lengths: tokens of each document that is held out.
+        batch_size: of an optimizer step, over all devices.
+    """
     parameters = parameter_counts(model)
     flops, google_flops, google_sparse_flops = training_flops(
         model.config, max_length=max_length, batch_size=batch_size, steps=steps
     )
     return Plan(
         objective=model.config.objective,
+        sources=[
+            {"name": s["name"], "files": len(s.get("files", ())), "text_files": s.get("text_files", 0)}
+            | {"documents": s["documents"], "tokens": s["tokens"]}
+            for s in cache.description["sources"]
+        ],
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         unknown_rate=float(cache.description["unknown_rate"]),
         cache=str(cache.path),
         cache_bytes=int(cache.description["bytes"]),
-        held_out_documents=held_out_documents,
+        held_out_documents=len(held_out_lengths),
+        held_out_tokens=int(sum(held_out_lengths)),
         segments_per_epoch=segments_per_epoch,
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],
@@ -166,18 +209,53 @@ def make_plan(
         shared=_describe_shared(model),
         uniform_generator=model.config.uniform_generator,
         generator_steps=model.config.generator_steps,
+        changes=list(changes),
     )
+
+
+def document_warnings(plan: Plan, document_separator: str, validation_fraction: float) -> list[str]:
+    """Warnings of documents that look like paragraphs, and of an unrepresentative held-out set.
+
+    Args:
+        document_separator: the option.
+        validation_fraction: the option; 0 if no document of the corpus is held out.
+    """
+    warnings = []
+    texts = [source for source in plan.sources if source["text_files"]]
+    files, documents, tokens = (
+        sum(source[name] for source in texts) for name in ("text_files", "documents", "tokens")
+    )
+    is_short = tokens < documents * max(SHORT_DOCUMENT, plan.max_length)
+    if document_separator == "blank_line" and documents > files > 1 and is_short:
+        warnings.append(
+            f"{files:,} text files became {documents:,} documents of {tokens / documents:.0f} tokens on average: "
+            "every blank line ends a document, and parts of one file are both trained on and held out. If a file is "
+            "one document, use --document_separator file."
+        )
+    if validation_fraction == 0:
+        return warnings
+    share = plan.held_out_tokens / plan.corpus_tokens
+    if plan.held_out_documents < FEWEST_HELD_OUT:
+        warnings.append(
+            f"held-out metrics will be of {_count(plan.held_out_documents, 'document')} only, less than "
+            f"{FEWEST_HELD_OUT}: raise --validation_fraction {validation_fraction:g}, or name a --validation_file."
+        )
+    if not validation_fraction / 2 <= share <= 2 * validation_fraction:
+        warnings.append(
+            f"the held-out documents have {share:.2%} of the tokens, where --validation_fraction asks for "
+            f"{validation_fraction:.2%} of the documents: try another --data_seed, or name a --validation_file."
+        )
+    return warnings
 
 
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
 ) -> tuple[float, float, float]:
-    """6 N T with attention, the original's count, and that one with embeddings looked up: sums over the networks that
-    the objective has.
+    """6 N T with attention, the original's count, and that count with embedding lookups, summed over the networks.
 
-    A large network that predicts tokens has an LM head, at the chosen or at all positions; what a piece of it computes
-    twice to save memory counts once. The copy gate, one row beside its tens of thousands, is left out, and so is the
-    baseline. Of two stages, the first has no discriminator, and in the second the generator runs forward only.
+    A main network that predicts tokens has an LM head, at the chosen or at all positions; recomputation is not
+    counted. The copy gate and the baseline of the adversarial objective, single rows, are left out. With two stages,
+    the first has no discriminator, and in the second the generator runs only forward.
     """
     objective = objective_of(config.objective, config.uniform_generator)
     sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
@@ -185,7 +263,7 @@ def training_flops(
     discriminator_steps = steps - config.generator_steps
 
     def total(rule: Callable[..., float], share: float, forward: float) -> float:
-        """`share`: of the positions that are chosen, `forward`: of a step's work, both as the rule counts them."""
+        """`share` of the positions is chosen; the forward pass is the share `forward` of a step's FLOPs."""
         flops = 0.0
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
@@ -216,7 +294,7 @@ def _shape(config: PreTrainedConfig) -> TransformerShape:
 
 
 def describe_network(config: PreTrainedConfig) -> str:
-    """Its type, if it is not ELECTRA, and its sizes."""
+    """Its sizes, and its type if it is not ELECTRA."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
         f"{kind}{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
@@ -226,4 +304,4 @@ def describe_network(config: PreTrainedConfig) -> str:
 
 
 def _count(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"

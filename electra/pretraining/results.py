@@ -1,4 +1,4 @@
-"""The table at the end of a run: held-out metrics beside what no training and mere token frequencies achieve."""
+"""The table at the end of a run: held-out metrics of the untrained pair, of token frequencies, of the trained pair."""
 
 import math
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.documents import TokenCache
+from electra.data.token_cache import TokenCache
 from electra.objectives import objective_of
 
 Rows = tuple[tuple[str, str], ...]
-"""Names of metrics and what the table calls them."""
+"""Names of metrics and their labels in the table."""
 
 _GENERATOR: Rows = (
     ("generator_loss", "generator loss (nats)"),
@@ -47,39 +47,38 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 
 def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
-    """What the table of an objective has, a name of `OBJECTIVES`, with or without a generator network."""
-    has = objective_of(objective, uniform_generator)
-    sees_mask_tokens = not has.sees_samples
+    """The rows of an objective, a name of `OBJECTIVES`, with or without a generator network."""
+    spec = objective_of(objective, uniform_generator)
     parts = (
-        (has.has_generator, _GENERATOR),
-        (has.is_adversarial, (("generator_entropy", "  entropy (nats)"),)),
-        (has.sees_samples, _REPLACED),
-        (has.finds_replaced, _DISCRIMINATOR),
-        (not has.finds_replaced, _MASKED_LM[:2]),
-        (sees_mask_tokens, (("mlm_accuracy_mask_token", "  where it saw [MASK]"),)),
-        (not has.finds_replaced, _MASKED_LM[2:]),
-        (has.has_copy_gate, _COPY_GATE),
+        (spec.has_generator, _GENERATOR),
+        (spec.is_adversarial, (("generator_entropy", "  entropy (nats)"),)),
+        (spec.sees_samples, _REPLACED),
+        (spec.finds_replaced, _DISCRIMINATOR),
+        (not spec.finds_replaced, _MASKED_LM[:2]),
+        (not spec.sees_samples, (("mlm_accuracy_mask_token", "  where it saw [MASK]"),)),
+        (not spec.finds_replaced, _MASKED_LM[2:]),
+        (spec.has_copy_gate, _COPY_GATE),
     )
-    return tuple(row for is_there, rows in parts if is_there for row in rows)
+    return tuple(row for condition, rows in parts if condition for row in rows)
 
 
 def training_names(objective: str) -> tuple[str, ...]:
-    """What a line of the training log may have, of an objective, a name of `OBJECTIVES`."""
-    has = objective_of(objective, False)
+    """What a line of the training log can have under an objective, a name of `OBJECTIVES`."""
+    spec = objective_of(objective)
     parts = (
-        (True, ("loss", "grad_norm", "learning_rate", has.loss_name)),
-        (has.has_generator, ("generator_loss",)),
-        (has.is_adversarial, ("generator_entropy", "adversarial_loss", "baseline_loss")),
-        (has.sees_samples, ("replaced_rate",)),
+        (True, ("loss", "grad_norm", "learning_rate", spec.loss_name)),
+        (spec.has_generator, ("generator_loss",)),
+        (spec.is_adversarial, ("generator_entropy", "adversarial_loss", "baseline_loss")),
+        (spec.sees_samples, ("replaced_rate",)),
         (True, ("discriminator_weight", "train_generator", "skipped_steps")),
         (True, ("tokens_seen", "tokens_per_second", "eta_seconds")),
         (True, ("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")),
     )
-    return tuple(name for is_there, names in parts if is_there for name in names)
+    return tuple(name for condition, names in parts if condition for name in names)
 
 
 def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in (about 20 million tokens, evenly spread, of) the given documents, int64 (V,)."""
+    """How often each id occurs in the given documents, or in an even sample of 20 million tokens, int64 (V,)."""
     stride = max(1, math.ceil(cache.lengths[documents].sum() / MAX_COUNTED_TOKENS))
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[::stride]
@@ -91,12 +90,12 @@ def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: in
 
 
 def without_prefix(metrics: dict[str, Any], prefix: str = "eval_", rows: Rows = ROWS) -> dict[str, float]:
-    """The metrics of the table under their own names."""
+    """The metrics of the table, without their prefix."""
     return {name: float(metrics[prefix + name]) for name, _ in rows if prefix + name in metrics}
 
 
 def results_table(columns: dict[str, dict[str, float]], rows: Rows = ROWS) -> str:
-    """Aligned text, one row a metric, one column a model; what a model has no value for stays empty."""
+    """Aligned text with one row per metric and one column per model; missing values stay empty."""
     width = max(len(label) for _, label in rows) + 2
     widths = {title: max(len(title), 8) for title in columns}
     lines = [" " * width + "  ".join(title.rjust(widths[title]) for title in columns)]

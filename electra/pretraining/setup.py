@@ -1,77 +1,104 @@
-"""From options and inputs to a trainer: the plan, the trainer itself."""
+"""From options and data to a trainer: resolved options, the plan, the trainer itself."""
 
+import copy
 import logging
 import math
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from accelerate.utils import set_seed as set_process_seed
-from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.console import check_trackers
+from electra.cpu import tune_networks, tune_process
 from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
+from electra.environment import without_secrets
 from electra.errors import UserError
-from electra.kernels import tune_networks, tune_process
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
-from electra.pretraining.agreement import check_same_architecture, check_steps, generator_steps_of
-from electra.pretraining.checkpoints import KeptCheckpoints, fraction_steps
-from electra.pretraining.combinations import gate_of
-from electra.pretraining.estimate import disk_use, estimate_lines, missing_disk, step_memory
-from electra.pretraining.health import DiscriminatorHealth
-from electra.pretraining.inputs import Segments
-from electra.pretraining.ledger import EnergyLog
-from electra.pretraining.options import Arguments
-from electra.pretraining.origin import check_same_origin, describe_longer_run, origin_of
-from electra.pretraining.phases import PhaseOptions, TrainingPhases, stage_lengths
-from electra.pretraining.plan import Plan, make_plan
-from electra.pretraining.progress import ReadableLog, ReadableProgress
+from electra.pretraining.callbacks.cost import EnergyLog
+from electra.pretraining.callbacks.health import DiscriminatorHealth, LossSpikes
+from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
+from electra.pretraining.callbacks.progress import ReadableLog, ReadableProgress
+from electra.pretraining.callbacks.retention import KeptCheckpoints, fraction_steps
+from electra.pretraining.callbacks.stopping import StopRequests
+from electra.pretraining.data import Segments
+from electra.pretraining.options import Arguments, gate_of
+from electra.pretraining.plan import Plan, document_warnings, make_plan
+from electra.pretraining.resources import disk_use, estimate_lines, missing_disk, step_memory
+from electra.pretraining.resume import check_resumed, check_steps, describe, generator_steps_of, origin_of
 from electra.pretraining.run_folder import Run
-from electra.pretraining.spikes import LossSpikes
-from electra.pretraining.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
-from electra.redaction import without_secrets
 from electra.tracking import RecordSettings
 
 logger = logging.getLogger(__name__)
 
 
-def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, data: Segments) -> Plan:
-    """Settle the number of steps, say what the run will take, and what in its options looks like a mistake."""
-    training = args.training
-    batch_size = training.train_batch_size * training.gradient_accumulation_steps * training.world_size
-    steps_per_epoch = max(1, math.ceil(len(data.policy) / batch_size))
+def resolve(args: Arguments, run: Run, data: Segments) -> Arguments:
+    """The options with the run's folder, and with steps in place of epochs and defaults; they stay as they are."""
+    training = copy.copy(args.training)
+    training.output_dir = str(run.folder)
+    training.run_name = training.run_name or run.folder.name
+    batch_size = _batch_size(training)
     if training.max_steps == -1:
         training.max_steps = math.ceil(training.num_train_epochs * len(data.policy) / batch_size)
-    for event in ("eval", "save", "logging"):  # the data set is the whole run, so Trainer's own epoch is, too
-        if getattr(training, f"{event}_strategy") == IntervalStrategy.EPOCH:
-            setattr(training, f"{event}_strategy", type(getattr(training, f"{event}_strategy"))("steps"))
-            setattr(training, f"{event}_steps", steps_per_epoch)
+    for event in ("eval", "save", "logging"):  # Trainer sees the whole run as one epoch
+        strategy = getattr(training, f"{event}_strategy")
+        if strategy == IntervalStrategy.EPOCH:
+            setattr(training, f"{event}_strategy", type(strategy)("steps"))
+            setattr(training, f"{event}_steps", max(1, math.ceil(len(data.policy) / batch_size)))
     if run.checkpoint is not None:
         check_steps(Path(run.checkpoint), training.max_steps)
-    if OBJECTIVES[args.objective.objective].has_stages:
-        asked = args.objective.generator_steps
-        model.config.generator_steps = generator_steps_of(asked, training.max_steps, run.checkpoint)
+    objective = args.objective
+    if OBJECTIVES[objective.objective].has_stages:
+        steps = generator_steps_of(objective.generator_steps, training.max_steps, run.checkpoint)
+        objective = replace(objective, generator_steps=steps)
+    return args._replace(training=training, objective=objective)
+
+
+def _batch_size(training: TrainingArguments) -> int:
+    """Segments of an optimizer step, over all devices."""
+    return int(training.train_batch_size * training.gradient_accumulation_steps * training.world_size)
+
+
+def announce_plan(args: Arguments, run: Run, model: ElectraForJointPretraining, data: Segments) -> Plan:
+    """Log what the run will take, and warn of options that look like mistakes.
+
+    Args:
+        args: see `resolve`.
+        run: receives its `origin`, the record that its checkpoints keep.
+    Raises:
+        UserError: the run does not continue its checkpoint, or does not fit on the disk.
+    """
+    training, batch_size = args.training, _batch_size(args.training)
+    run.origin = origin_of(args, model, data.cache.content_hashes, data.training_documents, data.held_out, batch_size)
     if run.checkpoint is not None:
-        check_same_architecture(model, Path(run.checkpoint))
+        batch = f"{training.train_batch_size} x {training.gradient_accumulation_steps} x {training.world_size}"
+        batch += ": batch, accumulation, devices"
+        run.origin = check_resumed(Path(run.checkpoint), run.origin, model, batch)
     plan = make_plan(
         model,
         data.cache,
-        held_out_documents=data.held_out_documents,
+        held_out_lengths=data.held_out_lengths,
         segments_per_epoch=len(data.policy),
         steps=training.max_steps,
         batch_size=batch_size,
         max_length=args.segments.max_length,
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, training.max_steps),
+        changes=describe(run.origin["changes"]),
     )
     memory = step_memory(args, model)
     disk = disk_use(args, model, plan, memory)
     for line in [*plan.lines(), *estimate_lines(memory, disk, args)]:
         logger.info(line)
     logger.info("run folder     %s", run.folder)
+    fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
+    for warning in document_warnings(plan, args.corpus.document_separator, fraction):
+        logger.warning(warning)
     missing = missing_disk(disk, run.folder)
     if missing is not None and not training.plan:
         raise UserError(missing)
@@ -122,8 +149,8 @@ def make_trainer(
     plan: Plan,
     stop: StopRequests | None = None,
 ) -> ElectraTrainer:
-    """The trainer, with readable progress in place of Trainer's dictionaries; `stop` may end it early."""
-    training = args.training
+    """The trainer of a run, with readable progress instead of Trainer's dictionaries; `stop` may end it early."""
+    training = copy.copy(args.training)  # what Trainer gets, which is not what the user's options say
     if data.evaluation is None:
         training.eval_strategy = IntervalStrategy.NO
     training.eval_on_start = training.eval_strategy != IntervalStrategy.NO and run.checkpoint is None
@@ -131,7 +158,7 @@ def make_trainer(
     phases = PhaseOptions(
         discriminator_weight=model.config.discriminator_weight,
         discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
-        gate=gate_of(args.objective, args.segments, training),
+        gate=gate_of(args.objective, args.segments, args.training),
         generator_steps=model.config.generator_steps,
         init_from_generator=args.objective.init_from_generator,
     )
@@ -141,28 +168,7 @@ def make_trainer(
     callbacks.append(LossSpikes())
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
-    training.save_total_limit = None  # the callback deletes in Trainer's place
-    origin = origin_of(
-        data.cache.content_hashes,
-        data.training_documents,
-        data.held_out,
-        plan.batch_size,
-        bf16=bool(training.bf16),
-        options={
-            "max_length": args.segments.max_length,
-            "segment_policy": args.segments.segment_policy,
-            "seed": training.seed,
-            "data_seed": training.data_seed,
-            "optim": training.optim.value,
-            "adam_bias_correction": training.adam_bias_correction,
-        },
-    )
-    if run.checkpoint is not None:
-        batch = f"{training.train_batch_size} x {training.gradient_accumulation_steps} x {training.world_size}"
-        origin = check_same_origin(Path(run.checkpoint), origin, f"{batch}: batch, accumulation, devices")
-        longer = describe_longer_run(Path(run.checkpoint), plan.steps)
-        if longer is not None:
-            logger.warning(longer)
+    training.save_total_limit = None  # the callback deletes checkpoints instead of Trainer
     tune_process(training.device)
     tune_networks(model)
     collator = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
@@ -178,23 +184,22 @@ def make_trainer(
             flops_per_token=plan.flops / plan.total_tokens,
             segments_per_epoch=len(data.policy),
             phases=phases,
-            origin=origin,
+            origin=run.origin,
         )
-        if training.torch_compile:
+        if training.torch_compile:  # Trainer compiles later; this refuses a wrong backend or mode now
             torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
         trainer.check_optimization(plan.steps)
     except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
-        with suppress(OSError):  # Trainer has made it; with anything in it, it stays
+        with suppress(OSError):  # made by Trainer; kept unless it is empty
             run.folder.rmdir()
         if isinstance(error, UserError):
             raise
-        # An option that does not fit this machine or the others.
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-    # The weights are the same on every process; from here on each draws dropout of its own.
+    # All processes have the same weights; from here on each draws its own dropout.
     set_process_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
     trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
-    # Others are asked something else, or have other base rates; without a generator nothing can be too strong.
+    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
     if model.config.objective == "electra" and model.generator is not None:
-        trainer.add_callback(DiscriminatorHealth(len(tokenizer)))
+        trainer.add_callback(DiscriminatorHealth(model.config.discriminator.vocab_size))
     return trainer

@@ -1,101 +1,182 @@
-"""`transformers.Trainer` for the joint model, extended through its hooks; the loop itself is untouched.
+"""`transformers.Trainer` for the joint model. Its training loop, mixed precision and distribution are untouched.
 
-    compute_loss        adds up both losses and the tokens on the device
-    log                 averages them over the logging window: one device sync per logging step
-    prediction_step     one record per token, for exact metrics
-    evaluation_loop     leaves the random state of training alone
-    create_optimizer    Adam without bias correction, if asked
-    create_scheduler    the original's product schedule, if asked; one schedule for each stage, if there are stages
-    _get_train_sampler  positions of the run in order: the data set itself shuffles (data/segments.py)
+Public hooks that are overridden:
 
-Resuming, mixed precision, accumulation and distribution are Trainer's own; checkpoints are, too, but for when they
-count as written (saving.py). Steps that are not finite are skipped (skipping.py).
+    get_batch_samples      counts the tokens of a step, over which its losses are means
+    training_step          remembers what a skipped step must restore
+    compute_loss           sums up losses and tokens on the device
+    log                    averages the sums over the logging window: one device sync per logging step
+    evaluation_loop        leaves the random state of training unchanged
+    prediction_step        one record per token, for exact metrics
+    floating_point_ops     counted by flops.py
+    create_optimizer       Adam without bias correction, on request
+    create_scheduler       the original's product schedule, on request; one schedule per stage
+    init_hf_repo           does nothing: hub.py uploads the exported networks at the end
+    train                  one line if another process of a distributed run is lost
+
+Private methods and attributes of Trainer that are overridden or used, with the reason:
+
+    _get_train_sampler             positions in order: position p is sample p of the run (data/segments.py)
+    _get_dataloader                workers must ignore the signals that stop a run
+    _get_grad_norm                 the only place between backward and the optimizer step: skips steps that are not
+                                   finite. One NaN in Adam's averages stays there; the norm is finite only if all
+                                   gradients are. A skipped step counts: later steps get the same samples
+    _tr_loss                       the sum of losses that Trainer logs: a skipped step is taken out of it
+    _get_output_dir                Trainer writes into `unfinished/`; a complete checkpoint is renamed (checkpoint.py)
+    _save_checkpoint               manifest and rename after Trainer has written
+    _push_from_checkpoint          does nothing: the exported networks are uploaded, not the joint one
+    _init_training_state           uses the logging, evaluation and save steps of the options, not the checkpoint's
+    _load_from_checkpoint,
+    _load_optimizer_and_scheduler,
+    _load_rng_state                one line for a file that cannot be loaded; the options' learning rate is kept
+    _created_lr_scheduler          tells Trainer to make a new schedule for each `train`
 """
 
+import logging
+import re
+import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler
-from transformers import EvalPrediction
-from transformers.trainer_utils import EvalLoopOutput, SchedulerType
+from torch.distributed.tensor import DTensor
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
+from tqdm.auto import tqdm
+from transformers import EvalPrediction, Trainer
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput
 
-from electra.arguments import PretrainingArguments
+from electra.checkpoint import (
+    ORIGIN_NAME,
+    UNFINISHED,
+    commit,
+    describe_latest_valid,
+    translate_write_errors,
+    write_manifest,
+)
 from electra.errors import UserError
-from electra.model.modeling import ElectraForJointPretraining
+from electra.files import write_json
+from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
-from electra.optimization import AdamWNoBiasCorrection, check_schedule, join_schedules, product_scheduler
+from electra.optimization import AdamWNoBiasCorrection, check_schedule
+from electra.pretraining.callbacks.phases import PhaseOptions
+from electra.pretraining.callbacks.stopping import IgnoreSignals
+from electra.pretraining.log_window import LogWindow
 from electra.pretraining.metrics import evaluation_metrics, token_records
-from electra.pretraining.phases import PhaseOptions, stage_lengths
-from electra.pretraining.skipping import SkippingTrainer
+from electra.pretraining.options import CONFIG_NAME, PretrainingArguments
+from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
+from electra.pretraining.schedule import create_schedule, translate_option_errors
+
+logger = logging.getLogger(__name__)
+
+SKIPPED = "skipped_steps"
+"""Name in the log: steps skipped so far in the whole run. Absent while there are none."""
+_LOST = re.compile(
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
+)
+"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 
 
-@contextmanager
-def _naming_options(options: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, ImportError, ArithmeticError, RuntimeError) as error:
-        raise UserError(f"{options} do not work: {error}") from error
-
-
-class PositionSampler(Sampler[int]):
-    """Positions start, start + 1, ... of a run's samples; see `TrainingSegments`."""
-
-    def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop = start, stop
-
-    def __len__(self) -> int:
-        return self.stop
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.start, self.stop))
-
-
-class ElectraTrainer(SkippingTrainer):
+class ElectraTrainer(Trainer):
     """Trains an `ElectraForJointPretraining` on `TrainingSegments`.
 
     Args:
         flops_per_token: training FLOPs per token, for the log.
-        segments_per_epoch: to log the epoch, passes over the corpus so far.
-        phases: what decides which network is trained when, as the callback `TrainingPhases` applies it.
-        kwargs: those of `SkippingTrainer`.
+        segments_per_epoch: for the epoch in the log: passes over the corpus so far.
+        phases: which network is trained when; the callback `TrainingPhases` applies it.
+        origin: what the run is trained on and how, written into each checkpoint; see resume.py.
+        kwargs: those of `transformers.Trainer`. `save_total_limit` must be None: `KeptCheckpoints` deletes.
     """
 
     args: PretrainingArguments
     model: Any
-    lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
+    lr_scheduler: LRScheduler | None
 
     def __init__(
-        self, *, flops_per_token: float, segments_per_epoch: int, phases: PhaseOptions, **kwargs: Any
+        self,
+        *,
+        flops_per_token: float,
+        segments_per_epoch: int,
+        phases: PhaseOptions,
+        origin: dict[str, Any],
+        **kwargs: Any,
     ) -> None:
-        super().__init__(compute_metrics=self._metrics_of, **kwargs)
+        super().__init__(compute_metrics=self._compute_metrics, **kwargs)
         self.phases = phases
+        self.origin = origin
         self.flops_per_token = flops_per_token
         self.segments_per_epoch = segments_per_epoch
         self.last_records: np.ndarray | None = None
         """Token records of the last evaluation, (N, L, 13); see metrics.py."""
-        # Of the logging window: sums on the device, micro-batches in each, tokens already taken from the device,
-        # and when and at which step it began.
-        self._sums: dict[str, Tensor] = {}
-        self._batches: Counter[str] = Counter()
-        self._before: tuple[dict[str, Tensor], Counter[str]] = {}, Counter()  # both, before this step
-        self._window_tokens = 0
-        self._window_start: tuple[float, int] | None = None
+        self._had_options = False
+        self._window = LogWindow()
+        self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
+        self._before_step: tuple[Tensor, Any] | None = None
+        self._last_norm: Any = None
+        self._skipped_in_a_row = 0
 
-    # ---- training
+    @property
+    def run_folder(self) -> Path:
+        return Path(str(self.args.output_dir))
 
-    def begin_step(self) -> None:
-        self._before = dict(self._sums), Counter(self._batches)
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self._had_options = (self.run_folder / CONFIG_NAME).is_file()
+        try:
+            return super().train(*args, **kwargs)
+        except RuntimeError as error:
+            is_lost = isinstance(error, torch.distributed.DistError) or _LOST.search(str(error))
+            if self.args.world_size == 1 or not is_lost:
+                raise
+            # Without the line of gloo's source, and its advice.
+            reason = re.sub(r"^\[\S+\] |\. .*", "", str(error).strip().splitlines()[0])
+            raise UserError(
+                f"another of the {self.args.world_size} processes has ended or cannot be reached, after step "
+                f"{self.state.global_step} ({reason}); {describe_latest_valid(self.run_folder)}; start the same "
+                "command again on all hosts, with --auto_resume or --resume_from_checkpoint"
+            ) from error
 
-    def forget_step(self) -> None:
-        tokens = self._sums["tokens"]  # seen all the same
-        sums, self._batches = self._before
-        self._sums = {**sums, "tokens": tokens}
+    # ---- data
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
+        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
+        return SequentialSampler(dataset)
+
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> DataLoader:
+        loader = super()._get_dataloader(*args, **kwargs)
+        inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
+        inner.worker_init_fn = IgnoreSignals(inner.worker_init_fn)
+        return loader
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
+    ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
+        """The batches of a step and, if there are several on all processes, their mean number of tokens.
+
+        Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
+        """
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        parts = len(batches) * self.accelerator.num_processes
+        if parts <= 1:
+            return batches, None
+        counts = [self.model.count_tokens(batch["input_ids"], batch.get("attention_mask")) for batch in batches]
+        total = self.accelerator.reduce(torch.stack(counts).sum(dim=0).to(device), reduction="sum")
+        return batches, total.clamp(min=1) / parts
+
+    # ---- one step
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        if self._step_loss is None:  # the first micro-batch
+            self._before_step = self._tr_loss.clone(), self._window.copy_sums()
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        self._step_loss = loss if self._step_loss is None else self._step_loss + loss
+        return loss
 
     def compute_loss(
         self,
@@ -104,37 +185,73 @@ class ElectraTrainer(SkippingTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        if self._window_start is None:
-            self._window_start = time.monotonic(), self.state.global_step
-        output = model(**inputs)
+        if self._window.started is None:
+            self._window.started, self._window.first_step = time.monotonic(), self.state.global_step
+        output = model(**inputs, token_counts=num_items_in_batch)
         if model.training:
+            token_counts: Any = num_items_in_batch
+            num_chosen, num_real = (None, None) if token_counts is None else token_counts
             tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
             parts = {name: output.get(name) for name in ("generator_loss", "adversarial_loss", "baseline_loss")}
-            parts[self.model.objective.loss_name] = output.discriminator_loss
+            parts[self.model.objective.loss_name] = output.main_loss
             if output.generator_entropy is not None:
-                parts["generator_entropy"] = weighted_mean(output.generator_entropy, output.is_chosen)
+                parts["generator_entropy"] = weighted_mean(output.generator_entropy, output.mlm_mask, num_chosen)
             if output.is_replaced is not None:
-                parts["replaced_rate"] = output.is_replaced.sum() / tokens
-            for name, value in {**parts, "tokens": tokens}.items():
-                if value is not None:
-                    self._sums[name] = self._sums[name] + value if name in self._sums else value
-                    self._batches[name] += 1
+                parts["replaced_rate"] = output.is_replaced.sum() / (tokens if num_real is None else num_real)
+            self._window.add({**parts, "tokens": tokens})
         return (output.loss, output) if return_outputs else output.loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """The norm for the log. If it or the loss is not finite, the gradients are dropped before the optimizer step.
+
+        Raises:
+            UserError: too many steps in a row were not finite.
+        """
+        norm = super()._get_grad_norm(model, grad_norm)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
+        assert self._step_loss is not None and self._before_step is not None
+        is_bad = (~torch.isfinite(self._step_loss + norm)).float().reshape(1)
+        if self.accelerator.num_processes > 1:
+            is_bad = self.accelerator.reduce(is_bad, reduction="sum")  # all processes skip the same steps
+        loss, self._step_loss = self._step_loss, None
+        self._window.steps += 1
+        if not is_bad.item():
+            self._skipped_in_a_row, self._last_norm = 0, norm
+            return norm
+        model.zero_grad()
+        loss_sum, window_sums = self._before_step
+        self._tr_loss.copy_(loss_sum)
+        self._window.skip_step(window_sums)
+        self._skipped_in_a_row += 1
+        step = self.state.global_step + 1
+        what = f"loss {float(loss):g}, gradient norm {float(norm):g}"
+        if self._skipped_in_a_row >= self.args.max_skipped_steps:
+            raise UserError(
+                f"step {step}: {what}: the last {self._skipped_in_a_row} steps were not finite and were skipped; "
+                f"{describe_latest_valid(self.run_folder, until=step - self._skipped_in_a_row)}; resume from it with "
+                "a lower --learning_rate or a smaller --max_grad_norm"
+            )
+        if self.is_world_process_zero():
+            with tqdm.external_write_mode():
+                logger.warning("step %d is skipped: %s", step, what)
+        return self._last_norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
         return int(self.flops_per_token * inputs["input_ids"].numel())
 
+    # ---- optimizer and schedule
+
     def check_optimization(self, steps: int) -> None:
-        """Make the optimizer and a schedule of so many steps: what is wrong with their options is said before the run.
+        """Create the optimizer and a schedule of `steps` before the run, so that wrong options fail early.
 
         Raises:
-            UserError: an option of theirs does not work.
+            UserError: one of their options does not work.
         """
-        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # which wrap the model first
+        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # these wrap the model first
             self.create_optimizer()
         trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
         schedule = self.create_scheduler(steps, trial)
-        with _naming_options("--lr_scheduler_type and its options"):
+        with translate_option_errors("--lr_scheduler_type and its options"):
             check_schedule(schedule, steps)
         self.lr_scheduler, self._created_lr_scheduler = None, False
 
@@ -143,60 +260,26 @@ class ElectraTrainer(SkippingTrainer):
             optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
             if optimizer_class is not torch.optim.AdamW:
                 raise UserError(
-                    f"--adam_bias_correction false is for AdamW, not for --optim {self.args.optim.value}; choose "
+                    f"--adam_bias_correction false needs AdamW, but --optim is {self.args.optim.value}; choose "
                     "adamw_torch_fused or adamw_torch"
                 )
             self.optimizer_cls_and_kwargs = AdamWNoBiasCorrection, kwargs
-        with _naming_options("--optim and its options"):
+        with translate_option_errors("--optim and its options"):
             return super().create_optimizer(model)
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> torch.optim.lr_scheduler.LRScheduler:
-        if self.phases.generator_steps and self.lr_scheduler is None:
-            self.lr_scheduler = self._joined_schedule(num_training_steps, optimizer)
-            self._created_lr_scheduler = True
-            return self.lr_scheduler
-        return self._schedule_of_one_stage(num_training_steps, optimizer)
-
-    def _joined_schedule(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None
-    ) -> torch.optim.lr_scheduler.LambdaLR:
-        schedules = []
-        for steps in stage_lengths(num_training_steps, self.phases.generator_steps):
-            schedule = self._schedule_of_one_stage(steps, optimizer)
-            if not isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
-                name = SchedulerType(self.args.lr_scheduler_type).value
-                raise UserError(
-                    f"--lr_scheduler_type {name} cannot be started again for "
-                    f"the second stage of --objective {self.model.config.objective}; choose linear, cosine or another "
-                    "that is a function of the step"
-                )
-            schedules.append(schedule)
-            self.lr_scheduler = None
-        return join_schedules(optimizer or self.optimizer, schedules, first_steps=self.phases.generator_steps)
-
-    def _schedule_of_one_stage(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None
-    ) -> torch.optim.lr_scheduler.LRScheduler:
-        if self.args.product_schedule and self.lr_scheduler is None:
-            self.lr_scheduler = product_scheduler(
-                optimizer or self.optimizer,
-                warmup_steps=self.args.get_warmup_steps(num_training_steps),
-                total_steps=num_training_steps,
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
+        if self.lr_scheduler is None:
+            generator_steps = self.phases.generator_steps
+            self.lr_scheduler = create_schedule(
+                self.args, optimizer or self.optimizer, num_training_steps, generator_steps
             )
             self._created_lr_scheduler = True
-        with _naming_options("--lr_scheduler_type and its options"):
-            return super().create_scheduler(num_training_steps, optimizer)
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        return PositionSampler(0, len(dataset))
+        return self.lr_scheduler
 
     # ---- evaluation
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        # The noise of the corruption comes with the batches; what draws random numbers is the data loader.
+        # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         started = time.monotonic()
         with torch.random.fork_rng(devices=[]):
             result = super().evaluation_loop(*args, **kwargs)
@@ -216,73 +299,152 @@ class ElectraTrainer(SkippingTrainer):
         records = token_records(inputs["input_ids"], inputs.get("attention_mask"), output)
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
 
-    def _metrics_of(self, prediction: EvalPrediction) -> dict[str, float]:
+    def _compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         self.last_records = np.asarray(prediction.predictions)
         config = self.model.config
         return evaluation_metrics(
             self.last_records, config.discriminator_weight, config.objective, config.uniform_generator
         )
 
-    # ---- after training
-
-    def whole_model(self) -> ElectraForJointPretraining:
-        """The model with all of its weights, from then on the trainer's own; to be called on every process.
-
-        FSDP leaves each process a part of each weight: there, only what the first process gets is whole.
-        """
-        model: ElectraForJointPretraining = self.model
-        if self.is_fsdp_enabled:
-            weights = self.accelerator.get_state_dict(self.model_wrapped)
-            if self.is_world_process_zero():
-                model = ElectraForJointPretraining(model.config)
-                model.load_state_dict(weights)
-                self.model = model
-        return model
-
     # ---- logging
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        started = time.monotonic()
-        self._take_tokens()  # so that the saved state counts them all
-        super()._save_checkpoint(*args, **kwargs)
-        self._pause_since(started)
-
-    def _pause_since(self, started: float) -> None:
-        """Time since `started` was not training: leave it out of tokens per second."""
-        if self._window_start is not None:
-            self._window_start = self._window_start[0] + time.monotonic() - started, self._window_start[1]
-
-    def _take_tokens(self) -> None:
-        tokens = self._sums.pop("tokens", None)
-        if tokens is not None:
-            count = int(self.accelerator.gather(tokens.reshape(1)).sum())
-            self._window_tokens += count
-            self.state.num_input_tokens_seen += count
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         samples = self.state.global_step * self.get_total_train_batch_size(self.args)
         self.state.epoch = samples / self.segments_per_epoch
-        if "loss" in logs and self._sums:
-            logs.update(self._window_averages())
+        if "loss" in logs:
+            steps, skipped = self._window.steps, self._window.skipped
+            logs.update(self._close_window())
+            if skipped == steps:
+                del logs["loss"]
+            else:
+                logs["loss"] *= steps / (steps - skipped)  # Trainer has divided by all of them
+            earlier = (int(entry[SKIPPED]) for entry in reversed(self.state.log_history) if SKIPPED in entry)
+            skipped += next(earlier, 0)
+            if skipped:
+                logs[SKIPPED] = skipped
         super().log(logs, start_time)
 
-    def _window_averages(self) -> dict[str, float]:
-        self._take_tokens()
-        names = list(self._sums)
-        averages = {}
-        if names:  # else all steps of the window were skipped
-            sums = self.accelerator.gather(torch.stack([self._sums[name] for name in names]).unsqueeze(0))
-            means = zip(names, sums.mean(dim=0).tolist(), strict=True)
-            averages = {name: mean / self._batches[name] for name, mean in means}
+    def _close_window(self) -> dict[str, float]:
+        """The averages of the logging window, which begins anew."""
+        self._read_tokens()
+        window, now, step = self._window, time.monotonic(), self.state.global_step
+        averages = window.averages(self.accelerator)
         if self.phases.discriminator_warmup_steps:
             averages["discriminator_weight"] = self.model.discriminator_weight
         if self.phases.gate is not None:
             averages["train_generator"] = float(self.model.train_generator)
         averages["tokens_seen"] = self.state.num_input_tokens_seen
-        now, step = time.monotonic(), self.state.global_step
-        if self._window_start is not None:
-            seconds, steps = now - self._window_start[0], step - self._window_start[1]
-            averages["tokens_per_second"] = round(self._window_tokens / seconds)
-            averages["eta_seconds"] = round((self.state.max_steps - step) * seconds / max(1, steps))
-        self._sums, self._batches, self._window_tokens, self._window_start = {}, Counter(), 0, (now, step)
+        assert window.started is not None
+        seconds, steps = now - window.started, max(1, step - window.first_step)
+        averages["tokens_per_second"] = round(window.tokens / seconds)
+        averages["eta_seconds"] = round((self.state.max_steps - step) * seconds / steps)
+        self._window = LogWindow(started=now, first_step=step)
         return averages
+
+    def _read_tokens(self) -> None:
+        self.state.num_input_tokens_seen += self._window.read_tokens(self.accelerator)
+
+    def _pause_since(self, started: float) -> None:
+        """Leave the time since `started`, which was not training, out of tokens per second."""
+        if self._window.started is not None:
+            self._window.started += time.monotonic() - started
+
+    # ---- checkpoints
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self.run_folder / UNFINISHED)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Save the full state of this step: complete, or not at all.
+
+        Raises:
+            UserError: a file could not be written, or weights are not finite.
+        """
+        started = time.monotonic()
+        self._read_tokens()  # so that the saved state counts them all
+        run, step, is_writer = self.run_folder, self.state.global_step, self.args.should_save
+        target = run / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+        unfinished = run / UNFINISHED / target.name
+        if not self._is_finite():
+            raise UserError(
+                f"the weights or the optimizer's averages are not finite at step {step}, so it is not saved; "
+                f"{describe_latest_valid(run)}; resume from it with a lower --learning_rate"
+            )
+        if is_writer and self._had_options and not (run / CONFIG_NAME).is_file():  # Trainer would make it anew
+            raise UserError(
+                f"{run} is not the folder in which the run started: it was deleted, or its disk is gone; step {step} "
+                f"is not saved; {describe_latest_valid(run)}"
+            )
+        if is_writer:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        try:
+            with translate_write_errors(unfinished, lambda: describe_latest_valid(run)):
+                super()._save_checkpoint(model, trial)
+                self._correct_best_checkpoint(target)
+                if is_writer:
+                    self.state.save_to_json(str(unfinished / "trainer_state.json"))
+                    # Pickled options with the Hub's token; nothing reads them, and config.yaml has them as text.
+                    (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
+                    write_json(self.origin, unfinished / ORIGIN_NAME)
+                    if not (
+                        unfinished / "config.json"
+                    ).is_file():  # Trainer writes nothing else beside sharded weights
+                        self.model.config.save_pretrained(unfinished)
+                        self.processing_class.save_pretrained(unfinished)
+                self.accelerator.wait_for_everyone()
+                if is_writer:
+                    write_manifest(unfinished)
+                    commit(unfinished, target)
+        finally:
+            if is_writer:
+                shutil.rmtree(run / UNFINISHED, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        self._pause_since(started)
+
+    def _is_finite(self) -> bool:
+        states = getattr(self.optimizer, "state", {}).values()
+        tensors = [*self.model.parameters(), *(value for state in states for value in state.values())]
+        verdicts = [torch.isfinite(t).all() for t in tensors if isinstance(t, Tensor) and t.is_floating_point()]
+        return all(bool(verdict) for verdict in verdicts)
+
+    def _correct_best_checkpoint(self, *being_saved: Path) -> None:
+        """Point to the best checkpoint in the run's folder as it is now; Trainer looked in `unfinished/`."""
+        best = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
+        if self.state.best_global_step and (best.is_dir() or best in being_saved):
+            self.state.best_model_checkpoint = str(best)
+
+    def init_hf_repo(self, token: str | None = None) -> None:
+        """Nothing: a finished run uploads its exported networks (electra/hub.py), never the joint network."""
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Nothing, as `init_hf_repo`."""
+
+    def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> Any:
+        with silent_transformers():  # it warns of steps that differ, which this method corrects
+            trained = super()._init_training_state(max_steps, *args, **kwargs)
+        state = self.state
+        state.compute_steps(self.args, max_steps)
+        changes = self.origin.get("changes", [])
+        if BEST_METRIC_OPTIONS & {change["option"] for change in changes if change["step"] == state.global_step}:
+            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
+        self._correct_best_checkpoint()
+        return trained
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with translate_loading_errors(resume_from_checkpoint, "weights"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None or self.is_deepspeed_enabled:  # it has loaded them itself
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        with (
+            translate_loading_errors(checkpoint, "optimizer or schedule"),
+            keeping_options(self.optimizer, self.lr_scheduler),
+        ):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with translate_loading_errors(checkpoint, "random state"):
+            super()._load_rng_state(checkpoint)

@@ -1,4 +1,4 @@
-"""Ten steps of a run, in a folder that is removed: how long the whole of it will take, and what it holds in memory."""
+"""Ten trial steps, in a temporary folder: how long the run will take, and how much memory it uses."""
 
 import contextlib
 import copy
@@ -13,23 +13,23 @@ import torch
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
-from electra.model.modeling import ElectraForJointPretraining
-from electra.pretraining.inputs import Segments
+from electra.console import format_bytes, format_seconds
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.callbacks.progress import ReadableLog
+from electra.pretraining.data import Segments
 from electra.pretraining.options import Arguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.progress import ReadableLog
 from electra.pretraining.run_folder import Run
 from electra.pretraining.setup import make_trainer
-from electra.units import format_bytes, format_seconds
 
 logger = logging.getLogger(__name__)
 
 STEPS = 10
-"""That are timed, behind one to warm up."""
+"""Timed steps, after one for warm-up."""
 
 
 class _Clock(TrainerCallback):
-    """When each step ended, with the device idle."""
+    """Records when each step ended on the device."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -49,21 +49,19 @@ def run_trial(
     data: Segments,
     plan: Plan,
 ) -> float:
-    """Train eleven steps and say what they took; the model is trained on the way.
-
-    Returns:
-        seconds of a step.
-    """
+    """Train the model for eleven steps, log what they took, and return the seconds of a step."""
     training = copy.copy(args.training)
     training.max_steps = min(STEPS + 1, plan.steps)
     training.eval_strategy, training.save_strategy = IntervalStrategy.NO, SaveStrategy.NO
     training.logging_strategy = IntervalStrategy.NO
     training.report_to, training.disable_tqdm, training.load_best_model_at_end = [], True, False
+    # A gate needs evaluations; without it both networks are trained, which is the longest step.
+    short_args = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
     clock = _Clock()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         training.output_dir = folder
         short = replace(plan, checkpoint_steps=[])
-        trial = make_trainer(args._replace(training=training), Run(Path(folder), None), model, tokenizer, data, short)
+        trial = make_trainer(short_args, Run(Path(folder), None), model, tokenizer, data, short)
         trial.remove_callback(ReadableLog)
         trial.add_callback(clock)
         before = _start_of_memory()
@@ -86,12 +84,12 @@ def run_trial(
 
 
 def _start_of_memory() -> float | None:
-    """Bytes before; from here on the highest point is recorded. None where the system does not tell."""
+    """Reset the record of peak memory; bytes in use now, None if the system does not report them."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return 0.0
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the highest resident size starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: resets VmHWM
         return _resident("VmRSS")
     return None
 

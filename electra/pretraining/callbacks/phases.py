@@ -1,10 +1,9 @@
-"""Which network a step trains, and with what weight: stages, the generator's gate, the ramp of lambda.
+"""Which network a step trains, and with what weight: stages, the generator's gate, the warm-up of lambda.
 
-`phase_at` is a pure function of the step, the log's history and the options. Both come back with a checkpoint, so a
-resumed run trains what an undisturbed one would. `TrainingPhases` applies it at every step to attributes of the joint
-model, which its forward pass reads.
+`phase_at` is a pure function of step, log history and options, which a checkpoint restores, so a resumed run trains
+what an uninterrupted one would. `TrainingPhases` sets it at every step as attributes of the joint model.
 
-A network that is left out gets no gradient at all, not one of zero: the optimizer then neither decays nor moves it.
+A network that is not trained gets no gradient instead of a zero one, so the optimizer neither decays nor moves it.
 """
 
 import logging
@@ -16,7 +15,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from electra.errors import UserError
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.tying import difference, encoder_weights
 
 logger = logging.getLogger(__name__)
@@ -40,13 +39,13 @@ class Gate(NamedTuple):
 
 
 class PhaseOptions(NamedTuple):
-    """What decides over the phases of a run.
+    """What determines the phases of a run.
 
     Args:
         discriminator_weight: lambda.
-        discriminator_warmup_steps: optimizer steps in which it rises; 0: none.
+        discriminator_warmup_steps: optimizer steps over which it rises; 0 for none.
         gate: of the generator, if it has one.
-        generator_steps: optimizer steps of the generator's stage; 0: there are no stages.
+        generator_steps: optimizer steps of the generator's stage; 0 without stages.
         init_from_generator: the discriminator's stage starts from the generator's weights.
     """
 
@@ -58,15 +57,15 @@ class PhaseOptions(NamedTuple):
 
     @property
     def leaves_out_networks(self) -> bool:
-        """Some weights get no gradient in some steps."""
+        """Whether some weights get no gradient in some steps."""
         return self.generator_steps > 0 or self.gate is not None
 
 
 def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: PhaseOptions) -> Phase:
     """What the step after `step` optimizer steps trains.
 
-    Lambda rises from 1/N of its value in the first step to all of it in the Nth. A gate asks the last evaluation
-    before; that of the untrained pair, at step 0, does not count. A metric that is nan is not above any threshold.
+    Lambda rises from 1/N of its value in the first step to its full value in the Nth. A gate uses the last evaluation
+    before the step, except that of the untrained pair at step 0. A metric that is nan is below every threshold.
 
     Args:
         step: optimizer steps taken, `TrainerState.global_step`.
@@ -91,10 +90,10 @@ def stage_lengths(max_steps: int, generator_steps: int) -> list[int]:
 
 
 class TrainingPhases(TrainerCallback):
-    """Sets the joint model's attributes before each step, and says one line when what is trained changes.
+    """Sets the joint model's attributes before each step, and logs one line when a network starts or stops training.
 
     Args:
-        model: the joint model itself, not a wrapper of it.
+        model: the joint model itself, not a wrapper.
         options: of the run.
     """
 
@@ -116,7 +115,7 @@ class TrainingPhases(TrainerCallback):
         if is_switch and self.options.init_from_generator:
             start_from_generator(self.model)
         if state.is_world_process_zero and (is_switch or was_trained != self.model.train_generator):
-            with tqdm.external_write_mode():  # a line of its own, not the rest of the progress bar's
+            with tqdm.external_write_mode():  # not at the end of the progress bar's line
                 logger.info("step %d: %s", state.global_step, self._describe())
 
     def _apply(self, state: TrainerState) -> None:
@@ -127,8 +126,8 @@ class TrainingPhases(TrainerCallback):
 
     def _describe(self) -> str:
         if self.options.generator_steps:
-            start = "starts from the generator's weights" if self.options.init_from_generator else "starts fresh"
-            return f"the generator is frozen, the discriminator {start} and is trained alone"
+            start = "the generator's weights" if self.options.init_from_generator else "its own initial weights"
+            return f"the generator is frozen; the discriminator starts from {start} and is trained alone"
         assert self.options.gate is not None
         metric, threshold = self.options.gate
         if self.model.train_generator:
@@ -151,11 +150,11 @@ def start_from_generator(model: ElectraForJointPretraining) -> None:
 
 
 def check_same_encoders(model: ElectraForJointPretraining) -> None:
-    """Refuse networks of which one cannot start from the other's weights."""
+    """Refuse a discriminator that cannot start from the generator's weights."""
     assert model.generator is not None
     different = difference(model.generator, model.discriminator)
     if different is not None:
         raise UserError(
-            f"the discriminator cannot start from the generator: {different}; make both alike, or say "
+            f"the discriminator cannot start from the generator: {different}; choose equal sizes, or "
             "--no_init_from_generator"
         )

@@ -1,9 +1,9 @@
-"""Asked to stop, a run stops well: it finishes the optimizer step, saves its full state, says how to go on, and exits.
+"""Stopping a run on request: it finishes the optimizer step, saves its full state and exits.
 
     SIGTERM, SIGUSR1, SIGINT    exit code 128 + the signal's number: 143, 138, 130; a second SIGINT stops at once
     --max_hours                 exit code 85 (OUT_OF_TIME), which no shell and no signal uses
 
-A scheduler can tell these from success (0) and from a mistake (2), and start the same command again.
+A scheduler can tell these from success (0) and from a user's error (2), and start the same command again.
 """
 
 import logging
@@ -29,7 +29,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1
 
 
 class StopRequests(TrainerCallback):
-    """Saves and ends training after the step in which a signal came, on all processes after the same step.
+    """Saves and ends training after the step in which a signal arrives, on all processes after the same step.
 
     Args:
         max_hours: to stop after, counted from `started`; None for no limit.
@@ -39,12 +39,12 @@ class StopRequests(TrainerCallback):
     def __init__(self, max_hours: float | None = None, started: float | None = None) -> None:
         self.deadline = None if max_hours is None else (started or time.monotonic()) + max_hours * 3600
         self.exit_code = 0
-        """What to exit with; 0 if training ended by itself."""
+        """0 if training was not stopped."""
         self._asked = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals while the block runs; outside of the main thread Python has none to take."""
+        """Handle the signals while the block runs; Python allows it in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -75,31 +75,21 @@ class StopRequests(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self.exit_code and state.is_world_process_zero:
+        if not self.exit_code or not state.is_world_process_zero:
+            return
+        reason = "--max_hours" if self.exit_code == OUT_OF_TIME else signal.Signals(self.exit_code - 128).name
+        line = f"stopped by {reason} at step {state.global_step} of {state.max_steps}"
+        if args.save_only_model:
+            line += "; the weights are saved, but the run cannot be resumed without the optimizer (--save_only_model)"
+        else:
             folder = shlex.quote(str(Path(args.output_dir)))
-            reason = "--max_hours" if self.exit_code == OUT_OF_TIME else signal.Signals(self.exit_code - 128).name
-            with tqdm.external_write_mode():
-                if args.save_only_model:
-                    logger.info(
-                        "stopped by %s at step %d of %d, the weights are saved; without its optimizer, which "
-                        "--save_only_model leaves out, the run cannot go on",
-                        reason,
-                        state.global_step,
-                        state.max_steps,
-                    )
-                    return
-                logger.info(
-                    "stopped by %s at step %d of %d, all is saved; go on with: "
-                    "python run_pretraining.py --resume_from_checkpoint %s",
-                    reason,
-                    state.global_step,
-                    state.max_steps,
-                    folder,
-                )
+            line += f"; all is saved, resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
+        with tqdm.external_write_mode():
+            logger.info(line)
 
 
 def _highest(value: int, args: TrainingArguments) -> int:
-    """The highest value of all processes: a signal may reach one of them only, or each at another step."""
+    """The highest value of all processes: a signal may reach only one of them, or each at another step."""
     if args.world_size == 1:
         return value
     shared = torch.tensor([value], device=args.device)
@@ -107,11 +97,11 @@ def _highest(value: int, args: TrainingArguments) -> int:
     return int(shared.item())
 
 
-class LeaveSignalsToParent:
-    """Worker set-up of a data loader: what stops the run is the run's to handle, often sent to all its processes.
+class IgnoreSignals:
+    """Set-up of a data loader's worker: signals that stop the run, often sent to all processes, are for the run.
 
     Args:
-        then: the set-up to go on with, if any.
+        then: another set-up to call afterwards.
     """
 
     def __init__(self, then: Callable[[int], None] | None = None) -> None:

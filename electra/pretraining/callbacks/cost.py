@@ -1,8 +1,8 @@
-"""What a run has cost: tokens, FLOPs, time, utilization against what this machine can do, energy if it tells.
+"""The cost of a run: tokens, FLOPs, time, utilization, and energy where the machine measures it.
 
-Time is read off the log, which survives kills and resuming: each line has the tokens so far, and the rate at which the
-last of them went by. Evaluations and checkpoints are not in these rates. Utilization is that of PaLM, appendix B: the
-FLOPs the model needs (6 N T and attention, nothing computed twice) over what the devices could have done meanwhile.
+Time is read from the log, which survives kills and resuming: each line has the tokens so far, and the rate since the
+line before without evaluations and checkpoints. Utilization is that of PaLM, appendix B: the FLOPs that the model
+needs (6 N T and attention, without recomputation) over what the devices could have done in that time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.machine import EnergyMeter, device_name, measure_matmul_flops
+from electra.console import format_seconds
+from electra.hardware import EnergyMeter, device_name, measure_matmul_flops
 from electra.pretraining.plan import Plan
-from electra.units import format_seconds
 
 PEAK_SECONDS = 1.0
-"""Longest measurement of the peak; a run of less than ten times that is not kept waiting as long."""
+"""Longest measurement of the peak; in short runs it takes a tenth of the training time."""
 ENERGY = "energy_joules"
 
 
@@ -25,7 +25,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 
     Args:
         log_history: of `TrainerState`.
-        tokens: of the whole run; those behind the last line of the log are taken at the mean rate.
+        tokens: of the whole run; for those after the last line of the log the mean rate is assumed.
     """
     seconds, logged = 0.0, 0
     for logs in log_history:
@@ -38,7 +38,7 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
 def compute_ledger(
     state: TrainerState, args: TrainingArguments, plan: Plan, peak_flops: float | None = None
 ) -> dict[str, Any]:
-    """The `compute` of metrics.json; see docs/glossary.md. What is not known is not there.
+    """The `compute` of metrics.json; see docs/glossary.md. Unknown values are left out.
 
     Args:
         state: at the end of training.
@@ -76,7 +76,7 @@ def compute_ledger(
 
 
 def ledger_line(ledger: Mapping[str, Any]) -> str:
-    """The same in a line."""
+    """The same as one line of text."""
     if "training_seconds" not in ledger:
         return f"{ledger['tokens']:,} tokens, {ledger['flops']:.3g} FLOPs; too short for a rate"
     line = (
@@ -88,7 +88,7 @@ def ledger_line(ledger: Mapping[str, Any]) -> str:
 
 
 class EnergyLog(TrainerCallback):
-    """Adds the energy so far to every line of the log, where the machine tells it, across kills and resuming."""
+    """Adds the energy of the run so far to every line of the log, where the machine measures it."""
 
     def __init__(self, meter: EnergyMeter | None = None) -> None:
         self._meter = meter or EnergyMeter()
@@ -100,11 +100,11 @@ class EnergyLog(TrainerCallback):
     ) -> None:
         known = [logs[ENERGY] for logs in state.log_history if ENERGY in logs]
         self._before = known[-1] if known else 0.0
-        is_whole = bool(known) or state.global_step == 0  # half of a run's energy would look like all of it
+        is_whole = bool(known) or state.global_step == 0  # not a part that looks like the whole
         self._is_measured = state.is_world_process_zero and is_whole and self._meter.start()
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._is_measured:  # Trainer has put the line into the history already
+        if self._is_measured:  # Trainer has appended the line already
             state.log_history[-1][ENERGY] = round(self._before + self._meter.read(), 1)
             state.log_history[-1]["energy_source"] = " and ".join(self._meter.sources)
 

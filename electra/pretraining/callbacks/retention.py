@@ -1,10 +1,8 @@
-"""Checkpoints of partial training: saved at fractions of the run, and kept whatever `save_total_limit` deletes.
+"""Checkpoints at fractions of the run, which `save_total_limit` never deletes, and the limit for the others.
 
-The paper's table of small models has them, at 6.25, 12.5, 25 and 50 % of the steps; electra_pytorch saves the same.
-Trainer's own rotation spares one checkpoint only, the best, and takes the newest by number or by time, even if it is
-damaged, for the one to resume; so the limit is kept here, after each save, and spares the one just written.
-Which steps are spared follows from the options and the length of the run: a resumed run spares the same ones, one
-resumed for more steps those of its new length.
+The paper's table of small models evaluates checkpoints at 6.25, 12.5, 25 and 50 % of the steps. Trainer's own limit
+spares only the best checkpoint, and may keep a damaged one because it is the newest. Which steps are spared follows
+from the options, so a resumed run spares the same ones, or those of its new length.
 """
 
 import logging
@@ -15,7 +13,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
-from electra.pretraining.manifest import discard
+from electra.checkpoint import discard
 
 logger = logging.getLogger(__name__)
 
@@ -26,12 +24,12 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
 
 
 class KeptCheckpoints(TrainerCallback):
-    """Saves after certain steps, and deletes others in place of Trainer, whose own limit must be None.
+    """Saves after certain steps, and deletes other checkpoints in place of Trainer, whose own limit must be None.
 
     Args:
-        steps: optimizer steps after which to save, perhaps none; their checkpoints are never deleted.
+        steps: optimizer steps after which to save; their checkpoints are never deleted.
         save_total_limit: how many of the other checkpoints are kept, the newest; all of them if None or 0. The best
-            one is kept beside them where the best is loaded at the end.
+            one is kept in addition where the best is loaded at the end.
     """
 
     def __init__(self, steps: Sequence[int], save_total_limit: int | None) -> None:
@@ -48,17 +46,13 @@ class KeptCheckpoints(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if not args.should_save or not self.save_total_limit:
             return
-        spared = {_name(step) for step in (*self.steps, state.global_step)}
+        spared = {f"{PREFIX_CHECKPOINT_DIR}-{step}" for step in (*self.steps, state.global_step)}
         if state.best_model_checkpoint is not None:
             spared.add(Path(state.best_model_checkpoint).name)
-        # By time, as Trainer does: a run resumed from an older checkpoint has later steps that are older.
+        # By time, like Trainer: a run resumed from an older checkpoint has later steps that are older.
         found = sort_checkpoints(str(args.output_dir), use_mtime=True)
         others = [folder for folder in map(Path, found) if folder.name not in spared]
         room = self.save_total_limit - (state.global_step not in self.steps)
         for folder in others[: max(0, len(others) - room)]:
             logger.debug("deleting %s: --save_total_limit %d", folder, self.save_total_limit)
             discard(folder)
-
-
-def _name(step: int) -> str:
-    return f"{PREFIX_CHECKPOINT_DIR}-{step}"

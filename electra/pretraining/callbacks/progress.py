@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a progress bar, one readable line per logged window, an ETA early on."""
+"""Console output during training: a progress bar, one readable line per log entry, an early ETA."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from electra.console import format_seconds
 logger = logging.getLogger(__name__)
 
 ETA_STEPS = (10, 60)
-"""After the first ten steps the remaining time is said, measured without the first; once more after sixty."""
+"""Steps after which the remaining time is logged; it is measured without the first step."""
 
 _TRAINED = (
     ("generator_loss", "generator", ".3f"),
@@ -30,11 +30,11 @@ _HELD_OUT = (
     ("eval_all_tokens_loss", "all tokens", ".4f"),
     ("eval_copy_gate_auc", "copy gate AUC", ".3f"),
 )
-"""What a line says of a log, as far as the objective has it: its name there, in words, digits."""
+"""Metrics of a line, as far as the objective has them: name in the log, label, format."""
 
 
 class ReadableLog(TrainerCallback):
-    """Trainer's dictionaries of numbers as lines a person can read, and the time that training will take."""
+    """Logs readable lines instead of Trainer's dictionaries, and the time that training will take."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class ReadableLog(TrainerCallback):
 
 
 class ReadableProgress(ReadableLog, ProgressCallback):
-    """The same under Trainer's progress bars."""
+    """The same above Trainer's progress bars."""
 
     def say(self, line: str) -> None:
         if self.training_bar is not None:
@@ -79,7 +79,7 @@ class ReadableProgress(ReadableLog, ProgressCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         ProgressCallback.on_train_begin(self, args, state, control, **kwargs)
-        if self.training_bar is not None:  # of a resumed run: it starts where the run stands
+        if self.training_bar is not None:  # a resumed run starts in the middle
             self.training_bar.initial = self.training_bar.n = self.current_step = state.global_step
             self.training_bar.refresh()
 
