@@ -1,10 +1,10 @@
-"""What fine-tuning starts from: an encoder, trained or fresh, with the tokenizer that belongs to it.
+"""The encoder that fine-tuning starts from, trained or fresh, with its tokenizer.
 
-pretrained.py finds and loads the model. Here it meets its tokenizer: one that cannot be the model's gives ids without
-a row, or rows that were trained for other tokens, and a bad score instead of an error.
+model/pretrained.py loads the model. Here the tokenizer is checked: a wrong one gives bad scores, not an error.
 """
 
-import logging
+import hashlib
+import json
 from typing import Any, NamedTuple
 
 import torch
@@ -23,14 +23,12 @@ from electra.model.pretrained import (
     without_pooling,
 )
 from electra.recipes import RECIPES
-from electra.tokenization import load_tokenizer
-
-logger = logging.getLogger(__name__)
+from electra.tokenizer import load_tokenizer, tokenizer_fingerprint, vocabulary_size
 
 UNUSED_ROWS = 1000
-"""So many rows of the embeddings may have no token: tables are padded, mDeBERTa's by 898 rows."""
+"""Maximum number of embeddings without a token: tables are padded, that of mDeBERTa by 898 rows."""
 UNBOUNDED = 2**20
-"""Positions of a model that has no limit."""
+"""Positions of a model without a limit."""
 RECIPE_SIZES = (
     "embedding_size",
     "hidden_size",
@@ -41,17 +39,17 @@ RECIPE_SIZES = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
 )
-"""What a recipe says about the encoder; the rest is about training it."""
+"""Options of a recipe that describe the encoder; the others describe its training."""
 
 
 class Encoder(NamedTuple):
-    """A model without head, and its tokenizer.
+    """A model without a head, and its tokenizer.
 
     Args:
-        model: the base model, such as `ElectraModel`, in float32, without pooling layer where the class allows it.
+        model: the base model, such as `ElectraModel`, in float32, without a pooling layer if the class allows it.
         tokenizer: its tokenizer.
-        name: what the user named.
-        max_length: tokens that fit into the model, special ones included.
+        name: as given by the user.
+        max_length: maximum input length in tokens, special ones included.
     """
 
     model: PreTrainedModel
@@ -66,7 +64,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     Args:
         pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its newest whole checkpoint), a
             `checkpoint-N` of one (its discriminator), any folder that `AutoModel` opens, or a Hub id.
-        tokenizer_path: as of `load_tokenizer`; the one that lies with the model if not given.
+        tokenizer_path: see `load_tokenizer`; default: the one in the model's folder.
     Raises:
         UserError: nothing is there, it is no encoder, any of the encoder's weights is missing, damaged or of another
             size, or the tokenizer does not match.
@@ -82,7 +80,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
 
 
 def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """The same architecture, untrained: weights are drawn from torch's current random state.
+    """An untrained encoder; its weights are drawn from torch's current random state.
 
     Args:
         config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; a config.json; or
@@ -111,7 +109,7 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
 
 def _recipe_config(recipe: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
     sizes: dict[str, Any] = {name: RECIPES[recipe][name] for name in RECIPE_SIZES}
-    return discriminator_config(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
+    return discriminator_config(vocab_size=vocabulary_size(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
 
 
 def _own_tokenizer(source: str) -> PreTrainedTokenizerBase:
@@ -122,11 +120,11 @@ def _own_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Encoder:
-    """Check that every id has a row and almost every row a token, and that batches can be padded."""
+    """Check that every id has an embedding, almost every embedding a token, and that batches can be padded."""
     if tokenizer.pad_token_id is None:
         raise UserError(f"the tokenizer of {name} has no pad token, which batches need; name another --tokenizer_path")
     rows = model.get_input_embeddings().num_embeddings
-    tokens = max(tokenizer.get_vocab().values()) + 1  # ids may have gaps
+    tokens = vocabulary_size(tokenizer)
     if not rows - UNUSED_ROWS <= tokens <= rows:
         raise UserError(
             f"the tokenizer has {tokens} tokens and {name} embeddings for {rows}; they do not belong together, name "
@@ -138,8 +136,23 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
 def _usable_positions(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     positions: int = getattr(model.config, "max_position_embeddings", None) or UNBOUNDED
     for name, module in model.named_modules():
-        # RoBERTa and its kin count positions from behind the padding's.
+        # RoBERTa and similar models count positions from the padding id on.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             positions -= module.padding_idx + 1
             break
-    return min(positions, tokenizer.model_max_length)  # which is 10**30 where a tokenizer does not know
+    return min(positions, tokenizer.model_max_length)  # 10**30 if the tokenizer has no limit
+
+
+def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
+    """12 hexadecimal digits of tokenizer and weights, or of the configuration if each seed draws the weights."""
+    model = encoder.model
+    digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
+    if is_fresh:
+        config = {name: value for name, value in model.config.to_diff_dict().items() if name[0] != "_"}
+        config.pop("transformers_version", None)
+        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    else:
+        for name, value in sorted(model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()[:12]

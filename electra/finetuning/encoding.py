@@ -1,7 +1,6 @@
-"""Examples to token ids, once for all seeds, and batches padded to their longest row.
+"""Labelled texts -> token ids, once for all seeds, and batches padded to their longest row.
 
-Ids lie in one flat array: a row is a view into it, and SST-2 takes 10 MB. Pairs are cut longest first, so that the
-same text always becomes the same ids.
+Ids are in one flat array of which a row is a view: SST-2 takes 10 MB.
 """
 
 from collections.abc import Sequence
@@ -15,23 +14,40 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.examples import Examples
+
+@dataclass(frozen=True)
+class Examples:
+    """Labelled texts of one split, by column.
+
+    Args:
+        first: the first text of each row.
+        second: the second one, or None if rows have one text.
+        labels: class ids (int) or targets of a regression (float); None if they are not public.
+    """
+
+    first: list[str]
+    second: list[str] | None = None
+    labels: list[int] | list[float] | None = None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
 
 TOKENIZER_BATCH = 2000
 
 
 class Rows(Protocol):
-    """The rows of one split as token ids, whatever a row is: a text, a window of one, a question with its choices."""
+    """Tokenized rows of one split. A row may be a text, a window of a text, or a question with its choices."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        """What the task's collator takes; `labels` among it if rows have them."""
+        """The input of the task's collator, with `labels` if there are any."""
         ...
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, int64 (N,): rows of like length share a batch."""
+        """Tokens of each row, int64 (N,)."""
         ...
 
     def without_labels(self) -> "Rows":
@@ -44,8 +60,8 @@ class EncodedExamples(Dataset[dict[str, Any]]):
     """Rows as token ids.
 
     Args:
-        ids, type_ids: of all rows one after the other, int32 and uint8 (T,).
-        ends: where each row ends in them, int64 (N,).
+        ids, type_ids: concatenated rows, int32 and uint8 (T,).
+        ends: end of each row in them, int64 (N,).
         labels: int64 or float32 (N,), or None.
     """
 
@@ -77,7 +93,7 @@ class EncodedExamples(Dataset[dict[str, Any]]):
 
 
 def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExamples:
-    """Tokenize; rows longer than `max_length` tokens are cut, of a pair the longer text first.
+    """Tokenize and truncate to `max_length` tokens, of a pair the longer text first.
 
     Regression targets become float32, class ids int64.
     """
@@ -108,7 +124,7 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: i
 
 
 def both_orders(examples: Examples) -> Examples:
-    """Each pair, and each pair the other way round: twice the rows. For tasks in which order means nothing.
+    """Each pair in both orders, twice the rows, for tasks in which the order has no meaning.
 
     Source: google-research/electra, finetune/classification, double_unordered.
     """

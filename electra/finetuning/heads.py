@@ -1,7 +1,7 @@
-"""An encoder with a small head that classifies texts or gives them a number: hidden states -> logits.
+"""Heads for classification and regression of texts: hidden states -> logits.
 
-Three heads, because three code bases that report ELECTRA's results differ in just this: the original's is one layer
-on [CLS], transformers' is two, rc2020_electra's reads the mean of all tokens.
+The code bases that report ELECTRA's results differ in the head: one layer on [CLS] in the original, two in
+transformers, the mean of all tokens in rc2020_electra.
 """
 
 import inspect
@@ -14,15 +14,17 @@ from electra.errors import UserError
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
-    """In a `with`: what is computed is float32. A head costs little, and bfloat16 makes ties of different answers."""
+    """A context that computes in float32. A head costs little, and bfloat16 turns different answers into ties."""
     return torch.autocast(hidden.device.type, enabled=False)
 
 
 HEADS = ("google", "hf", "mean_pool")
+FIRST_TOKEN_HEADS = {"google": 1, "hf": 2}
+"""Number of linear layers of the heads that read the first token only."""
 
 
 class EncoderWithHead(nn.Module):
-    """An encoder and one of three heads, D being the encoder's width.
+    """An encoder of width D with one of three heads.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
@@ -32,17 +34,16 @@ class EncoderWithHead(nn.Module):
             the mean over all tokens that are not padding, dropout, a layer D -> D, GELU, a layer to the labels
             (rc2020_electra).
         num_labels: number of classes; 1 for a regression.
-        dropout: of the head; the encoder's own stays what its configuration says.
+        dropout: of the head; that of the encoder is not changed.
 
-    The head's weights are drawn as the encoder's were, from a normal distribution with the configuration's
-    `initializer_range`, from torch's current random state; biases are zero.
+    As in the encoder, weights are drawn from a normal distribution with standard deviation `initializer_range`, and
+    biases are zero.
 
     Raises:
         UserError: there is no such head.
     """
 
-    # The loss is a mean over the batch. Trainer multiplies loss and gradient by the number of accumulation steps for a
-    # model that normalises its loss itself, and guesses which do from **kwargs in `forward`; this is no guess.
+    # True, or **kwargs in `forward`, makes Trainer multiply loss and gradient by the number of accumulation steps.
     accepts_loss_kwargs = False
 
     def __init__(self, encoder: PreTrainedModel, head: str, num_labels: int, dropout: float = 0.1) -> None:
@@ -59,7 +60,7 @@ class EncoderWithHead(nn.Module):
         self.encoder = encoder
         self.head = nn.Sequential(nn.Dropout(dropout), *layers[head], nn.Linear(width, num_labels))
         self.is_mean_pooled = head == "mean_pool"
-        # RoBERTa has a table of one type: a second text's 1 would be outside of it.
+        # RoBERTa has one token type: the 1 of a second text would be out of range.
         self.takes_token_types = (
             "token_type_ids" in inspect.signature(encoder.forward).parameters
             and getattr(config, "type_vocab_size", 0) > 1
@@ -75,7 +76,7 @@ class EncoderWithHead(nn.Module):
         Args:
             input_ids: int64 (B, L), padded on the right.
             attention_mask: 1 for tokens, 0 for padding, (B, L).
-            token_type_ids: 0 or 1, int64 (B, L); left out for an encoder that knows no second text.
+            token_type_ids: 0 or 1, int64 (B, L); ignored by an encoder with fewer than two types.
         """
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]

@@ -1,77 +1,52 @@
-"""One fine-tuning run on `transformers.Trainer`, extended through its hooks.
+"""One fine-tuning run on `transformers.Trainer`: from a model and tokenized rows to logits.
 
-    compute_loss_func   mean over the examples of a step, however they are split into batches and devices
-    create_optimizer    layer-wise learning rates; Adam without bias correction, if asked
-    create_scheduler    the original's product schedule, if asked
-    _get_train_sampler  batches of like length, in an order that follows from the seed
-    prediction_step     logits alone
+Hooks of Trainer that are used:
 
-Nothing is saved by Trainer: a run takes minutes, and what is kept of it is written by whoever asked for it.
+    compute_loss_func   mean over the examples of a step, independent of its split into batches and devices
+    create_optimizer    layer-wise learning rates; Adam without bias correction
+    create_scheduler    the product schedule of the original code
+    _get_train_sampler  batches of similar length, in an order that follows from the seed
+    prediction_step     returns logits only
+
+Trainer saves nothing: a run takes minutes, and the runner writes its results.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from electra.cpu import tune_networks, tune_process
 from electra.errors import UserError
+from electra.finetuning.config import FineTuningArguments
 from electra.finetuning.encoding import Rows
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
-"""From a model's output, the labels and how many of them the step has: what the batch adds to the step's loss, ()."""
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """What a run's score depends on, beside its seed, its data and its encoder. Options of the same names.
-
-    `head` is the one of `electra.finetuning.heads`; empty for a task that has another one.
-    """
-
-    learning_rate: float
-    layerwise_lr_decay: float
-    layerwise_lr_decay_mode: str
-    num_train_epochs: float
-    per_device_train_batch_size: int
-    gradient_accumulation_steps: int
-    max_length: int
-    warmup_steps: float
-    weight_decay: float
-    max_grad_norm: float
-    adam_beta1: float
-    adam_beta2: float
-    adam_epsilon: float
-    adam_bias_correction: bool
-    product_schedule: bool
-    head: str
-    head_dropout: float
-    select: str
-
-
-@dataclass(frozen=True)
-class Machine:
-    """How a run is computed: changes its speed, not what it is. Options of the same names."""
-
-    per_device_eval_batch_size: int
-    bf16: bool
-    fp16: bool
-    use_cpu: bool
-    dataloader_num_workers: int
-    logging_steps: int
-    report_to: tuple[str, ...]
+"""(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
+Logits = dict[str, NDArray[np.float32]]
+"""Logits by name of the split."""
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Loss of each example, float32 (B,): squared error where labels are floats, cross-entropy otherwise.
+    """Loss of each example, float32 (B,): squared error for float labels, otherwise cross-entropy.
 
     Args:
         logits: (B, C); C = 1 for a regression.
@@ -83,58 +58,46 @@ def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """What a batch adds to the mean loss over all `num_items_in_batch` examples of its step, ()."""
+    """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ()."""
     losses = example_losses(logits, labels)
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
-def training_arguments(settings: Hyperparameters, machine: Machine, *, seed: int, folder: Path, name: str) -> Any:
+def training_arguments(options: FineTuningArguments, *, seed: int, folder: Path, name: str) -> TrainingArguments:
     """The `TrainingArguments` of a run.
 
     Raises:
-        UserError: this machine cannot do what is asked, such as fp16 without a GPU.
+        UserError: this machine does not support the options.
     """
-    accelerated = torch.accelerator.is_available()
+    theirs = {f.name for f in fields(TrainingArguments)}
+    shared = {f.name: getattr(options, f.name) for f in fields(options) if f.name in theirs}
     try:
         args = TrainingArguments(
-            output_dir=str(folder),
-            run_name=name,
-            seed=seed,
-            num_train_epochs=settings.num_train_epochs,
-            per_device_train_batch_size=settings.per_device_train_batch_size,
-            gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            learning_rate=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
-            weight_decay=settings.weight_decay,
-            max_grad_norm=settings.max_grad_norm,
-            adam_beta1=settings.adam_beta1,
-            adam_beta2=settings.adam_beta2,
-            adam_epsilon=settings.adam_epsilon,
-            per_device_eval_batch_size=machine.per_device_eval_batch_size,
-            bf16=machine.bf16,
-            fp16=machine.fp16,
-            use_cpu=machine.use_cpu or not accelerated,
-            dataloader_num_workers=machine.dataloader_num_workers,
-            logging_steps=machine.logging_steps,
-            logging_nan_inf_filter=False,
-            report_to=list(machine.report_to),
-            save_strategy="no",
-            remove_unused_columns=False,
-            label_names=["labels"],
-            ddp_find_unused_parameters=False,
-            disable_tqdm=True,
+            **{
+                **shared,
+                "output_dir": str(folder),
+                "run_name": name,
+                "seed": seed,
+                "use_cpu": options.use_cpu or not torch.accelerator.is_available(),
+                "logging_nan_inf_filter": False,
+                "save_strategy": "no",
+                "remove_unused_columns": False,
+                "label_names": ["labels"],
+                "ddp_find_unused_parameters": False,
+                "disable_tqdm": True,  # the runner has one bar for all runs
+            }
         )
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
-        raise UserError(f"these options do not work: {error}") from error
-    args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used by torchrun, not by copies in one process
+        raise UserError(f"these options do not work together: {error}") from error
+    args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
 
 
 class ShuffledLengthGroups(LengthGroupedSampler):
-    """Rows in batches of like length, the batches in random order.
+    """Rows in batches of similar length, the batches in random order.
 
-    transformers' own goes from long to short within each fifty batches, so that neighbouring steps see like rows. Its
-    groups are kept, its order is not. A last batch that is not full stays last.
+    The sampler of transformers orders batches from long to short within each fifty, so that neighbouring steps see
+    similar rows. Its groups are kept, its order is not. A last batch that is not full stays last.
     """
 
     def __iter__(self) -> Iterator[int]:
@@ -146,20 +109,20 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FineTuner(Trainer):
-    """Fine-tunes a model that has an encoder in `encoder` and puts out a tensor (B, ...).
+    """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...).
 
     Args:
-        settings: its hyper-parameters.
-        model, args, train_dataset: as of `transformers.Trainer`.
+        options: resolved options of fine-tuning.
+        model, args, train_dataset: see `transformers.Trainer`.
         collator: rows -> a batch: the arguments of the model, and `labels`.
-        loss: of a step.
+        loss: loss of a batch.
     """
 
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
     def __init__(
         self,
-        settings: Hyperparameters,
+        options: FineTuningArguments,
         *,
         model: nn.Module,
         args: TrainingArguments,
@@ -167,33 +130,28 @@ class FineTuner(Trainer):
         collator: Callable[[Any], dict[str, Tensor]],
         loss: Loss = step_loss,
     ) -> None:
-        super().__init__(
-            model=model,
-            args=args,
-            train_dataset=train_dataset,
-            data_collator=collator,
-            compute_loss_func=loss,
-        )
-        self.settings = settings
+        dataset: Any = train_dataset
+        super().__init__(model=model, args=args, train_dataset=dataset, data_collator=collator, compute_loss_func=loss)
+        self.options = options
         for callback in (PrinterCallback, ProgressCallback):
             self.remove_callback(callback)
 
     # ---- training
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        settings = self.settings
-        optimizer_class = torch.optim.AdamW if settings.adam_bias_correction else AdamWNoBiasCorrection
+        options = self.options
+        optimizer_class = torch.optim.AdamW if options.adam_bias_correction else AdamWNoBiasCorrection
         self.optimizer = optimizer_class(
             layer_decay_groups(
                 self.model,
-                learning_rate=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                decay=settings.layerwise_lr_decay,
-                mode=settings.layerwise_lr_decay_mode,
+                learning_rate=options.learning_rate,
+                weight_decay=options.weight_decay,
+                decay=options.layerwise_lr_decay,
+                mode=options.layerwise_lr_decay_mode,
             ),
-            lr=settings.learning_rate,
-            betas=(settings.adam_beta1, settings.adam_beta2),
-            eps=settings.adam_epsilon,
+            lr=options.learning_rate,
+            betas=(options.adam_beta1, options.adam_beta2),
+            eps=options.adam_epsilon,
             fused=True,
         )
         return self.optimizer
@@ -201,7 +159,7 @@ class FineTuner(Trainer):
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        if self.settings.product_schedule and self.lr_scheduler is None:
+        if self.options.product_schedule and self.lr_scheduler is None:
             self.lr_scheduler = product_scheduler(
                 optimizer or self.optimizer,
                 warmup_steps=self.args.get_warmup_steps(num_training_steps),
@@ -211,7 +169,7 @@ class FineTuner(Trainer):
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        # All batches of a step together, so that splitting a step changes none; the same order on every process.
+        # Groups are whole steps, so that the split of a step into batches changes nothing; equal on every process.
         batch_size = (
             self.args.train_batch_size * self.args.gradient_accumulation_steps * self.accelerator.num_processes
         )
@@ -233,17 +191,89 @@ class FineTuner(Trainer):
         return None, logits.float(), None
 
     def predict_logits(self, examples: Rows) -> NDArray[np.float32]:
-        """What the model puts out for every row in its order, float32 (N, ...).
+        """The output of the model for each row, in the order of the rows, float32 (N, ...).
 
-        Rows are batched by length, so little is padding. Batches of other shapes than the largest are filled up with
-        -100, as Trainer does it.
+        Rows are batched by length to avoid padding. Trainer pads the outputs of batches of different shapes with -100.
         """
         order = np.argsort(examples.lengths, kind="stable")
         unlabelled: Any = examples.without_labels()
         rows = torch.utils.data.Subset(unlabelled, order.tolist())
-        # What draws random numbers here is the data loader: training must not notice how often it is evaluated.
+        # The data loader draws random numbers. Evaluation must not change the random numbers of training.
         with torch.random.fork_rng(devices=[]):
             sorted_logits = self.predict(rows).predictions
         logits = np.empty_like(sorted_logits)
         logits[order] = sorted_logits
         return logits
+
+
+class Outcome(NamedTuple):
+    """The outcome of a run: logits of each development split, epochs behind them, and the trained model."""
+
+    logits: Logits
+    epoch: float
+    trainer: FineTuner
+
+
+class KeepBest(TrainerCallback):
+    """Evaluates after each epoch and keeps the weights of the best one in memory."""
+
+    def __init__(self, predict: Callable[[], Logits], score: Callable[[Logits], float]) -> None:
+        super().__init__()
+        self.predict, self.score = predict, score
+        self.best: tuple[float, Logits, float, dict[str, Tensor]] | None = None
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
+    ) -> None:
+        logits = self.predict()
+        score = self.score(logits)
+        if self.best is None or score > self.best[0]:
+            weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+            self.best = score, logits, float(state.epoch or 0), weights
+
+
+def fine_tune(
+    make_model: Callable[[], nn.Module],
+    options: FineTuningArguments,
+    *,
+    seed: int,
+    train: Rows,
+    dev: Mapping[str, Rows],
+    score: Callable[[Logits], float],
+    collator: Callable[[Any], dict[str, Tensor]],
+    loss: Loss = step_loss,
+    folder: Path,
+    name: str,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> Outcome:
+    """Train a model and predict the development splits.
+
+    Everything random follows from the seed: fresh weights of the encoder, the head, dropout, the order of the data.
+
+    Args:
+        make_model: returns the encoder with its head; called once, after seeding.
+        options: resolved options of fine-tuning.
+        train, dev: rows with labels; dev by name of the split.
+        score: logits of the development splits -> the value that --select best maximises.
+        collator, loss: see `FineTuner`.
+        folder, name: where trackers write, and the name of the run there.
+    """
+    args = training_arguments(options, seed=seed, folder=folder, name=name)
+    set_seed(seed)
+    model = make_model()
+    tune_process(args.device)
+    tune_networks(model)
+    trainer = FineTuner(options, model=model, args=args, train_dataset=train, collator=collator, loss=loss)
+
+    def predict() -> Logits:
+        return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
+
+    keep_best = KeepBest(predict, score)
+    for callback in [*callbacks, *([keep_best] if options.select == "best" else [])]:
+        trainer.add_callback(callback)
+    trainer.train()
+    if keep_best.best is None:
+        return Outcome(predict(), float(trainer.state.epoch or 0), trainer)
+    _, logits, epoch, weights = keep_best.best
+    model.load_state_dict(weights)
+    return Outcome(logits, epoch, trainer)

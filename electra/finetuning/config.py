@@ -1,0 +1,383 @@
+"""Options of fine-tuning: each option once, with its meaning, unit and default.
+
+The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. An option
+that depends on the encoder or the task is None until `resolve` sets it; its annotation is the type after that.
+"""
+
+import copy
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+
+from electra.config import (
+    BELOW_ONE,
+    NOT_NEGATIVE,
+    NOT_ZERO_IN_FLOAT32,
+    POSITIVE,
+    UP_TO_ONE,
+    Options,
+    Range,
+    check,
+    option,
+)
+from electra.errors import UserError
+from electra.finetuning.encoder import Encoder
+from electra.hardware import computes_bf16
+
+AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
+
+
+@dataclass
+class EncoderArguments:
+    """The encoder to fine-tune."""
+
+    pretrain_path: str | None = option(
+        None,
+        "Encoder to fine-tune: a run folder, a checkpoint-N (its discriminator is used), an exported folder, or the "
+        "Hub id of any encoder, such as google/electra-small-discriminator.",
+    )
+    from_scratch: str | None = option(
+        None,
+        "Fine-tune randomly initialised weights instead, as a baseline. Takes its architecture from a folder, run, "
+        "config.json or Hub id, or from a recipe (small, small++, base, large; needs --tokenizer_path).",
+    )
+    tokenizer_path: str | None = option(None, "Tokenizer, if the model's folder has none.")
+
+
+@dataclass
+class FineTuningArguments(Options):
+    """How an encoder is fine-tuned. Options have the names of `transformers.TrainingArguments` where it has them."""
+
+    learning_rate: float = option(
+        None, "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5.", UP_TO_ONE
+    )
+    layerwise_lr_decay: float = option(
+        None,
+        "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
+        "for hidden sizes of 1024 and more.",
+        UP_TO_ONE,
+    )
+    layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
+        "paper",
+        "Where the decay starts. paper: the top layer has the head's rate times the decay; google: one more step of "
+        "decay, as in the original code; rc2020: one step less, with the embeddings as the first layer.",
+    )
+    num_train_epochs: float = option(3.0, "Passes over the training data.", POSITIVE)
+    per_device_train_batch_size: int = option(32, "Training examples per device and batch.", POSITIVE)
+    per_device_eval_batch_size: int = option(128, "Evaluation examples per device and batch.", POSITIVE)
+    gradient_accumulation_steps: int = option(1, "Batches per optimizer step.", POSITIVE)
+    max_length: int = option(
+        None,
+        "Maximum input length in tokens; longer inputs are truncated, of a pair the longer text first. Default: 128, "
+        "256 for tagging, or the number of positions of the model if that is less.",
+        AT_LEAST_8,
+    )
+    warmup_steps: float = option(
+        0.1, "Steps of linear warm-up; a value below 1 is a fraction of all steps.", NOT_NEGATIVE
+    )
+    weight_decay: float = option(0.0, "Weight decay; not applied to biases and LayerNorms.", NOT_NEGATIVE)
+    max_grad_norm: float = option(1.0, "Maximum gradient norm; 0 disables clipping.", NOT_NEGATIVE)
+    adam_beta1: float = option(0.9, "Adam's beta1.", BELOW_ONE)
+    adam_beta2: float = option(0.999, "Adam's beta2.", BELOW_ONE)
+    adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
+    adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
+    product_schedule: bool = option(
+        False, "Multiply warm-up and decay from step 0 on, as the original code does, instead of one after the other."
+    )
+    head: str = field(default="", init=False)
+    head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
+    select: Literal["last", "best"] = option(
+        "last",
+        "Weights to score: those after the last step, or those of the epoch with the best score on the development "
+        "set. The latter overestimates the score.",
+    )
+    bf16: bool | None = option(
+        None, "Compute in bfloat16 with float32 weights and losses. Default: if the GPU or CPU supports it."
+    )
+    fp16: bool = option(False, "Compute in float16 with loss scaling.")
+    use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
+    dataloader_num_workers: int = option(0, "Data loader processes.", NOT_NEGATIVE)
+    logging_steps: int = option(50, "Optimizer steps between two log entries for the trackers.", POSITIVE)
+    report_to: list[str] = option(
+        ["none"], "Trackers: tensorboard, wandb, none ... Each task and seed is one tracked run."
+    )
+    disable_tqdm: bool = option(False, "Hide the progress bar.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(not (self.bf16 and self.fp16), "fp16", self.fp16, "false if --bf16 is given")
+
+    @property
+    def precision(self) -> str:
+        return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
+
+
+RUNTIME_OPTIONS = (
+    "per_device_eval_batch_size", "bf16", "fp16", "use_cpu", "dataloader_num_workers", "logging_steps", "report_to",
+    "disable_tqdm",
+)  # fmt: skip
+"""Options that say how a run is computed."""
+HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if f.name not in RUNTIME_OPTIONS)
+"""Options that a score depends on. They are recorded with each result."""
+
+
+@dataclass
+class ClassificationArguments(FineTuningArguments):
+    """How an encoder is fine-tuned with a head that reads one vector per text."""
+
+    head: Literal["google", "hf", "mean_pool"] = option(
+        "google",
+        "google: first token, dropout, linear layer; hf: the two layers of transformers on the first token; "
+        "mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
+    )
+
+
+@dataclass
+class SpanArguments(FineTuningArguments):
+    """How an encoder is fine-tuned to find answers in a text."""
+
+    num_train_epochs: float = option(2.0, "Passes over the training data.", POSITIVE)
+    per_device_eval_batch_size: int = option(32, "Evaluation windows per device and batch.", POSITIVE)
+    max_length: int = option(
+        None,
+        "Maximum window length in tokens: the question and a part of the paragraph. Default: 384, or the number of "
+        "positions of the model if that is less; the paper uses 512.",
+        AT_LEAST_8,
+    )
+    head: Literal["joint", "independent"] = option(
+        "joint",
+        "joint: predicts the end given the start and classifies whether there is an answer, as the original code; "
+        "independent: one logit for start and end each, [CLS] for no answer, as BERT.",
+    )
+    head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
+
+
+@dataclass
+class ProtocolArguments(Options):
+    """Seeds and output."""
+
+    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...", POSITIVE)
+    seed: int = option(42, "First seed, for the initialisation of the head, dropout and the order of the data.")
+    output_dir: str = option("output", "Parent folder; this evaluation is written to output_dir/experiment_name.")
+    experiment_name: str | None = option(
+        None,
+        "Name of the evaluation and of its folder. Default: the kind of task and the name of the model. An existing "
+        "evaluation is continued.",
+    )
+    save_model: Literal["none", "best", "all"] = option(
+        "none",
+        "Save fine-tuned models for transformers in models/ of the folder. best (also without a value): for each "
+        "task the seed with the best score on the development set; all: every seed.",
+    )
+    plan: bool = option(
+        False, "Print the runs and an estimate of their time, measured on a few steps; train and write nothing."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
+
+
+@dataclass
+class GlueArguments(ProtocolArguments):
+    """GLUE tasks and output."""
+
+    tasks: list[str] = option(
+        ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
+        "GLUE tasks; or demo, which needs no data.",
+    )
+    glue_dir: str | None = option(
+        None, "Folder with the official TSV folders (CoLA, SST-2 ...). Default: nyu-mll/glue from the Hub."
+    )
+    task_overrides: str = option(
+        '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
+        'Options that differ by task: a mapping in a --config file, or JSON, \'{"rte": {"learning_rate": 2e-5}}\'.'
+        " A flag on the command line overrides them.",
+    )
+    double_unordered: bool = option(
+        True, "Train MRPC and STS-B on each pair in both orders, as the original code does. Doubles the rows."
+    )
+    start_from_mnli: list[str] = option(
+        [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
+    )
+    mnli_run: Literal["best", "same_seed"] = option("best", "MNLI run that they start from.")
+    predict_test: Literal["none", "best", "ensemble"] = option(
+        "none",
+        "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "
+        "with the best score on the development set; ensemble: of all runs together.",
+    )
+
+
+@dataclass
+class TaggingArguments(ProtocolArguments):
+    """Words and labels, feature extraction and output."""
+
+    train_file: str | None = option(
+        None, "File of columns: the word first, its label in --label_column; blank lines separate sentences."
+    )
+    validation_file: str | None = option(None, "Development set in the same format.")
+    test_file: str | None = option(None, "Test set in the same format; labels are optional.")
+    dataset_name: str | None = option(
+        None, "Data set on the Hub, or a folder, with columns of tokens and tags, instead of files."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set.")
+    label_column: str | None = option(
+        None,
+        "Column of the labels: in files its number, from 0 or from the end; in data sets its name. Default: the last "
+        "column; in data sets the only one whose name ends in tags or labels.",
+    )
+    task_name: str | None = option(
+        None,
+        "Name of the task; the report compares conll2003 with published scores. Default: the name of the data set or "
+        "of the folder of the training file.",
+    )
+    scheme: Literal["auto", "iob2", "bioes"] = option(
+        "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
+    )
+    frozen_features: bool = option(
+        False, "Keep the encoder frozen: compute its hidden states once and train a head on them."
+    )
+    feature_layers: Literal["last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "weighted_sum"] = (
+        option("concat_last_4", "Layers the features are made of; weighted_sum: all layers with learned weights.")
+    )
+    feature_head: Literal["bilstm", "linear"] = option("bilstm", "Head on the frozen features.")
+    feature_lstm_size: int = option(768, "Width of the two BiLSTM layers, per direction.", POSITIVE)
+
+
+@dataclass
+class MultipleChoiceArguments(ProtocolArguments):
+    """Questions with choices, and output."""
+
+    train_file: list[str] = option(
+        [],
+        "Question files (.csv, .tsv, .jsonl) in the format of SWAG, with the choices in a list, or with the choices "
+        "in the question as (A) ... (B) ...",
+    )
+    validation_file: list[str] = option([], "Development set in the same format.")
+    test_file: list[str] = option([], "Test set in the same format; answers are optional.")
+    dataset_name: str | None = option(
+        None, "Data set on the Hub, or a folder, instead of files. Default without files: allenai/swag from the Hub."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of the data set; regular for SWAG.")
+    task_name: str | None = option(
+        None,
+        "Name of the task; the report compares swag with published scores. Default: the name of the data set or of "
+        "the folder of the first training file.",
+    )
+
+
+@dataclass
+class SquadArguments(ProtocolArguments):
+    """Questions, windows, answers and output."""
+
+    dataset_name: str | None = option(
+        None,
+        "Hub id, or folder saved by datasets: squad, squad_v2, or a data set with the same columns. Default: squad.",
+    )
+    train_file: str | None = option(None, "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.")
+    validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
+    max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
+    doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
+    beam_size: int = option(20, "Beam of the joint head: starts, and ends per start.", POSITIVE)
+    n_best_size: int = option(
+        20, "Answers kept per question; for the independent head also starts and ends.", POSITIVE
+    )
+    max_answer_length: int = option(30, "Maximum length of an answer in tokens.", POSITIVE)
+
+
+TaskOptions = TypeVar("TaskOptions", bound=ProtocolArguments, covariant=True)
+
+
+@dataclass(frozen=True)
+class Arguments(Generic[TaskOptions]):
+    """All options of one command.
+
+    Args:
+        encoder: what is fine-tuned.
+        options: data, seeds and output of this kind of task.
+        tuning: how it is fine-tuned, before `resolve`.
+        effective: options by name that are flags or differ from their default, to be written for --config.
+        overrides: options that differ by task, by name of the task.
+
+    Raises:
+        UserError: not exactly one of --pretrain_path and --from_scratch, or an empty --dataset_name.
+    """
+
+    encoder: EncoderArguments
+    options: TaskOptions
+    tuning: FineTuningArguments
+    effective: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name = getattr(self.options, "dataset_name", None)
+        if name is not None and not name.strip():
+            raise UserError("--dataset_name is empty; name a data set or leave it out")
+        if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
+            found = "both" if self.encoder.pretrain_path else "neither"
+            raise UserError(f"name either --pretrain_path (an encoder) or --from_scratch (a design); got {found}")
+
+    @property
+    def data_name(self) -> str:
+        """--task_name or the name of the data set, usable as a file name; "" if neither is given."""
+        name = getattr(self.options, "task_name", None) or getattr(self.options, "dataset_name", None)
+        return as_name(name or "")
+
+    @property
+    def start(self) -> str:
+        return "scratch" if self.encoder.from_scratch else "pretrained"
+
+    @property
+    def seeds(self) -> range:
+        return range(self.options.seed, self.options.seed + self.options.num_seeds)
+
+
+def as_name(text: str) -> str:
+    """The last part of a path or Hub id, usable as a file name."""
+    return re.sub(r"[^\w.-]+", "_", Path(text).name)
+
+
+BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
+"""Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
+
+
+def resolve(
+    args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128, **fixed: Any
+) -> FineTuningArguments:
+    """The options of one task on this encoder and machine, without a None.
+
+    Args:
+        default_max_length: used without --max_length.
+        fixed: options that this kind of task sets itself.
+
+    Raises:
+        UserError: --max_length exceeds the positions of the encoder, or --fp16 without a GPU.
+    """
+    tuning = copy.copy(args.tuning)
+    for name, value in args.overrides.get(task, {}).items():
+        if name in HYPERPARAMETERS:
+            setattr(tuning, name, value)
+    hidden_size = encoder.model.config.hidden_size
+    _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
+    defaults = {
+        "learning_rate": learning_rate,
+        "layerwise_lr_decay": decay,
+        "max_length": min(default_max_length, encoder.max_length),
+        "bf16": not tuning.fp16 and computes_bf16(use_cpu=tuning.use_cpu),
+    }
+    for name, value in defaults.items():
+        if getattr(tuning, name) is None:
+            setattr(tuning, name, value)
+    for name, value in fixed.items():
+        setattr(tuning, name, value)
+    if tuning.max_length > encoder.max_length:
+        raise UserError(
+            f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "
+            f"leave it out or lower it"
+        )
+    if tuning.fp16 and (tuning.use_cpu or not torch.accelerator.is_available()):
+        raise UserError("--fp16 needs a GPU; leave it out or use --bf16")
+    return tuning

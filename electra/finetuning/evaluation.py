@@ -1,0 +1,162 @@
+"""The folder of an evaluation. Finished runs in it are never repeated.
+
+results.jsonl                one line per finished run
+predictions/TASK-SEED.npz    logits of the development sets, and of the test sets if they are predicted
+models/                      fine-tuned models, with --save_model
+report.md .html .json        tables and charts, from results.jsonl alone
+config.yaml                  options of the last command
+environment.json             host, commit and versions of the last command
+
+Some kinds of tasks write more.
+"""
+
+import io
+import logging
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from filelock import BaseFileLock, FileLock, Timeout
+from numpy.typing import NDArray
+
+from electra.cli import write_yaml
+from electra.environment import environment
+from electra.errors import UserError
+from electra.files import expand, write_file, write_json
+from electra.finetuning.config import Arguments
+from electra.report.results import RESULTS_NAME, Result, append_result, read_results
+
+logger = logging.getLogger(__name__)
+
+CONFIG_NAME = "config.yaml"
+ENVIRONMENT_NAME = "environment.json"
+NETWORKS = ("discriminator", "generator")
+
+
+@dataclass
+class Evaluation:
+    """An evaluation's folder and the results in it."""
+
+    folder: Path
+    results: list[Result]
+    lock: BaseFileLock | None = field(default=None, repr=False)
+
+    def find(self, task: str, seed: int) -> Result | None:
+        return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
+
+    def predictions_path(self, task: str, seed: int) -> Path:
+        return self.folder / "predictions" / f"{task}-{seed}.npz"
+
+    def is_finished(self, task: str, seed: int, *, has_test: bool) -> bool:
+        """Whether a run has its line and, with `has_test`, predictions of a test split."""
+        if self.find(task, seed) is None:
+            return False
+        return not has_test or any(split.startswith("test") for split in self.read_predictions(task, seed))
+
+    def begin(self, args: Arguments[Any]) -> None:
+        """Create the folder and write the options; on the main process, once there is something to run."""
+        try:
+            self.folder.mkdir(exist_ok=True)
+            (self.folder / RESULTS_NAME).touch()
+            write_yaml(args.effective, self.folder / CONFIG_NAME, "Effective options; --config reads them back.")
+            write_json(environment(), self.folder / ENVIRONMENT_NAME)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.folder}: {error}; choose another --output_dir") from error
+
+    def add(self, result: Result) -> None:
+        """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""
+        found = self.find(result.task, result.seed)
+        if found is None:
+            append_result(self.folder / RESULTS_NAME, result)
+            self.results.append(result)
+        elif found.metrics != result.metrics:
+            logger.warning(
+                "%s seed %d was repeated and scored %s instead of %s; the first result is kept",
+                result.task, result.seed, result.metrics, found.metrics,
+            )  # fmt: skip
+
+    def read_predictions(self, task: str, seed: int) -> dict[str, NDArray[np.float32]]:
+        """Logits by split; empty if they are missing or unreadable."""
+        try:
+            with np.load(self.predictions_path(task, seed), allow_pickle=False) as file:
+                return {split: file[split] for split in file.files}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            return {}
+
+    def write_predictions(self, task: str, seed: int, logits: Mapping[str, NDArray[np.float32]]) -> None:
+        path = self.predictions_path(task, seed)
+        path.parent.mkdir(exist_ok=True)
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **dict(logits))
+        write_file(content.getvalue(), path)
+
+
+def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
+    """Lock the folder and read its results; the same on every process. Writes nothing yet.
+
+    Args:
+        prefix: of the folder's name without --experiment_name.
+
+    Raises:
+        UserError: the folder holds something else, is locked by another process, or cannot be written.
+    """
+    # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
+    state = PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
+    shared: list[Evaluation | UserError | None] = [None]
+    lock = None
+    if state.is_main_process:
+        try:
+            name = args.options.experiment_name or default_name(args, prefix)
+            evaluation = _open(expand(args.options.output_dir), name)
+            lock, evaluation.lock = evaluation.lock, None
+            shared = [evaluation]
+        except UserError as error:
+            shared = [error]
+    if state.num_processes > 1:
+        broadcast_object_list(shared)
+    opened = shared[0]
+    if not isinstance(opened, Evaluation):
+        raise opened or UserError("the main process did not send the folder")
+    opened.lock = lock
+    return opened
+
+
+def _open(output_dir: Path, name: str) -> Evaluation:
+    if name in ("", "..") or Path(name).name != name:
+        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
+    folder = output_dir / name
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(output_dir.resolve() / f".{name}.lock")
+        lock.acquire(timeout=0)
+        results = folder / RESULTS_NAME
+        if folder.exists() and not results.is_file() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
+    except Timeout as error:
+        raise UserError(f"{folder} is locked by another process; wait for it or stop it") from error
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error}; choose another --output_dir") from error
+    return Evaluation(folder, read_results(results), lock)
+
+
+def default_name(args: Arguments[Any], prefix: str) -> str:
+    """Prefix and name of the run or model: output/quickstart -> glue_quickstart or glue_quickstart_scratch."""
+    path = expand(args.encoder.pretrain_path or args.encoder.from_scratch or "")
+    parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
+    stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
+    return f"{prefix}_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
+
+
+def is_sweep() -> bool:
+    """Whether this command is a trial of a wandb sweep."""
+    return "WANDB_SWEEP_ID" in os.environ and "WANDB_RUN_ID" in os.environ

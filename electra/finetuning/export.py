@@ -1,0 +1,291 @@
+"""Fine-tuned models as Hugging Face folders (--save_model), with the same logits.
+
+models/TASK/         the seed with the best headline in results.jsonl so far (--save_model best)
+models/TASK-SEED/    every seed (--save_model all)
+
+A folder is written as a whole before the line of its run. A missing one is restored by running its seed again.
+
+Each class of transformers has its own head: one linear layer, or two with an activation between them. Our layers are
+copied if the numbers of layers agree. One layer is written as two with pairs of units, w and -w, since f(z) - f(-z) is
+z for GELU, ReLU and SiLU, and 2 z for the tanh of a small z. Whether the class then computes the same function is not
+looked up in a table of architectures, but tried on random tokens.
+"""
+
+import copy
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+
+from electra.cli import as_flags
+from electra.environment import shown_command
+from electra.errors import UserError
+from electra.files import replace_folder, write_file, write_json
+from electra.finetuning.task import TaskAdapter
+from electra.model.pretrained import silent_transformers
+from electra.report.blocks import markdown_table
+from electra.report.evaluation import percent
+from electra.report.results import Result
+
+logger = logging.getLogger(__name__)
+
+FOLDER_NAME = "models"
+RESULT_NAME = "result.json"
+"""The line of results.jsonl of the saved run."""
+PAIRS = ((1.0, 1.0), (2.0**-13, 2.0))
+"""Scale of z, and (f(z) - f(-z)) / z: for GELU and the like, and for tanh, whose relative error there is z^2 / 3."""
+TOLERANCE = 1e-3
+"""Maximum difference of the logits, relative to the largest."""
+PIPELINES = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
+"""Classes that `transformers.pipeline` loads. For others the card shows how to load the model."""
+
+_CARD = """---
+library_name: transformers
+pipeline_tag: {pipeline}
+license: unknown  # fill in before publishing, such as apache-2.0
+---
+# {model}, fine-tuned on {title}
+
+```python
+{code}
+```
+
+{notes}
+
+## Scores on the development set, percent
+{scores}
+
+## Training
+{training}
+
+```bash
+{command}
+```
+"""
+_PIPELINE = """from transformers import pipeline
+
+model = pipeline("{kind}", model="{folder}")"""
+_MODEL = """from transformers import AutoTokenizer, {name}
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = {name}.from_pretrained("{folder}")"""
+
+
+# ---- one model
+
+
+def export_model(
+    auto_class: Any, encoder: PreTrainedModel, layers: Sequence[nn.Linear], labels: Sequence[str] | None, **config: Any
+) -> tuple[PreTrainedModel | None, float]:
+    """The model of transformers in float32, and the relative difference of its logits; None if there is no class.
+
+    Args:
+        auto_class: such as `AutoModelForTokenClassification`.
+        encoder: trained encoder; not modified.
+        layers: linear layers of our head, with GELU in between, from hidden states (..., D) to logits (..., C).
+        labels: names of the C classes; None if they have none.
+        config: additional values of the configuration.
+    """
+    values = copy.deepcopy(encoder.config)
+    values.num_labels = len(labels) if labels is not None else 2
+    if labels is not None:
+        values.id2label = dict(enumerate(labels))
+        values.label2id = {label: number for number, label in enumerate(labels)}
+    for name, value in config.items():
+        setattr(values, name, value)
+    layers = [copy.deepcopy(layer).float().cpu() for layer in layers]
+    weights = {name: value.float().cpu() for name, value in encoder.state_dict().items() if "pooler" not in name}
+    with torch.random.fork_rng(devices=[]):
+        try:
+            model = auto_class.from_config(values, dtype=torch.float32).eval()
+        except ValueError:  # transformers has no such class for this architecture
+            return None, torch.inf
+    loaded = model.base_model.load_state_dict(weights, strict=False)
+    if loaded.unexpected_keys or any("pooler" not in key for key in loaded.missing_keys):
+        return None, torch.inf
+    places = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+        and f"{name}.weight".removeprefix(f"{model.base_model_prefix}.") not in weights
+    ]
+    if len(places) == len(layers):
+        for place, layer in zip(places, layers, strict=True):
+            _copy_into(place, layer.weight, layer.bias)
+        return model, _difference(model, auto_class, layers)
+    if len(places) == 2 and 2 * len(layers[0].weight) <= len(places[0].weight):
+        differences = []
+        for pair in PAIRS:
+            _copy_in_pairs(places[0], places[1], layers[0], *pair)
+            differences.append(_difference(model, auto_class, layers))
+        best = min(range(len(PAIRS)), key=differences.__getitem__)
+        _copy_in_pairs(places[0], places[1], layers[0], *PAIRS[best])
+        return model, differences[best]
+    return None, torch.inf
+
+
+def can_export(auto_class: Any, encoder: PreTrainedModel, num_layers: int) -> bool:
+    """Whether transformers has a class that computes a head of one or two layers on this encoder."""
+    width = encoder.config.hidden_size
+    outputs = 1 if auto_class is AutoModelForMultipleChoice else 2
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        layers = [*(nn.Linear(width, width) for _ in range(num_layers - 1)), nn.Linear(width, outputs)]
+        for layer in layers:
+            for parameter in layer.parameters():
+                parameter.mul_(4)  # out of the range in which every activation is linear
+    return export_model(auto_class, encoder, layers, None)[1] <= TOLERANCE
+
+
+def _copy_into(place: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    """Write weights to the upper left of a layer and zeros elsewhere."""
+    with torch.no_grad():
+        for target, source in ((place.weight, weight), (place.bias, bias)):
+            if target is not None:  # if a bias is missing, the logits differ and the class is refused
+                target.zero_()
+                target[tuple(slice(size) for size in source.shape)] = source
+
+
+def _copy_in_pairs(first: nn.Linear, second: nn.Linear, layer: nn.Linear, scale: float, factor: float) -> None:
+    weight, bias = scale * layer.weight, scale * layer.bias
+    _copy_into(first, torch.cat([weight, -weight]), torch.cat([bias, -bias]))
+    inverse = torch.eye(len(weight)) / (scale * factor)
+    _copy_into(second, torch.cat([inverse, -inverse], dim=1), torch.zeros(len(weight)))
+
+
+def _difference(model: PreTrainedModel, auto_class: Any, layers: Sequence[nn.Linear]) -> float:
+    """Maximum difference between its logits and those of our layers on its hidden states, relative to the largest."""
+    ids = torch.randint(
+        0, model.get_input_embeddings().num_embeddings, (2, 8), generator=torch.Generator().manual_seed(0)
+    )
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    with torch.no_grad():
+        ours = layers[0](model.base_model(input_ids=ids, attention_mask=mask)[0])
+        for layer in layers[1:]:
+            ours = layer(gelu(ours))
+        if auto_class is AutoModelForMultipleChoice:
+            ids, mask = ids[None], mask[None]  # two choices of one question
+        output = model(input_ids=ids, attention_mask=mask)
+    if auto_class is AutoModelForQuestionAnswering:
+        theirs = torch.stack([output.start_logits, output.end_logits], dim=-1)
+    else:
+        theirs = output.logits
+    if auto_class is AutoModelForMultipleChoice:
+        theirs, ours = theirs.T, ours[:, 0]
+    elif auto_class is AutoModelForSequenceClassification:
+        ours = ours[:, 0]
+    if theirs.shape != ours.shape:
+        return torch.inf
+    return float((theirs - ours).abs().max() / ours.abs().max())
+
+
+# ---- the models of an evaluation
+
+
+def check_can_save(adapter: TaskAdapter, heads: Iterable[str]) -> None:
+    """
+    Raises:
+        UserError: --save_model, and transformers has no class that computes a head on this encoder.
+    """
+    if adapter.args.options.save_model == "none":
+        return
+    encoder = adapter.encoder.model
+    possible = {
+        head for head, layers in adapter.saved_heads.items() if can_export(adapter.auto_model, encoder, layers)
+    }
+    for head in sorted(set(heads) - possible):
+        hint = f"choose --head {' or '.join(sorted(possible))}" if possible else "leave --save_model out"
+        raise UserError(
+            f"--save_model: no class of transformers computes the head {head} on {encoder.config.model_type}; {hint}"
+        )
+
+
+def is_saved(adapter: TaskAdapter, task: str, seed: int) -> bool:
+    """Whether the model of a finished run is there or not wanted."""
+    which = adapter.args.options.save_model
+    if which == "none" or (which == "best" and adapter.best_first(task)[:1] != [seed]):
+        return True
+    return _result(_folder(adapter, task, seed)).get("seed") == seed
+
+
+def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
+    """Save the model of a run if it is wanted; on the main process, before the result is written."""
+    which = adapter.args.options.save_model
+    if which == "none" or (which == "best" and adapter.best_first(result.task, result)[0] != result.seed):
+        return
+    folder = _folder(adapter, result.task, result.seed)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
+    encoder = getattr(model, "encoder", adapter.encoder.model)  # a frozen one is not in the trained model
+    labels, config = adapter.labels(result.task), adapter.config(result.task)
+    exported, _ = export_model(adapter.auto_model, encoder, adapter.linear_layers(model), labels, **config)
+    assert exported is not None  # checked before training
+    with silent_transformers():
+        exported.save_pretrained(unfinished)
+    adapter.encoder.tokenizer.save_pretrained(unfinished)
+    kept = adapter.evaluation.find(result.task, result.seed) or result
+    write_json(kept._asdict(), unfinished / RESULT_NAME)
+    replace_folder(unfinished, folder)
+
+
+def describe_models(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
+    """Write the cards of the saved models, now that all seeds are known, and log where they are."""
+    wanted = dict.fromkeys(_folder(adapter, task, seed) for task in tasks for seed in adapter.args.seeds)
+    folders = {folder: found for folder in wanted if (found := _result(folder))}
+    for folder, found in folders.items():
+        write_file(_card(adapter, folder, found).encode(), folder / "README.md")
+    if folders:
+        logger.info("models         %s", "  ".join(map(str, folders)))
+    elif not (adapter.evaluation.folder / FOLDER_NAME).is_dir():
+        logger.info(
+            "The fine-tuned weights were not saved. --save_model saves those of the best seed of each task, "
+            "--save_model all those of every seed."
+        )
+
+
+def _folder(adapter: TaskAdapter, task: str, seed: int) -> Path:
+    name = f"{task}-{seed}" if adapter.args.options.save_model == "all" else task
+    return adapter.evaluation.folder / FOLDER_NAME / name
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """The result of the run whose model is in a folder; empty if there is none."""
+    try:
+        values = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _card(adapter: TaskAdapter, folder: Path, found: dict[str, Any]) -> str:
+    (task,) = (run.tasks[found["task"]] for run in adapter.reporting.summarize(adapter.evaluation.results, ""))
+    scores = [
+        [metric, percent(spread.values[found["seed"]]), percent(spread.median), percent(spread.std)]
+        for metric, spread in task.metrics.items()
+    ]
+    training = {"source network": found["model"], "start": found["start"], "seed": found["seed"], **found["settings"]}
+    code = _PIPELINE if adapter.auto_model in PIPELINES else _MODEL
+    return _CARD.format(
+        model=found["model"],
+        title=task.task.title,
+        pipeline=adapter.pipeline,
+        code=code.format(kind=adapter.pipeline, name=adapter.auto_model.__name__, folder=folder),
+        notes=f"Inputs are truncated to {found['settings']['max_length']} tokens. {adapter.note(found['task'])}",
+        scores=markdown_table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], scores),
+        training=markdown_table(["option", "value"], [[name, str(value)] for name, value in training.items()]),
+        command=shown_command(adapter.script, as_flags(adapter.args.effective)),
+    )

@@ -1,0 +1,66 @@
+"""What tasks on tokens share: rows kept as columns, and the choice among overlapping windows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+IGNORED = -100
+"""Label of padding, as in transformers."""
+
+
+@dataclass(frozen=True)
+class ColumnRows:
+    """The rows of one split (see `Rows`), one column for each key of a row.
+
+    Args:
+        columns: values of all rows, by key; `labels` is one of the keys if the labels are known.
+        lengths: number of tokens in each row, int64 (N,).
+    """
+
+    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {name: values[row] for name, values in self.columns.items()}
+
+    def without_labels(self) -> Self:
+        return replace(self, columns={name: values for name, values in self.columns.items() if name != "labels"})
+
+
+def pad(rows: Sequence[Any], value: int) -> Tensor:
+    """Rows of different lengths as one int64 tensor (B, longest), padded on the right."""
+    batch = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+    for i, row in enumerate(rows):
+        batch[i, : len(row)] = row
+    return torch.from_numpy(batch)
+
+
+def windows_with_most_context(windows: NDArray[np.int64], *, text_ends_count: bool) -> NDArray[np.int64]:
+    """For each of T tokens of a text, the window that shows most context around it, int64 (T,), in ascending order.
+
+    The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
+    first of equal windows is chosen.
+
+    Args:
+        windows: first token of each window and the one after its last token, int64 (W, 2), in order.
+        text_ends_count: whether the ends of the text limit the context as the edges of a window do.
+    Source: google-research/electra, finetune/qa/qa_tasks.py, _check_is_max_context, in which the ends count.
+    """
+    first, after = windows[:, :1], windows[:, 1:]
+    tokens = np.arange(windows[-1, 1])
+    left, right = tokens - first, after - 1 - tokens
+    is_inside = (left >= 0) & (right >= 0)
+    if not text_ends_count:
+        unlimited = np.iinfo(np.int32).max
+        left = np.where(first == 0, unlimited, left)
+        right = np.where(after == len(tokens), unlimited, right)
+    context = 100 * np.minimum(left, right) + (after - first)
+    return np.where(is_inside, context, -1).argmax(axis=0)

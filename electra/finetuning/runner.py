@@ -1,0 +1,371 @@
+"""Run an evaluation: fine-tune and score every (task, seed) that is not finished, then report."""
+
+import copy
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from tqdm import tqdm
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
+
+from electra.console import check_trackers, format_seconds, setup_logging
+from electra.errors import UserError
+from electra.finetuning.config import HYPERPARAMETERS, Arguments, FineTuningArguments, resolve
+from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
+from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
+from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
+from electra.finetuning.plan import PlannedTask, estimate_seconds, plan_lines
+from electra.finetuning.task import TaskAdapter
+from electra.finetuning.trainer import Logits, Outcome, fine_tune, training_arguments
+from electra.model.pretrained import STEP_KEY
+from electra.report.evaluation import Reporting, terminal_table, write_report
+from electra.report.results import Result
+from electra.tracking import RecordSettings, track_results
+
+logger = logging.getLogger(__name__)
+
+
+def evaluate(
+    argv: Sequence[str] | None, parse: Callable[[Any], Arguments[Any]], adapter_class: type[TaskAdapter]
+) -> None:
+    """The command of a kind of task.
+
+    Args:
+        argv: command line; the process's own if None.
+        parse: command line -> options.
+    """
+    setup_logging()
+    args = parse(argv)
+    encoder = open_encoder(args)
+    evaluation = open_evaluation(args, adapter_class.folder_prefix(args))
+    adapter = adapter_class(args, encoder, evaluation)
+    planned, tasks = plan_runs(adapter)
+    if not args.options.plan:
+        run_all(adapter, planned)
+        finish(adapter, tasks)
+
+
+def open_encoder(args: Arguments[Any]) -> Encoder:
+    """The encoder to fine-tune, trained or of a configuration alone.
+
+    Raises:
+        UserError: it cannot be used, or a tracker cannot.
+    """
+    check_trackers(args.tuning.report_to)
+    path, tokenizer_path = args.encoder.pretrain_path, args.encoder.tokenizer_path
+    if path is not None:
+        return load_encoder(path, tokenizer_path)
+    set_seed(args.options.seed)
+    return fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
+
+
+# ---- plan
+
+
+def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
+    """Read and tokenize the tasks with unfinished runs, create the folder, and log the plan.
+
+    Returns:
+        What is to be run, and the names of all tasks whose data is there, finished or not.
+
+    Raises:
+        UserError: data or options cannot be used, or the folder holds results of other data or options.
+    """
+    args, evaluation = adapter.args, adapter.evaluation
+    names = adapter.names()
+    fingerprint = encoder_fingerprint(adapter.encoder, is_fresh=args.encoder.from_scratch is not None)
+    length, fixed = adapter.default_max_length, adapter.fixed_options()
+    options = {name: resolve(args, name, adapter.encoder, default_max_length=length, **fixed) for name in names}
+    settings = {name: recorded_settings(adapter, name, options[name], fingerprint) for name in names}
+    for found in evaluation.results:
+        if found.task in settings:
+            check_same_settings(found, settings[found.task], {}, evaluation.folder)
+        elif found.settings.get("encoder") != fingerprint:
+            raise UserError(
+                f"{evaluation.folder} holds results of {found.task} for another encoder ({found.model}, weights "
+                f"{found.settings.get('encoder')}, not {fingerprint}); choose another --experiment_name"
+            )
+    check_can_save(adapter, {chosen.head for chosen in options.values()})
+
+    def unfinished_seeds(name: str, has_test: bool) -> list[int]:
+        return [
+            seed
+            for seed in args.seeds
+            if not evaluation.is_finished(name, seed, has_test=has_test)
+            or not adapter.is_kept(name, seed)
+            or not is_saved(adapter, name, seed)
+        ]
+
+    unfinished = [name for name in names if unfinished_seeds(name, adapter.wants_test)]
+    data = adapter.load(unfinished, options) if unfinished else {}
+    planned = []
+    for name, rows in data.items():
+        for found in evaluation.results:
+            if found.task == name:
+                check_same_settings(found, settings[name], rows.examples, evaluation.folder)
+        seeds = unfinished_seeds(name, bool(rows.test))
+        if seeds:
+            planned.append(PlannedTask(name, options[name], settings[name], rows, seeds))
+    available = [name for name in names if name in data or name not in unfinished]
+    if PartialState().is_main_process and not args.options.plan:
+        evaluation.begin(args)
+    _log_plan(adapter, planned, done=len(available) * len(args.seeds) - sum(len(p.seeds) for p in planned))
+    return planned, available
+
+
+def recorded_settings(
+    adapter: TaskAdapter, task: str, options: FineTuningArguments, fingerprint: str
+) -> dict[str, Any]:
+    """Everything a score depends on besides task, seed and rows, as recorded with each result."""
+    return {
+        **{name: getattr(options, name) for name in HYPERPARAMETERS},
+        **adapter.more_settings(task),
+        "precision": options.precision,
+        "processes": PartialState().num_processes,
+        "encoder": fingerprint,
+        "start": adapter.start_title(task),
+    }
+
+
+def check_same_settings(found: Result, settings: dict[str, Any], rows: dict[str, int], folder: Path) -> None:
+    """Refuse a folder whose results have other settings or other data.
+
+    Args:
+        rows: number of examples of each split; empty if the data is not read.
+
+    Raises:
+        UserError: names the differences.
+    """
+    now = {**settings, **{f"rows of {split}": n for split, n in rows.items()}}
+    then = {**found.settings, **({f"rows of {split}": n for split, n in found.rows.items()} if rows else {})}
+    differences = [
+        f"{name} is {then.get(name)} there and {now.get(name)} here"
+        for name in dict.fromkeys([*then, *now])
+        if then.get(name) != now.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f"{folder} holds results of {found.task} with other settings: {'; '.join(differences[:4])}; choose "
+            f"another --experiment_name"
+        )
+
+
+def _log_plan(adapter: TaskAdapter, planned: Sequence[PlannedTask], done: int) -> None:
+    encoder, folder = adapter.encoder, adapter.evaluation.folder
+    step = getattr(encoder.model.config, STEP_KEY, None) if adapter.args.encoder.pretrain_path else None
+    logger.info(
+        "model          %s: %s, %s parameters%s",
+        encoder.name,
+        type(encoder.model).__name__,
+        f"{encoder.model.num_parameters():,}",
+        "" if step is None else f", step {step:,} of pre-training",
+    )
+    logger.info("folder         %s", folder)
+    if not planned:
+        logger.info("all %d runs are finished", done)
+        return
+    device = training_arguments(planned[0].options, seed=0, folder=folder, name="").device
+    for line in plan_lines(planned, estimate_seconds(adapter, planned, device), done):
+        logger.info(line)
+
+
+# ---- runs
+
+
+class Progress(TrainerCallback):
+    """One bar over all runs. It advances by tokens, so that its remaining time holds across tasks."""
+
+    def __init__(self, total: float, *, is_shown: bool) -> None:
+        super().__init__()
+        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
+        self.bar = tqdm(total=total, disable=None if is_shown else True, bar_format=form, leave=False)
+        self.tokens = 0.0
+        self.start = 0.0
+
+    def begin(self, title: str, tokens: float) -> None:
+        self.tokens, self.start = tokens, self.bar.n
+        self.bar.set_description_str(title)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.bar.update(self.start + self.tokens * state.global_step / max(1, state.max_steps) - self.bar.n)
+
+    def write(self, line: str) -> None:
+        if self.bar.disable:
+            logger.info(line)
+        else:
+            self.bar.write(line)
+
+
+def run_all(adapter: TaskAdapter, planned: Sequence[PlannedTask]) -> None:
+    """Run what is planned, in order. Each result is written as soon as its run ends."""
+    is_shown = PartialState().is_main_process and not adapter.args.tuning.disable_tqdm
+    progress = Progress(sum(p.tokens * len(p.seeds) for p in planned), is_shown=is_shown)
+    runs = [(p, seed) for p in planned for seed in p.seeds]
+    try:
+        for number, (p, seed) in enumerate(runs, start=1):
+            progress.begin(f"{p.name} seed {seed} ({number} of {len(runs)})", p.tokens)
+            started = time.monotonic()
+            result = run_one(adapter, p, seed, progress)
+            scores = [
+                f"{name} {'undefined' if value is None else format(100 * value, '.1f')}"
+                for name, value in result.metrics.items()
+            ] + ["collapsed: one answer to all"] * result.collapsed
+            took = format_seconds(time.monotonic() - started)
+            progress.write(f"{p.name} seed {seed}: {', '.join(scores)}  ({took}, {number} of {len(runs)})")
+    finally:
+        progress.bar.close()
+
+
+def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress) -> Result:
+    """Fine-tune, score and write one run."""
+    encoder, evaluation = adapter.encoder, adapter.evaluation
+    folder = evaluation.folder
+    start, start_path = adapter.start(p.name, seed)
+
+    def metrics_of(logits: Logits) -> dict[str, float]:
+        return adapter.metrics(p.name, {split: logits[split] for split in p.data.dev})
+
+    about = {**p.settings, "task": p.name, "run_seed": seed, "started_from": start, "model": encoder.name}
+    with tracked_run(p.options.report_to, folder.name):
+        outcome = fine_tune(
+            lambda: adapter.make_model(p.name, _new_encoder(adapter, start_path), p.options),
+            p.options,
+            seed=seed,
+            train=p.data.train,
+            dev=p.data.dev,
+            score=lambda logits: adapter.headline(p.name, metrics_of(logits)),
+            collator=adapter.collator(),
+            loss=adapter.loss,
+            folder=folder / "logs" / f"{p.name}-{seed}",
+            name=f"{folder.name}-{p.name}-{seed}",
+            # In a sweep the settings are the agent's.
+            callbacks=[progress, *([] if is_sweep() else [RecordSettings(about)])],
+        )
+        metrics = metrics_of(outcome.logits)
+        prefix = f"{p.name}/" if is_sweep() else "eval_"
+        outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
+    result = Result(
+        task=p.name,
+        seed=seed,
+        metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
+        collapsed=adapter.is_collapsed(p.name, outcome.logits),
+        epoch=round(outcome.epoch, 6),
+        start=start,
+        model=next((found.model for found in evaluation.results), encoder.name),
+        parameters=encoder.model.num_parameters(),
+        rows=p.data.examples,
+        settings=p.settings,
+    )
+    for split, rows in p.data.test.items():
+        outcome.logits[split] = outcome.trainer.predict_logits(rows)
+    if PartialState().is_main_process:
+        _write_run(adapter, result, outcome)
+    else:
+        evaluation.results.append(result)
+    PartialState().wait_for_everyone()
+    return result
+
+
+def _new_encoder(adapter: TaskAdapter, start_path: str | None) -> PreTrainedModel:
+    options = adapter.args.encoder
+    if start_path is not None:
+        return load_encoder(start_path).model
+    if options.from_scratch:
+        return fresh_encoder(options.from_scratch, options.tokenizer_path).model
+    return copy.deepcopy(adapter.encoder.model)
+
+
+def _write_run(adapter: TaskAdapter, result: Result, outcome: Outcome) -> None:
+    """The line in results.jsonl comes last: it says that the run is finished."""
+    adapter.evaluation.write_predictions(result.task, result.seed, outcome.logits)
+    adapter.keep(result.task, result.seed, outcome)
+    save_model(adapter, result, outcome.trainer.model)
+    adapter.evaluation.add(result)
+
+
+@contextmanager
+def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
+    """What follows is one run of a group in wandb; in a sweep, a part of the trial's run."""
+    if "wandb" not in report_to:
+        yield
+        return
+    import wandb
+
+    os.environ.setdefault("WANDB_RUN_GROUP", group)
+    if not is_sweep():  # with one id, all runs would be one
+        os.environ.pop("WANDB_RUN_ID", None)
+    try:
+        yield
+    finally:
+        if PartialState().is_main_process and wandb.run is not None and not is_sweep():
+            wandb.finish()
+
+
+# ---- after the runs
+
+
+def finish(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
+    """Print the table of results, write the reports and what the adapter adds, and send them to the trackers.
+
+    Args:
+        tasks: tasks of this command.
+    """
+    if not PartialState().is_main_process:
+        return
+    evaluation = adapter.evaluation
+    reports = write_report(adapter.reporting, [evaluation.folder], evaluation.folder)
+    table = terminal_table(adapter.reporting, [evaluation.folder])
+    logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
+    adapter.finish(tasks)
+    describe_models(adapter, tasks)
+    try:
+        track(evaluation, adapter.reporting, adapter.args.tuning.report_to, reports)
+    except Exception as error:  # all files are written by now: an unreachable tracker must not fail the command
+        logger.warning("the results could not be sent to --report_to: %s", error)
+
+
+def track(evaluation: Evaluation, reporting: Reporting, report_to: Sequence[str], reports: Sequence[Path]) -> None:
+    """Send medians, averages, tables and the report to the trackers, as a run of its own or the sweep's trial.
+
+    Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
+    """
+    summaries = reporting.summarize(evaluation.results, evaluation.folder.name)
+    scalars = {f"median/{name}": task.headline.median for s in summaries for name, task in s.tasks.items()}
+    scalars |= {name: average.value for s in summaries for name, average in s.averages.items()}
+    defined = {name: value for name, value in scalars.items() if value is not None}
+    spreads = [
+        [s.name, name, metric, spread.median, spread.mean, spread.std, spread.best, len(spread.values), task.collapsed]
+        for s in summaries
+        for name, task in s.tasks.items()
+        for metric, spread in task.metrics.items()
+    ]
+    runs = [
+        [s.name, result.task, result.seed, metric, value, result.epoch, result.collapsed]
+        for s in summaries
+        for task in s.tasks.values()
+        for result in task.results
+        for metric, value in result.metrics.items()
+    ]
+    tables = {
+        "results": (["model", "task", "metric", "median", "mean", "std", "best", "seeds", "collapsed"], spreads),
+        "runs": (["model", "task", "seed", "metric", "value", "epoch", "collapsed"], runs),
+    }
+    run = None
+    if "wandb" in report_to:
+        import wandb
+
+        group = os.environ.get("WANDB_RUN_GROUP", evaluation.folder.name)
+        name, project = f"{evaluation.folder.name}-report", os.environ.get("WANDB_PROJECT", "huggingface")
+        run = wandb.run or wandb.init(project=project, group=group, name=name, job_type="report")
+    folder = evaluation.folder / "logs" / "report"
+    track_results(report_to, defined, tables, reports, folder=folder, step=len(evaluation.results))
+    if run is not None:
+        run.finish()

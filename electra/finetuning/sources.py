@@ -1,0 +1,82 @@
+"""Data of a task: fingerprints of its files, recorded with each result, and splits of data sets from the Hub."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from electra.errors import UserError
+from electra.files import expand
+
+SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+"""Names of the splits here and on the Hub."""
+
+
+def data_settings(
+    train: Sequence[str | Path], validation: Sequence[str | Path], dataset_name: str | None, config: str | None = None
+) -> dict[str, str]:
+    """The data of a task as recorded settings. Test data is not included: it may be added later.
+
+    Args:
+        train, validation: files; ignored with a data set.
+        dataset_name, config: a data set on the Hub, or a folder that `datasets` opens.
+    Raises:
+        UserError: a file cannot be read.
+    """
+    if dataset_name is None:
+        return {"train_data": fingerprint(train), "validation_data": fingerprint(validation)}
+    folder = Path(dataset_name)
+    name = fingerprint(_labelled_files(folder)) if folder.is_dir() else dataset_name
+    words = " ".join(filter(None, (name, config)))
+    return {"train_data": f"{words} {SPLITS['train']}", "validation_data": f"{words} {SPLITS['dev']}"}
+
+
+def fingerprint(paths: Sequence[str | Path]) -> str:
+    """12 hexadecimal digits of the contents of all files in order, independent of their names.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(expand(path), "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()[:12]
+
+
+def _labelled_files(folder: Path) -> list[Path]:
+    """The files of a data set's folder, without its test split and the list of its splits."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path.name != "dataset_dict.json"
+        and not any(part.startswith(("test", ".")) for part in path.relative_to(folder).parts)
+    ]
+
+
+def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
+    """The tables `train`, `dev` and, if there is one, `test`.
+
+    Args:
+        name, config: a data set on the Hub, or a folder that `datasets` saved or opens.
+    Raises:
+        UserError: it cannot be loaded, or a split is missing.
+    """
+    import datasets
+
+    try:
+        is_saved = (Path(name) / "dataset_dict.json").is_file()
+        tables = datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
+    except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
+        raise UserError(
+            f"the data set {name} could not be loaded ({type(error).__name__}: {error}); name files with --train_file "
+            f"and --validation_file"
+        ) from error
+    missing = [SPLITS[split] for split in ("train", "dev") if SPLITS[split] not in tables]
+    if missing:
+        raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
+    return {split: tables[theirs] for split, theirs in SPLITS.items() if theirs in tables}

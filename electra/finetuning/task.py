@@ -1,0 +1,200 @@
+"""The interface of a kind of task: what the runner needs to train and score it.
+
+The runner does everything else: seeds, folder, resuming, plan, progress, tracking, results, report.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from electra.finetuning.config import Arguments, FineTuningArguments
+from electra.finetuning.encoder import Encoder
+from electra.finetuning.encoding import PaddingCollator, Rows
+from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.trainer import Logits, Outcome, step_loss
+from electra.report.evaluation import Reporting
+from electra.report.results import Result
+
+COLLAPSED_SHARE = 0.99
+"""Share of examples with the same answer from which a run may be collapsed."""
+RARE_ANSWERS = 0.1
+"""A run is collapsed if its other answers are rarer than this fraction of those in the references."""
+
+
+def is_one_answer(share: float, expected: float) -> bool:
+    """Whether one answer is given to (almost) all examples and the references do not explain it.
+
+    Args:
+        share: share of examples that get the most frequent answer of the run.
+        expected: share of examples whose reference is that answer.
+    """
+    return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Tokenized data of a task.
+
+    Args:
+        train: with labels.
+        dev: with labels, by name of the split.
+        examples: number of examples in train and in each dev split, recorded with each result. There may be more
+            rows than examples: pairs in both orders, windows of long texts.
+        test: splits to predict, by name; names start with "test".
+    """
+
+    train: Rows
+    dev: dict[str, Rows]
+    examples: dict[str, int]
+    test: dict[str, Rows] = field(default_factory=dict)
+
+
+class TaskAdapter(ABC):
+    """The tasks of one kind in one command.
+
+    Args:
+        args: options of the command.
+        encoder: encoder to fine-tune; its model must not be modified.
+        evaluation: output folder and finished results.
+    """
+
+    default_max_length = 128
+    """Maximum input length in tokens without --max_length."""
+    reporting: Reporting
+    script: str
+    """Name of the command, such as run_glue.py."""
+    auto_model: Any
+    """Class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`."""
+    pipeline: str
+    """Pipeline tag of the Hub for this kind of task."""
+    saved_heads: Mapping[str, int]
+    """Heads that a class of transformers may compute, and their number of linear layers (with GELU in between)."""
+
+    def __init__(self, args: Arguments[Any], encoder: Encoder, evaluation: Evaluation) -> None:
+        self.args, self.encoder, self.evaluation = args, encoder, evaluation
+
+    @classmethod
+    @abstractmethod
+    def folder_prefix(cls, args: Any) -> str:
+        """First part of the folder's name without --experiment_name."""
+
+    # ---- data
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The tasks in the order in which they are run."""
+
+    @abstractmethod
+    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+        """Read and tokenize unfinished tasks. Tasks whose data is missing may be left out.
+
+        Args:
+            settings: resolved options by task.
+
+        Raises:
+            UserError: data cannot be used.
+        """
+
+    # ---- training
+
+    @abstractmethod
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
+        """A module with the attributes `encoder` and `head`; the head is drawn from torch's random state.
+
+        It takes the collator's output without `labels` and returns one tensor (B, ...).
+        """
+
+    def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+        """The contribution of a batch to the loss of its step, ().
+
+        Args:
+            num_items_in_batch: number of labels of the step that are not -100.
+        """
+        return step_loss(output, labels, num_items_in_batch)
+
+    def collator(self) -> Callable[[Any], dict[str, Tensor]]:
+        """Rows -> a batch."""
+        return PaddingCollator(self.encoder.tokenizer.pad_token_id)
+
+    def fixed_options(self) -> dict[str, Any]:
+        """Options of fine-tuning that this kind of task sets itself."""
+        return {}
+
+    def more_settings(self, task: str) -> dict[str, Any]:
+        """What a score depends on besides the hyper-parameters, recorded with each result."""
+        return {}
+
+    # ---- scores
+
+    @abstractmethod
+    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
+        """Metrics of the development splits as fractions; more is better; nan if undefined."""
+
+    @abstractmethod
+    def headlines(self, task: str) -> Sequence[str]:
+        """The metric that runs are ranked by, then substitutes if a run does not have it."""
+
+    def headline(self, task: str, metrics: Mapping[str, float | None]) -> float:
+        """The score that runs are ranked by; -infinity if it is undefined."""
+        value = next((metrics[name] for name in self.headlines(task) if name in metrics), None)
+        return value if value is not None and math.isfinite(value) else -math.inf
+
+    @abstractmethod
+    def is_collapsed(self, task: str, logits: Logits) -> bool:
+        """Whether a run gives the same answer to (almost) every example."""
+
+    # ---- saved models
+
+    def linear_layers(self, model: Any) -> list[nn.Linear]:
+        """The linear layers of a head in `saved_heads`, from hidden states to logits."""
+        return [layer for layer in model.head.modules() if isinstance(layer, nn.Linear)]
+
+    def labels(self, task: str) -> Sequence[str] | None:
+        """Names of the classes; None if there are none."""
+        return None
+
+    def config(self, task: str) -> dict[str, Any]:
+        """Additional values of a saved model's configuration."""
+        return {}
+
+    def note(self, task: str) -> str:
+        """A hint for users of a saved model."""
+        return ""
+
+    # ---- optional steps
+
+    @property
+    def wants_test(self) -> bool:
+        """Whether test splits are required in the predictions of a finished run."""
+        return False
+
+    def start_title(self, task: str) -> str:
+        """What the runs of a task start from, recorded as a setting."""
+        return self.args.start
+
+    def start(self, task: str, seed: int) -> tuple[str, str | None]:
+        """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
+        return self.args.start, None
+
+    def is_kept(self, task: str, seed: int) -> bool:
+        """Whether the output of `keep` exists."""
+        return True
+
+    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+        """Write output of a run besides its logits; on the main process, before the result is written."""
+        return None
+
+    def finish(self, tasks: Sequence[str]) -> None:
+        """Write output of all runs besides the report; on the main process."""
+        return None
+
+    def best_first(self, task: str, *more: Result) -> list[int]:
+        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
+        found = {(r.task, r.seed): r for r in (*more, *self.evaluation.results)}  # the first result of a run counts
+        runs = [r for r in found.values() if r.task == task and r.seed in self.args.seeds]
+        return [r.seed for r in sorted(runs, key=lambda r: (-self.headline(task, r.metrics), r.seed))]

@@ -1,0 +1,130 @@
+"""Best starts and ends of all windows -> the n best answers to each question, as pieces of its paragraph.
+
+Source: google-research/electra, finetune/qa/qa_metrics.py, write_predictions. Answers are cut out of the paragraph at
+the characters of their tokens, where the original projects lower-cased tokens back.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.finetuning.task import is_one_answer
+from electra.tasks.squad.data import Questions
+from electra.tasks.squad.heads import Candidates
+from electra.tasks.squad.windows import EncodedQuestions, Windows
+
+
+class Answer(NamedTuple):
+    """A piece of a paragraph, and the scores of its first and last token."""
+
+    text: str
+    start_score: float
+    end_score: float
+
+
+class Decoded(NamedTuple):
+    """Predictions for all questions.
+
+    Args:
+        answers: id of the question -> its best answers with distinct texts, best first; a single "" if there is none.
+        null_odds: id of the question -> score of its having no answer.
+    """
+
+    answers: dict[str, list[Answer]]
+    null_odds: dict[str, float]
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        """Id of the question -> best answer, as the official scripts read them."""
+        return {name: answers[0].text for name, answers in self.answers.items()}
+
+    @property
+    def nbest(self) -> dict[str, list[dict[str, Any]]]:
+        """Id of the question -> all answers with their probabilities among these, as the original writes them."""
+        return {name: _with_probabilities(answers) for name, answers in self.answers.items()}
+
+
+def decode(
+    data: Questions,
+    encoded: EncodedQuestions,
+    candidates: Candidates,
+    *,
+    n_best_size: int,
+    max_answer_length: int,
+    has_classifier: bool,
+) -> Decoded:
+    """Chooses the answers.
+
+    An answer starts at a token that its window shows with most context, ends in the same window's piece of the
+    paragraph, not before its start, and has at most `max_answer_length` tokens.
+
+    Args:
+        has_classifier: the null odds are the lowest `unanswerable` of the question's windows; without a classifier,
+            that minus the score of the best answer.
+    """
+    windows, starts, ends = encoded.windows, candidates.starts, candidates.ends
+    is_start = (starts >= windows.most_context[:, :1]) & (starts < windows.most_context[:, 1:])
+    is_start &= np.isfinite(candidates.start_scores)
+    length = ends - starts[:, :, None] + 1
+    possible = is_start[:, :, None] & (length >= 1) & (length <= max_answer_length)
+    possible &= (ends < windows.context[:, 1, None, None]) & np.isfinite(candidates.end_scores)
+    scores = candidates.start_scores.astype(np.float64)[:, :, None] + candidates.end_scores
+    window, start, end = np.nonzero(possible)
+    order = np.lexsort((-scores[possible], windows.questions[window]))  # question by question, best first
+    window, start, end = window[order], start[order], end[order]
+    bounds = np.searchsorted(windows.questions[window], np.arange(len(data) + 1))
+    row = np.minimum(start, ends.shape[1] - 1)  # the independent head has one row of ends for all starts
+    shift = (windows.first_tokens - windows.context[:, 0])[window]
+    firsts, lasts = (starts[window, start] + shift).tolist(), (ends[window, row, end] + shift).tolist()
+    start_scores = candidates.start_scores[window, start].tolist()
+    end_scores = candidates.end_scores[window, row, end].tolist()
+    lowest = np.full(len(data), np.inf)
+    np.minimum.at(lowest, windows.questions, candidates.unanswerable.astype(np.float64))
+
+    answers: dict[str, list[Answer]] = {}
+    null_odds: dict[str, float] = {}
+    for index, question in enumerate(data.questions):
+        paragraph, offsets = data.paragraphs[question.paragraph], encoded.offsets[question.paragraph]
+        found: dict[str, Answer] = {}
+        for i in range(bounds[index], bounds[index + 1]):
+            text = paragraph[offsets[firsts[i], 0] : offsets[lasts[i], 1]].strip()
+            if text and text not in found:
+                found[text] = Answer(text, start_scores[i], end_scores[i])
+                if len(found) == n_best_size:
+                    break
+        answers[question.id] = list(found.values()) or [Answer("", 0.0, 0.0)]
+        best = answers[question.id][0]
+        null_odds[question.id] = float(lowest[index]) - (0 if has_classifier else best.start_score + best.end_score)
+    return Decoded(answers, null_odds)
+
+
+def _with_probabilities(answers: list[Answer]) -> list[dict[str, Any]]:
+    scores = np.array([answer.start_score + answer.end_score for answer in answers])
+    weights = np.exp(scores - scores.max())
+    return [
+        {"text": a.text, "probability": p, "start_logit": a.start_score, "end_logit": a.end_score}
+        for a, p in zip(answers, (weights / weights.sum()).tolist(), strict=True)
+    ]
+
+
+def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
+    """Whether a run has collapsed: its scores are not finite, or (almost) all best starts are at one place.
+
+    The place is counted in the window or in its piece of the paragraph. Position 0 is skipped: most windows of a long
+    paragraph rightly say that they have no answer. It is no collapse if the true answers all start at one place.
+    """
+    if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
+        return True
+    best = candidates.starts[np.arange(len(candidates.starts)), (candidates.starts > 0).argmax(1)]
+    expected = [question.start for question in questions.questions if question.start is not None]
+    return any(
+        is_one_answer(_largest_share(places), _largest_share(expected))
+        for places in (best, best - windows.context[:, 0])
+    )
+
+
+def _largest_share(places: Sequence[int] | NDArray[np.int64]) -> float:
+    """Share of the most frequent place; 0 if there is none."""
+    return float(np.unique(places, return_counts=True)[1].max(initial=0) / max(1, len(places)))

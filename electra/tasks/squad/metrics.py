@@ -1,0 +1,203 @@
+"""Exact match and F1 as SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py, define them, in percent.
+
+    python -m electra.tasks.squad.metrics dev.json predictions.json [--null_odds null_odds.json] [--threshold -2.75]
+
+The scripts differ in more than unanswerable questions, hence two functions: version 1.1 counts a question without a
+prediction as wrong, and never counts two empty answers as overlapping. The names of the values are the scripts'.
+"""
+
+import json
+import logging
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from electra.errors import Parser, UserError, run_script
+from electra.tasks.squad.data import read_json, read_questions
+
+logger = logging.getLogger(__name__)
+
+References = Mapping[str, Sequence[str]]
+"""Id of each question -> its correct answers; empty for a question without an answer."""
+
+DEFAULT_THRESHOLD = 1.0
+"""That of evaluate-v2.0.py: higher null odds mean no answer."""
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower-cases, then removes ASCII punctuation, English articles and extra white space, in this order."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, reference: str) -> float:
+    """1 if both are equal when normalized, else 0."""
+    return float(normalize_answer(answer) == normalize_answer(reference))
+
+
+def overlap_f1(answer: str, reference: str) -> float:
+    """F1 of the two multisets of words, in [0, 1]; 0 if they share none, also if both are empty."""
+    words, expected = normalize_answer(answer).split(), normalize_answer(reference).split()
+    common = sum((Counter(words) & Counter(expected)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(words), common / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def null_aware_f1(answer: str, reference: str) -> float:
+    """`overlap_f1`, but 1 if both are empty: in version 2.0 no answer can be correct."""
+    if not normalize_answer(answer) or not normalize_answer(reference):
+        return exact_match(answer, reference)
+    return overlap_f1(answer, reference)
+
+
+def evaluate_v1(references: References, predictions: Mapping[str, str]) -> dict[str, float]:
+    """`exact_match` and `f1`: the best over a question's references, 0 without a prediction.
+
+    Raises:
+        UserError: there is no question, or a question has no reference.
+    """
+    if not references:
+        raise UserError("there are no questions to score")
+    unanswerable = next((name for name, answers in references.items() if not answers), None)
+    if unanswerable is not None:
+        raise UserError(f"question {unanswerable} has no answer; all questions of SQuAD 1.1 have one")
+    totals = {"exact_match": 0.0, "f1": 0.0}
+    for name, answers in references.items():
+        if name in predictions:
+            totals["exact_match"] += max(exact_match(predictions[name], answer) for answer in answers)
+            totals["f1"] += max(overlap_f1(predictions[name], answer) for answer in answers)
+    return {metric: 100.0 * total / len(references) for metric, total in totals.items()}
+
+
+_METRICS_V2: dict[str, Callable[[str, str], float]] = {"exact": exact_match, "f1": null_aware_f1}
+
+
+def evaluate_v2(
+    references: References,
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float = DEFAULT_THRESHOLD,
+) -> dict[str, float]:
+    """The values that evaluate-v2.0.py prints.
+
+    `exact`, `f1` and `total` of all questions; `HasAns_exact` ... of those with an answer, `NoAns_exact` ... of those
+    without. With `null_odds` also `best_exact`, `best_exact_thresh`, `best_f1` and `best_f1_thresh`, see
+    `best_threshold`.
+
+    Args:
+        predictions: id -> answer, "" for no answer.
+        null_odds: id -> score of no answer; above `threshold` the prediction is replaced by "".
+    Raises:
+        UserError: there is no question, or a question has no prediction or no odds.
+    """
+    if not references:
+        raise UserError("there are no questions to score")
+    odds = dict.fromkeys(references, 0.0) if null_odds is None else null_odds
+    for what, found in (("prediction", predictions), ("null odds", odds)):
+        missing = [name for name in references if name not in found]
+        if missing:
+            raise UserError(f"{len(missing)} of {len(references)} questions have no {what}, such as {missing[0]}")
+    has_answer = {name: bool(answers) for name, answers in references.items()}
+    raw: dict[str, dict[str, float]] = {metric: {} for metric in _METRICS_V2}
+    for name, answers in references.items():
+        # References that are empty when normalized do not count, unless there is no other.
+        counted = [answer for answer in answers if normalize_answer(answer)] or [""]
+        for metric, score in _METRICS_V2.items():
+            raw[metric][name] = max(score(predictions[name], answer) for answer in counted)
+    decided = {
+        metric: {n: float(not has_answer[n]) if odds[n] > threshold else s for n, s in scores.items()}
+        for metric, scores in raw.items()
+    }
+    result: dict[str, float] = {}
+    for prefix, wanted in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        names = [name for name, has in has_answer.items() if has in wanted]
+        if names:
+            means = {metric: 100.0 * sum(scores[n] for n in names) / len(names) for metric, scores in decided.items()}
+            result |= {f"{prefix}{metric}": value for metric, value in {**means, "total": len(names)}.items()}
+    if null_odds is not None:
+        for metric, scores in raw.items():
+            best, at = best_threshold(scores, predictions, null_odds, has_answer)
+            result |= {f"best_{metric}": best, f"best_{metric}_thresh": at}
+    return result
+
+
+def best_threshold(
+    scores: Mapping[str, float],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """The best mean score over all thresholds, in percent, and the threshold.
+
+    As in evaluate-v2.0.py, the threshold is one of the odds, even if other questions have the same odds, and 0 if
+    answering nothing is best.
+
+    Args:
+        scores: id -> score of the prediction without a threshold, in [0, 1].
+    """
+    current = best = float(sum(not has for has in has_answer.values()))
+    at = 0.0
+    for name in sorted(null_odds, key=lambda name: null_odds[name]):
+        if name not in scores:
+            continue
+        if has_answer[name]:
+            current += scores[name]
+        elif predictions[name]:
+            current -= 1
+        if current > best:
+            best, at = current, null_odds[name]
+    return 100.0 * best / len(scores), at
+
+
+def read_predictions(path: Path, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
+    """A json object from ids to values of one kind.
+
+    Raises:
+        UserError: it cannot be read, is not an object, or a value is of another kind.
+    """
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold an object: id of each question -> {what}")
+    for name, value in values.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UserError(f"{path}: question {name} has {value!r:.60}, expected {what}")
+    return values
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = Parser(
+        prog="python -m electra.tasks.squad.metrics", description="Score predictions as SQuAD's official scripts do."
+    )
+    parser.add_argument("questions", type=Path, help="SQuAD's json of the development set, version 1.1 or 2.0")
+    parser.add_argument("predictions", type=Path, help="json: id of each question -> answer")
+    parser.add_argument("--null_odds", type=Path, help="json: id of each question -> score of no answer")
+    parser.add_argument(
+        "--threshold", type=float, default=DEFAULT_THRESHOLD, help="higher odds mean no answer; default: %(default)s"
+    )
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
+    questions = read_questions(arguments.questions)
+    predictions = read_predictions(arguments.predictions, str, "a text")
+    if questions.is_version_2:
+        odds = arguments.null_odds and read_predictions(arguments.null_odds, (int, float), "a number")
+        found = evaluate_v2(questions.references, predictions, odds, arguments.threshold)
+    elif arguments.null_odds:
+        raise UserError(f"--null_odds is for SQuAD 2.0; all questions of {arguments.questions} have an answer")
+    else:
+        unanswered = sum(name not in predictions for name in questions.references)
+        if unanswered:
+            logger.warning("%d questions have no prediction and score 0", unanswered)
+        found = evaluate_v1(questions.references, predictions)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,257 @@
+"""SQuAD: options, data as windows, span heads, answers and official scores."""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel
+
+from electra.cli import CommandLine
+from electra.errors import UserError
+from electra.files import write_file, write_json
+from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
+from electra.finetuning.file_task import check_data_options
+from electra.finetuning.runner import evaluate
+from electra.finetuning.sources import data_settings
+from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer
+from electra.finetuning.trainer import Logits, Outcome
+from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
+from electra.tasks.squad.decoding import Decoded, decode, has_one_start
+from electra.tasks.squad.heads import Candidates, SpanModel, step_loss
+from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from electra.tasks.squad.report import REPORTING, TASKS
+from electra.tasks.squad.windows import EncodedQuestions, WindowCollator, encode_questions
+
+GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
+DEFAULT_DATASET = "squad"
+WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
+
+logger = logging.getLogger(__name__)
+
+
+def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
+    """The options; without data, those of SQuAD 1.1 on the Hub.
+
+    Raises:
+        UserError: unknown or impossible options, see `check_data_options`.
+    """
+    command_line = CommandLine(GROUPS, "Fine-tune an encoder on SQuAD and score it.")
+    encoder, squad, tuning = command_line.parse(argv)
+    if check_data_options(squad):
+        squad.train_file, squad.validation_file = map(os.path.expanduser, (squad.train_file, squad.validation_file))
+    elif squad.dataset_name is None:
+        squad.dataset_name = DEFAULT_DATASET
+    return Arguments(encoder, squad, tuning, command_line.effective)
+
+
+class Squad(TaskAdapter):
+    """SQuAD 1.1 or 2.0, whichever the data is. Besides the files of every evaluation, each run has in its folder:
+
+    predictions/TASK-SEED/predictions.json          id of each question -> best answer, as the official scripts read
+    predictions/TASK-SEED/nbest_predictions.json    id -> best answers with their scores
+    predictions/TASK-SEED/null_odds.json            id -> score of no answer (version 2.0)
+    predictions/TASK-SEED/metrics.json              output of the official script
+    """
+
+    args: Arguments[SquadArguments]
+    default_max_length = 384
+    reporting = REPORTING
+    script = "run_squad.py"
+    auto_model = AutoModelForQuestionAnswering
+    pipeline = "question-answering"
+    saved_heads: Mapping[str, int] = {"independent": 1}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.dev: EncodedQuestions | None = None
+        self.decoded: tuple[NDArray[np.float32], Decoded] | None = None
+
+    @classmethod
+    def folder_prefix(cls, args: Any) -> str:
+        return "squad"
+
+    # ---- data
+
+    @cached_property
+    def questions(self) -> dict[str, Questions]:
+        """Questions of train and dev as they are in the data."""
+        options = self.args.options
+        if options.dataset_name is not None:
+            return load_dataset_questions(options.dataset_name)
+        files = {"train": options.train_file, "dev": options.validation_file}
+        return {split: read_questions(Path(path or "")) for split, path in files.items()}
+
+    @property
+    def is_version_2(self) -> bool:
+        return any(split.is_version_2 for split in self.questions.values())
+
+    def names(self) -> list[str]:
+        return ["squad_v2" if self.is_version_2 else "squad_v1"]
+
+    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+        (name,) = names
+        if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
+            logger.warning("all training questions have an answer, but some of the development set have none")
+        train = self._encode(align_answers(self.questions["train"]), settings[name], is_training=True)
+        self.dev = self._encode(self.questions["dev"], settings[name], is_training=False)
+        if train.left_out:
+            logger.warning("%d questions are left out: no token covers their answer", train.left_out)
+        if not len(train.windows):
+            raise UserError(f"{self.questions['train'].source}: no token covers any answer; name other data")
+        for split, encoded in (("train", train), ("dev", self.dev)):
+            logger.info(
+                "%-14s %s questions, %s windows", split, f"{len(self.questions[split]):,}", f"{len(encoded.windows):,}"
+            )
+        examples = {split: len(questions) for split, questions in self.questions.items()}
+        return {name: TaskRows(train.windows, {"dev": self.dev.windows}, examples)}
+
+    def _encode(self, data: Questions, settings: FineTuningArguments, *, is_training: bool) -> EncodedQuestions:
+        assert settings.max_length is not None
+        return encode_questions(
+            data,
+            self.encoder.tokenizer,
+            max_length=settings.max_length,
+            max_query_length=self.args.options.max_query_length,
+            doc_stride=self.args.options.doc_stride,
+            is_training=is_training,
+        )
+
+    @cached_property
+    def data_settings(self) -> dict[str, str]:
+        """Fingerprints of the data."""
+        options = self.args.options
+        return data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
+
+    def more_settings(self, task: str) -> dict[str, Any]:
+        return {**{name: getattr(self.args.options, name) for name in WINDOW_OPTIONS}, **self.data_settings}
+
+    # ---- training
+
+    @property
+    def beam_size(self) -> int:
+        """Number of starts, and of ends for each, that are kept."""
+        options = self.args.options
+        return options.beam_size if self.args.tuning.head == "joint" else options.n_best_size
+
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> SpanModel:
+        return SpanModel(
+            encoder,
+            settings.head,
+            is_version_2=self.is_version_2,
+            beam_size=self.beam_size,
+            dropout=settings.head_dropout,
+        )
+
+    def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+        return step_loss(output, labels, num_items_in_batch)
+
+    def collator(self) -> Callable[[Any], dict[str, Tensor]]:
+        return WindowCollator(self.encoder.tokenizer.pad_token_id)
+
+    # ---- saved models
+
+    def linear_layers(self, model: Any) -> list[nn.Linear]:
+        """Starts and ends as one layer, as in transformers."""
+        layers = super().linear_layers(model)
+        both = nn.Linear(layers[0].in_features, len(layers))
+        with torch.no_grad():
+            both.weight.copy_(torch.cat([layer.weight for layer in layers]))
+            both.bias.copy_(torch.cat([layer.bias for layer in layers]))
+        return [both]
+
+    def note(self, task: str) -> str:
+        return "An answer that starts and ends at the first token means that there is none." * self.is_version_2
+
+    # ---- scores
+
+    def decode(self, rows: NDArray[np.float32]) -> Decoded:
+        """Answers to the development set from the output of the model; those of the last call are kept."""
+        if self.decoded is None or self.decoded[0] is not rows:
+            assert self.dev is not None
+            found = decode(
+                self.questions["dev"],
+                self.dev,
+                Candidates.unpack(rows, self.beam_size),
+                n_best_size=self.args.options.n_best_size,
+                max_answer_length=self.args.options.max_answer_length,
+                has_classifier=self.args.tuning.head == "joint",
+            )
+            self.decoded = rows, found
+        return self.decoded[1]
+
+    def official_metrics(self, decoded: Decoded) -> dict[str, float]:
+        """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
+        references = self.questions["dev"].references
+        if not self.is_version_2:
+            return evaluate_v1(references, decoded.predictions)
+        return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
+
+    def threshold(self, decoded: Decoded) -> float:
+        """The null odds with the best F1; higher odds mean no answer.
+
+        -infinity if answering nothing is best. The official script then says 0, at which questions with lower odds
+        would be answered.
+        """
+        references = self.questions["dev"].references
+        found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
+        unanswerable = sum(not answers for answers in references.values())
+        is_silence_best = found["best_f1"] <= 100 * unanswerable / len(references)
+        return -math.inf if is_silence_best else found["best_f1_thresh"]
+
+    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
+        official = self.official_metrics(self.decode(logits["dev"]))
+        names = {"exact_match": "exact_match", "f1": "f1"}
+        if self.is_version_2:
+            names = {"exact_match": "best_exact", "f1": "best_f1"}
+            names |= {name: name for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact") if name in official}
+        return {name: official[theirs] / 100 for name, theirs in names.items()}
+
+    def headlines(self, task: str) -> Sequence[str]:
+        return (TASKS[task].headline,)
+
+    def is_collapsed(self, task: str, logits: Logits) -> bool:
+        """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
+        assert self.dev is not None
+        candidates = Candidates.unpack(logits["dev"], self.beam_size)
+        if has_one_start(candidates, self.dev.windows, self.questions["dev"]):
+            return True
+        if not self.is_version_2:
+            return False
+        decoded = self.decode(logits["dev"])
+        threshold = self.threshold(decoded)
+        unanswered = np.mean([odds > threshold for odds in decoded.null_odds.values()])
+        unanswerable = np.mean([not answers for answers in self.questions["dev"].references.values()])
+        return is_one_answer(float(unanswered), float(unanswerable))
+
+    # ---- predictions
+
+    def _predictions_folder(self, task: str, seed: int) -> Path:
+        return self.evaluation.predictions_path(task, seed).with_suffix("")
+
+    def is_kept(self, task: str, seed: int) -> bool:
+        names = ["predictions", "nbest_predictions", "metrics", *(["null_odds"] if self.is_version_2 else [])]
+        return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
+
+    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+        decoded = self.decode(outcome.logits["dev"])
+        folder = self._predictions_folder(task, seed)
+        folder.mkdir(exist_ok=True)
+        for name, values in (("predictions", decoded.predictions), ("nbest_predictions", decoded.nbest)):
+            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+            write_file(text.encode(errors="backslashreplace"), folder / f"{name}.json")
+        if self.is_version_2:
+            write_json(decoded.null_odds, folder / "null_odds.json")
+        write_json(self.official_metrics(decoded), folder / "metrics.json")
+
+
+def main(argv: list[str] | None = None) -> None:
+    evaluate(argv, parse_arguments, Squad)
