@@ -1,45 +1,125 @@
-"""Reports of pre-training runs, from their files alone, also while they go on and after they were killed.
+"""Reports of pre-training runs and of evaluations, from their files alone. No torch.
 
     python -m electra.report RUN                                     RUN/report.html, RUN/training_curves.png
     python -m electra.report RUN RUN --x tokens --output FILE.html   several runs in one page
-    python -m electra.report RUN --glue GLUE_FOLDER                  with GLUE results, in the model card, too
+    python -m electra.report RUN --glue GLUE_FOLDER                  with GLUE results, also in the model card
+    python -m electra.report EVALUATION EVALUATION --output FOLDER   report.md, report.html, report.json
 
-No torch: a report can be written anywhere.
+Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, run_squad.py, run_tagging.py and
+run_swag.py.
 """
 
 import logging
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
-from electra.report.cards import add_glue
-from electra.report.glue_table import glue_table, read_glue
-from electra.report.panels import AXES
-from electra.report.write import write_report
+from electra.files import write_file
+from electra.report.blocks import Block, blocks_to_markdown
+from electra.report.curves import AXES
+from electra.report.evaluation import Reporting, terminal_table, write_report
+from electra.report.page import write_report as write_run_report
+from electra.report.results import RESULTS_NAME, read_results
+from electra.tasks.glue.report import TITLE, glue_section
+from electra.tasks.glue.tasks import TASKS
+from electra.yaml_text import YAML_ERRORS, read_yaml
 
 logger = logging.getLogger("electra.report")
 
+CARD = Path("discriminator") / "README.md"
+
 
 def main(argv: list[str] | None = None) -> None:
-    parser = Parser(
-        prog="python -m electra.report", description="Write report.html and training_curves.png of pre-training runs."
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")
-    parser.add_argument("--x", choices=AXES, default="steps", help="what the horizontal axis counts")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page; the picture is written beside it")
+    parser = Parser(prog="python -m electra.report", description="Write reports of pre-training runs or evaluations.")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="runs, or evaluations of one kind")
+    parser.add_argument("--x", choices=AXES, default="steps", help="runs: unit of the horizontal axis")
     parser.add_argument(
-        "--glue", type=Path, metavar="FOLDER", help="of run_glue.py: shown, and added to the run's model card"
+        "--output", type=Path, help="runs: file of the page, the picture goes beside it; evaluations: folder"
+    )
+    parser.add_argument(
+        "--glue", type=Path, metavar="FOLDER", help="of run_glue.py: added to the run's page and to its model card"
     )
     arguments = parser.parse_args(argv)
     log_plainly()
-    if arguments.glue is not None and len(arguments.runs) > 1:
-        raise UserError(f"--glue belongs to one run, and {len(arguments.runs)} are named; name one RUN")
-    table = None if arguments.glue is None else glue_table(read_glue(arguments.glue))
-    paths = write_report(arguments.runs, arguments.x, arguments.output, table)
-    if table is not None:
-        paths += add_glue(arguments.runs[0], table)
+    folders, glue = arguments.folders, arguments.glue
+    evaluations = [folder for folder in folders if (folder / RESULTS_NAME).exists()]
+    if evaluations:
+        others = [folder for folder in folders if folder not in evaluations]
+        if others:
+            what = f"has no {RESULTS_NAME}" if others[0].is_dir() else "does not exist"
+            raise UserError(f"{others[0]} {what}; name evaluations alone, or runs alone")
+        if glue is not None:
+            raise UserError(f"--glue belongs to a run, but {folders[0]} is an evaluation; name the run")
+        reporting = reporting_of(evaluations)
+        paths = write_report(reporting, evaluations, arguments.output or evaluations[0])
+        logger.info("%s\n", terminal_table(reporting, evaluations))
+    else:
+        if glue is not None and len(folders) > 1:
+            raise UserError(f"--glue belongs to one run, but {len(folders)} are named; name one")
+        section = [] if glue is None else glue_section(glue)
+        paths = write_run_report(folders, arguments.x, arguments.output, section)
+        if section and (folders[0] / CARD).exists():
+            paths.append(add_to_card(folders[0] / CARD, TITLE, section))
     for path in paths:
         logger.info("%s", path)
+
+
+def reporting_of(folders: Sequence[Path]) -> Reporting:
+    """How to report these evaluations.
+
+    Raises:
+        UserError: a folder has no results, or the kinds of task differ.
+    """
+    kinds = {folder: kind_of(folder) for folder in folders}
+    first = next(iter(kinds.values()))
+    other = next((folder for folder, kind in kinds.items() if kind != first), None)
+    if other is not None:
+        raise UserError(f"{folders[0]} is an evaluation of {first}, {other} of {kinds[other]}; report them separately")
+    reporting: Reporting = import_module(f"electra.tasks.{first}.report").REPORTING  # one of them needs seqeval
+    return reporting
+
+
+def kind_of(folder: Path) -> str:
+    """The package in electra/tasks, by the options of config.yaml; if there is none, by the metrics.
+
+    Raises:
+        UserError: the folder has no results.
+    """
+    results = read_results(folder / RESULTS_NAME)
+    if not results:
+        raise UserError(f"{folder / RESULTS_NAME} is empty: no run has finished yet")
+    try:
+        options = read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, *YAML_ERRORS):
+        options = None
+    if isinstance(options, dict):
+        known = {"glue_dir": "glue", "doc_stride": "squad", "feature_layers": "tagging"}
+        return next((kind for name, kind in known.items() if name in options), "multiple_choice")
+    metrics = results[0].metrics
+    if "exact_match" in metrics:
+        return "squad"
+    if results[0].task in TASKS:
+        return "glue"
+    return "tagging" if "f1" in metrics else "multiple_choice"
+
+
+def add_to_card(path: Path, title: str, section: Sequence[Block]) -> Path:
+    """Put a section into a model card, in place of an earlier one with the same title; the rest is unchanged.
+
+    Raises:
+        UserError: the card cannot be read.
+    """
+    try:
+        card = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the model card {path}: {error}") from error
+    before, heading, rest = card.partition(f"## {title}\n")
+    _, next_heading, after = rest.partition("\n## ")
+    before = before if heading else f"{before.rstrip()}\n\n"
+    write_file((before + blocks_to_markdown(section) + next_heading + after).encode(), path)
+    return path
 
 
 if __name__ == "__main__":

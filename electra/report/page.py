@@ -1,177 +1,166 @@
-"""Records of runs -> report.html: curves, held-out metrics, plan, compute, samples, options. No torch."""
+"""Pre-training runs -> report.html and training_curves.png. No torch."""
 
-import html
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from electra.markup import details, heading, html_table, items, page, paragraph
-from electra.report.glue_table import TITLE as GLUE_TITLE
-from electra.report.glue_table import GlueTable, about_averages
-from electra.report.panels import Axis, Curve, Panel, title_of
-from electra.report.runs import RunRecord, is_number
-from electra.samples import to_html
-from electra.svg import Line, line_chart
-from electra.units import format_seconds
+from markupsafe import Markup
 
-_STYLES = {"training": "thin", "held-out": "dots", "frequencies": "dashed"}
-X_LABELS = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
-_PLAN = (
-    ("objective", "objective"),
-    ("documents", "documents"),
-    ("corpus_tokens", "tokens of the corpus"),
-    ("held_out_documents", "held-out documents"),
-    ("discriminator_shape", "large network"),
-    ("discriminator_parameters", "its parameters"),
-    ("generator_shape", "generator"),
-    ("generator_parameters", "its parameters"),
-    ("total_parameters", "parameters of both"),
-    ("steps", "steps"),
-    ("batch_size", "segments in a batch"),
-    ("max_length", "tokens in a segment"),
-    ("total_tokens", "tokens, with padding"),
-    ("epochs", "epochs"),
-    ("flops", "FLOPs, 6 N T and attention"),
-    ("google_flops", "FLOPs, the original's count"),
-    ("google_sparse_flops", "the same, embeddings looked up"),
-)
-_COMPUTE = (
-    ("tokens", "tokens seen"),
-    ("training_seconds", "training"),
-    ("evaluation_seconds", "evaluation"),
-    ("tokens_per_second", "tokens per second"),
-    ("device", "device"),
-    ("devices", "devices"),
-    ("dtype", "matrix products in"),
-    ("peak_flops_per_second", "peak measured, each device"),
-    ("mfu", "model FLOPs utilization"),
-    ("energy_joules", "energy"),
-    ("energy_source", "energy measured by"),
-)
+from electra.console import format_seconds
+from electra.errors import UserError
+from electra.files import write_file
+from electra.report.blocks import Block, Details, Figure, Heading, Items, LegendEntry, Table, Text, to_html
+from electra.report.charts import COLOURS, Line, line_chart
+from electra.report.curves import AXIS_TITLES, Axis, Panel, draw, make_panels, metric_title
+from electra.report.runs import RunRecord, is_number, read_runs
+from electra.samples import to_html as sample_to_html
 
+logger = logging.getLogger(__name__)
 
-def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, glue: GlueTable | None = None) -> str:
-    """The whole page.
-
-    Args:
-        runs: one or several, no more than there are colours.
-        panels: theirs.
-        axis: of the panels.
-        glue: results of the fine-tuned network, if there are any.
-    """
-    notes = [note for run in runs for note in run.notes] + _not_finite(runs, panels)
-    title = f"Pre-training: {runs[0].name}" if len(runs) == 1 else f"Pre-training: {len(runs)} runs"
-    drawn = [panel for panel in panels if panel.has_points]
-    main, more = ([panel for panel in drawn if panel.is_main == is_main] for is_main in (True, False))
-    parts = [items(notes)] if notes else []
-    parts += [heading("Curves"), _legend(runs, drawn), _charts(runs, main, axis)]
-    if more:
-        parts.append(details("More curves", _charts(runs, more, axis)))
-    parts += _held_out(runs)
-    if glue is not None:
-        parts += [heading(GLUE_TITLE), paragraph(about_averages()), html_table(GLUE_TITLE, *glue)]
-    for name, fields, values in (
-        ("Plan", _PLAN, [run.plan for run in runs]),
-        ("Compute", _COMPUTE, [run.compute for run in runs]),
-    ):
-        rows = [
-            [label, *(_cell(key, v.get(key)) for v in values)]
-            for key, label in fields
-            if any(key in v for v in values)
-        ]
-        if rows:
-            parts += [heading(name), html_table(name, ["", *(run.name for run in runs)], rows)]
-    parts += _samples(runs)
-    parts += _options(runs)
-    return page(title, parts)
+REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
+LINE_STYLES = {"training": "thin", "held-out": "dots", "frequencies": "dashed"}
+KINDS = {"training": "training", "held-out": "held-out text", "frequencies": "token frequencies, no context"}
+GREY = 7
+MAIN_NETWORK = "main network"
+"""Replaced by the network's name, such as discriminator, if all runs of the page have the same."""
+PLAN = {
+    "objective": "objective",
+    "documents": "documents",
+    "corpus_tokens": "tokens of the corpus",
+    "held_out_documents": "held-out documents",
+    "held_out_tokens": "their tokens",
+    "discriminator_shape": MAIN_NETWORK,
+    "discriminator_parameters": "its parameters",
+    "generator_shape": "generator",
+    "generator_parameters": "its parameters",
+    "total_parameters": "parameters of both",
+    "steps": "steps",
+    "batch_size": "segments in a batch",
+    "max_length": "tokens in a segment",
+    "total_tokens": "tokens, with padding",
+    "epochs": "epochs",
+    "flops": "FLOPs, 6 N T and attention",
+    "google_flops": "FLOPs, the original's count",
+    "google_sparse_flops": "the same, embeddings looked up",
+}
+COMPUTE = {
+    "tokens": "tokens seen",
+    "training_seconds": "training",
+    "evaluation_seconds": "evaluation",
+    "tokens_per_second": "tokens per second",
+    "device": "device",
+    "devices": "devices",
+    "dtype": "matrix products in",
+    "peak_flops_per_second": "peak measured, each device",
+    "mfu": "model FLOPs utilization",
+    "energy_joules": "energy",
+    "energy_source": "energy measured by",
+}
 
 
-def chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
-    """One panel as an SVG element."""
-    lines = [_line(curve, runs) for curve in panel.curves]
-    return line_chart(f"chart-{panel.name}", panel.title, X_LABELS[axis], lines)
-
-
-def _line(curve: Curve, runs: Sequence[RunRecord]) -> Line:
-    label = curve.kind if len(runs) == 1 else f"{runs[curve.run].name}, {curve.kind}"
-    colour = curve.run if len(runs) > 1 or curve.kind != "frequencies" else 7
-    return Line(label, colour, _STYLES[curve.kind], curve.x.tolist(), curve.y.tolist())  # type: ignore[arg-type]
-
-
-def _charts(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis) -> str:
-    return "\n".join(['<div class="charts">', *(chart(panel, runs, axis) for panel in panels), "</div>"])
-
-
-def _legend(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> str:
-    """What the styles of lines mean, as far as they occur, and whose a colour is."""
-    kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
-    words = {"training": "training", "held-out": "held-out text", "frequencies": "token frequencies, no context"}
-    entries = [(run.name, number, "dots") for number, run in enumerate(runs)] if len(runs) > 1 else []
-    entries += [(words[k], 7 if k == "frequencies" or len(runs) > 1 else 0, _STYLES[k]) for k in words if k in kinds]
-    lines = (
-        f'<li><svg viewBox="0 0 32 12" aria-hidden="true"><path class="c{colour} {style}" d="M0 6H32"/></svg>'
-        f"{html.escape(label)}</li>"
-        for label, colour, style in entries
-    )
-    return "\n".join(['<ul class="legend">', *lines, "</ul>"])
-
-
-def _held_out(runs: Sequence[RunRecord]) -> list[str]:
-    """Of one run its columns; of several the last column of each."""
-    if len(runs) == 1:
-        columns = runs[0].held_out
-    else:
-        columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
-    names = [name for name in dict.fromkeys(n for column in columns.values() for n in column) if _is_metric(name)]
-    if not names:
-        return []
-    rows = [[title_of(name), *(f"{c[name]:.4f}" if name in c else "" for c in columns.values())] for name in names]
-    about = "Same held-out text and masks in each column of a run. Losses in nats."
-    return [heading("Held-out metrics"), paragraph(about), html_table("Held-out metrics", ["", *columns], rows)]
-
-
-def _is_metric(name: str) -> bool:
-    return name != "runtime" and not name.endswith("_per_second")
-
-
-def _samples(runs: Sequence[RunRecord]) -> list[str]:
-    with_samples = [run for run in runs if run.samples]
-    if not with_samples:
-        return []
-    parts = [
-        heading("Samples"),
-        paragraph(
-            "Held-out text. Replaced tokens are underlined. The stronger a token's ground, the likelier the "
-            "discriminator takes it for replaced; the number above it says so in percent."
-        ),
-    ]
-    for run in with_samples:
-        parts += [heading(run.name, 3)] if len(runs) > 1 else []
-        parts += [to_html(sample) for sample in run.samples]
-    return parts
-
-
-def _options(runs: Sequence[RunRecord]) -> list[str]:
-    """Every option of every run; of several runs those that differ first."""
-    names = list(dict.fromkeys(name for run in runs for name in run.options))
-    if not names:
-        return []
-    cells = {name: [_option(run.options.get(name)) for run in runs] for name in names}
-    differing = [[name, *cells[name]] for name in names if len(set(cells[name])) > 1]
-    header = ["", *(run.name for run in runs)]
-    parts = [heading("Options")]
-    if differing:
-        parts.append(html_table("Options that differ", header, differing, numbers=False))
-    table = html_table("Options", header, [[name, *cells[name]] for name in names], numbers=False)
-    return [*parts, details("All options", table)]
-
-
-def _not_finite(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[str]:
-    return [
-        f"{runs[curve.run].name}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are no numbers"
+def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, more: Sequence[Block] = ()) -> str:
+    """The HTML page of at most `COLOURS` runs; `more`: a section of its own, such as GLUE results."""
+    notes = [note for run in runs for note in run.notes]
+    notes += [
+        f"{runs[curve.run].name}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are not finite"
         for panel in panels
         for curve in panel.curves
         if curve.not_finite
     ]
+    drawn = [panel for panel in panels if panel.has_points]
+    main, others = ([_chart(p, runs, axis) for p in drawn if p.is_main == is_main] for is_main in (True, False))
+    blocks: list[Block] = [Items(notes)] if notes else []
+    blocks += [Heading("Curves"), Figure(main, legend=_legend(runs, drawn))]
+    if others:
+        blocks.append(Details("More curves", [Figure(others)]))
+    names = {run.plan.get("main_network", "discriminator") for run in runs}
+    network = names.pop() if len(names) == 1 else MAIN_NETWORK
+    blocks += [*_held_out(runs), *more]
+    for title, labels, values in (
+        ("Plan", PLAN, [run.plan for run in runs]),
+        ("Compute", COMPUTE, [run.compute for run in runs]),
+    ):
+        rows = [
+            [network if label == MAIN_NETWORK else label, *(_cell(key, v.get(key)) for v in values)]
+            for key, label in labels.items()
+            if any(key in v for v in values)
+        ]
+        if rows:
+            blocks += [Heading(title), Table(["", *(run.name for run in runs)], rows)]
+    blocks += [*_samples(runs), *_options(runs)]
+    return to_html(f"Pre-training: {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}", blocks)
+
+
+def _chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
+    lines = [
+        Line(
+            curve.kind if len(runs) == 1 else f"{runs[curve.run].name}, {curve.kind}",
+            GREY if len(runs) == 1 and curve.kind == "frequencies" else curve.run,
+            LINE_STYLES[curve.kind],  # type: ignore[arg-type]
+            curve.x.tolist(),
+            curve.y.tolist(),
+        )
+        for curve in panel.curves
+    ]
+    return line_chart(f"chart-{panel.name}", panel.title, AXIS_TITLES[axis], lines)
+
+
+def _legend(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[LegendEntry]:
+    """The colours of several runs, and the line styles that occur."""
+    is_several = len(runs) > 1
+    kinds = {curve.kind for panel in panels for curve in panel.curves}
+    entries = [LegendEntry(run.name, f"c{number} dots") for number, run in enumerate(runs) if is_several]
+    for kind, label in KINDS.items():
+        if kind in kinds:
+            colour = GREY if is_several or kind == "frequencies" else 0
+            entries.append(LegendEntry(label, f"c{colour} {LINE_STYLES[kind]}"))
+    return entries
+
+
+def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
+    """All columns of one run; the last column of each of several runs."""
+    if len(runs) == 1:
+        columns = runs[0].held_out
+    else:
+        columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    rows = [
+        [metric_title(name), *(f"{c[name]:.4f}" if name in c else "" for c in columns.values())]
+        for name in names
+        if name != "runtime" and not name.endswith("_per_second")
+    ]
+    if not rows:
+        return []
+    about = "All columns of a run use the same held-out text and masks. Losses are in nats."
+    return [Heading("Held-out metrics"), Text(about), Table(["", *columns], rows)]
+
+
+def _samples(runs: Sequence[RunRecord]) -> list[Block]:
+    blocks: list[Block] = []
+    for run in runs:
+        if run.samples and len(runs) > 1:
+            blocks.append(Heading(run.name, 3))
+        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
+    about = (
+        "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator considers "
+        "the token more likely to be replaced; the number above is this probability in percent."
+    )
+    return [Heading("Samples"), Text(about), *blocks] if blocks else []
+
+
+def _options(runs: Sequence[RunRecord]) -> list[Block]:
+    """All options; options that differ between runs stand first."""
+    names = list(dict.fromkeys(name for run in runs for name in run.options))
+    if not names:
+        return []
+    rows = [[name, *(_option(run.options.get(name)) for run in runs)] for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    header = ["", *(run.name for run in runs)]
+    blocks: list[Block] = [Heading("Options")]
+    if differing:
+        blocks.append(Table(header, differing, words=header))
+    return [*blocks, Details("All options", [Table(header, rows, words=header)])]
 
 
 def _option(value: Any) -> str:
@@ -192,3 +181,61 @@ def _cell(key: str, value: Any) -> str:
     if key == "energy_joules":
         return f"{value / 3.6e6:.3g} kWh"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def write_report(
+    folders: Sequence[Path], axis: Axis = "steps", output: Path | None = None, more: Sequence[Block] = ()
+) -> list[Path]:
+    """Write the page and the picture.
+
+    Args:
+        folders: runs of run_pretraining.py, also unfinished ones; several are drawn into the same charts.
+        output: file of the page; the picture gets the same name with .png. Default: report.html and
+            training_curves.png in the run's folder, for several runs comparison.html and .png beside the first.
+        more: see `report_page`.
+    Returns:
+        both files.
+    Raises:
+        UserError: a run cannot be read, there are too many, or the output cannot be written.
+    """
+    runs = read_runs(list(folders))
+    if len(runs) > COLOURS:
+        raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {COLOURS}")
+    if output is not None:
+        if output.name in ("", "..") or output.is_dir():
+            raise UserError(f"--output {output} must name a file, such as report.html")
+        if output.suffix == ".png":
+            raise UserError(f"--output {output} must be an .html file; the picture gets the same name with .png")
+        page_file, picture_file = output, output.with_suffix(".png")
+    elif len(runs) == 1:
+        page_file, picture_file = runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
+    else:
+        page_file = runs[0].folder.resolve().parent / "comparison.html"
+        picture_file = page_file.with_suffix(".png")
+    panels = make_panels(runs, axis)
+    page = report_page(runs, panels, axis, more)
+    main_panels = [panel for panel in panels if panel.is_main and panel.has_points]
+    try:
+        picture = draw(main_panels, runs, AXIS_TITLES[axis])
+    except ModuleNotFoundError:
+        logger.warning("%s needs matplotlib; run: pip install 'electra[report]'", picture_file.name)
+        picture = None
+    try:
+        page_file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(page.encode(errors="backslashreplace"), page_file)
+        if picture is not None:
+            write_file(picture, picture_file)
+    except OSError as error:
+        raise UserError(f"cannot write the report to {page_file.parent}: {error}; name another --output") from error
+    return [page_file] if picture is None else [page_file, picture_file]
+
+
+def try_to_report(folder: Path) -> list[Path]:
+    """`write_report` after a run: a failure is logged and does not fail the run, whose networks are already saved."""
+    try:
+        files = write_report([folder])
+    except Exception as error:
+        logger.warning("the report of %s could not be written: %s", folder, " ".join(str(error).split()))
+        return []
+    logger.info("report         %s", ", ".join([str(files[0]), *(path.name for path in files[1:])]))
+    return files

@@ -1,41 +1,36 @@
-"""A run folder of pre-training -> what its report is made of, from files alone. No torch.
+"""A run folder of pre-training, read for its report. No torch.
 
-A run that ended has `trainer_state.json`, `metrics.json`, `config.yaml` and `samples.json`. One that was killed has
-checkpoints, each with the log up to its step, and the newest that can be read speaks for the run. What is missing
-beside the log is left out of the report, and said in `notes`.
+A finished run has `trainer_state.json`, `metrics.json`, `config.yaml` and `samples.json`. A killed run has
+checkpoints, each with the log up to its step; the newest readable one counts. `notes` lists missing and unreadable
+files.
 """
 
 import json
-import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import yaml
-
+from electra.checkpoint import checkpoints_of, read_checked
+from electra.environment import without_secrets
 from electra.errors import UserError
-from electra.redaction import without_secrets
 from electra.samples import Sample, read_samples
+from electra.yaml_text import YAML_ERRORS, read_yaml
 
 STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "config.yaml"
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of one run.
+    """What the files of one run say.
 
     Args:
-        name: of the run.
-        folder: where it is.
-        logs: Trainer's log, one dict for each window and evaluation, each with its `step`.
+        logs: Trainer's log, by step: one dict per logging window or evaluation.
         step: optimizer steps behind the log.
-        total_flos: FLOPs of these steps, 0 if the log does not say.
+        total_flos: FLOPs of these steps, 0 if the log has none.
         metrics: metrics.json, empty if there is none.
-        options: config.yaml, empty if there is none; without secrets.
-        samples: samples.json.
-        notes: what is missing, a sentence each.
+        options: config.yaml without secrets, empty if there is none.
+        notes: what is missing or unreadable, one sentence each.
     """
 
     name: str
@@ -58,7 +53,7 @@ class RunRecord:
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
-        """Columns of the results table; of a run without them, the last evaluation in its log, by its step."""
+        """Columns of held-out metrics; for an unfinished run, the last evaluation of its log."""
         columns = {name: _numbers(column) for name, column in _mapping(self.metrics.get("held_out")).items()}
         evaluations = [logs for logs in self.logs if "eval_loss" in logs]
         if not columns and evaluations:
@@ -69,32 +64,35 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """All of a run folder that can be read; a single checkpoint is taken, too.
+    """Read a run folder or a single checkpoint.
 
     Raises:
-        UserError: no folder is there, or it has no log of a training run.
+        UserError: the folder does not exist or has no training log.
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
-    found, notes = _newest_state(folder)
-    if found is None:
-        raise UserError(f"{folder} has no log of training{_reason(notes)}; name a run that has saved a checkpoint")
-    has_ended = (folder / METRICS_NAME).exists()
+    state, notes = _latest_state(folder)
+    if state is None:
+        reason = f" ({'; '.join(notes)})" if notes else ""
+        raise UserError(f"{folder} has no training log{reason}; name a run that has saved a checkpoint")
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
     try:
         samples = read_samples(folder)
     except UserError as error:
         samples = []
         notes.append(str(error))
-    step = found["global_step"]
-    if not has_ended:
-        of = f" of {found['max_steps']:,}" if is_number(found.get("max_steps")) else ""
-        notes.append(f"{folder.name} has no {METRICS_NAME}: it has not ended, its log goes to step {step:,}{of}")
-    flos = found.get("total_flos")
+    step = state["global_step"]
+    if not (folder / METRICS_NAME).exists():
+        of = f" of {state['max_steps']:,}" if is_number(state.get("max_steps")) else ""
+        notes.append(f"{folder.name} has no {METRICS_NAME}: it has not ended; its log ends at step {step:,}{of}")
+    changes = _mapping(metrics.get("plan")).get("changes")
+    if isinstance(changes, list):
+        notes += [f"{folder.name} was resumed with other options: {line}" for line in changes]
+    flos = state.get("total_flos")
     return RunRecord(
         name=folder.resolve().name,
         folder=folder,
-        logs=found["log_history"],
+        logs=state["log_history"],
         step=step,
         total_flos=float(flos) if is_number(flos) else 0.0,
         metrics=metrics,
@@ -105,71 +103,64 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_runs(folders: list[Path]) -> list[RunRecord]:
-    """One record for each folder; runs of the same name are told apart by their paths.
+    """One record per folder; runs with the same name are named by their paths.
 
     Raises:
         UserError: see `read_run`.
     """
     runs = [read_run(folder) for folder in dict.fromkeys(folders)]
     names = [run.name for run in runs]
-    return [run if names.count(run.name) == 1 else _renamed(run) for run in runs]
+    return [run if names.count(run.name) == 1 else replace(run, name=str(run.folder)) for run in runs]
 
 
-def _renamed(run: RunRecord) -> RunRecord:
-    return RunRecord(**{**vars(run), "name": str(run.folder)})
+def _latest_state(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The readable trainer state with the highest step, and notes about unreadable ones.
 
-
-def _newest_state(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The readable log with the highest step, the run folder's own before a checkpoint's, and what was passed over."""
+    At the same step the state of the run folder counts: it contains the last evaluation, too.
+    """
     notes: list[str] = []
-    found = None
-    for path in _state_files(folder):
+    latest = None
+    for path in [folder / STATE_NAME, *(checkpoint / STATE_NAME for checkpoint in checkpoints_of(folder))]:
         try:
-            state = _checked_state(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")
+            state = _checked_state(json.loads(read_checked(path)))
+        except (OSError, ValueError, RecursionError) as error:
+            if path.parent != folder or path.exists():
+                notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")
             continue
-        if found is None or state["global_step"] > found["global_step"]:
-            found = state
-        if path.parent != folder:  # checkpoints come newest first
+        if latest is None or state["global_step"] > latest["global_step"]:
+            latest = state
+        if path.parent != folder:  # checkpoints are sorted, newest first
             break
-    return found, notes
-
-
-def _state_files(folder: Path) -> Iterator[Path]:
-    if (folder / STATE_NAME).exists():
-        yield folder / STATE_NAME
-    named = ((re.fullmatch(r"checkpoint-(\d+)", path.name), path) for path in folder.iterdir() if path.is_dir())
-    checkpoints = {int(match[1]): path for match, path in named if match}
-    for step in sorted(checkpoints, reverse=True):
-        yield checkpoints[step] / STATE_NAME
+    return latest, notes
 
 
 def _checked_state(state: Any) -> dict[str, Any]:
-    """A trainer state with a log, in order; what other versions of Trainer write beside it is left alone."""
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         raise ValueError("no log_history")
-    logs = [entry for entry in state["log_history"] if isinstance(entry, dict) and _is_step(entry.get("step"))]
+    logs = [
+        entry
+        for entry in state["log_history"]
+        if isinstance(entry, dict) and is_number(entry.get("step")) and entry["step"] >= 0
+    ]
     if not logs:
         raise ValueError("an empty log_history")
     logs.sort(key=lambda entry: float(entry["step"]))
-    last = logs[-1]["step"]
     step = state.get("global_step")
-    return {**state, "log_history": logs, "global_step": int(step if is_number(step) else last)}
+    return {**state, "log_history": logs, "global_step": int(step if is_number(step) else logs[-1]["step"])}
 
 
 def _read(path: Path, notes: list[str]) -> dict[str, Any]:
-    """A mapping from JSON or YAML; empty if it is not there or not readable."""
+    """A mapping from JSON or YAML; empty if the file is missing or unreadable."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        text = read_checked(path)
+        values = json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, ArithmeticError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, *YAML_ERRORS) as error:
         notes.append(f"{path.name} cannot be read ({' '.join(str(error).split())[:80]})")
         return {}
     if not isinstance(values, dict):
-        notes.append(f"{path.name} holds no names with values, but {type(values).__name__}")
+        notes.append(f"{path.name} is not a mapping but {type(values).__name__}")
     return _mapping(values)
 
 
@@ -178,18 +169,11 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _numbers(values: Any) -> dict[str, float]:
-    return {str(name): float(value) for name, value in _mapping(values).items() if is_number(value)}
+    return {name: float(value) for name, value in _mapping(values).items() if is_number(value)}
 
 
 def is_number(value: Any) -> TypeGuard[float]:
+    """Whether the value is a finite number that fits in a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) <= sys.float_info.max  # false of a nan, and without turning a huge integer into a float
-
-
-def _is_step(value: Any) -> bool:
-    return is_number(value) and value >= 0
-
-
-def _reason(notes: list[str]) -> str:
-    return f" ({'; '.join(notes)})" if notes else ""
+    return abs(value) <= sys.float_info.max

@@ -1,1 +1,1 @@
-"""Sweeps: the files of wandb's sweeps, run without an account; each point is a process and a folder of its own."""
+"""Sweeps from wandb's sweep files, without an account: each point is a process and a run folder of its own."""

@@ -1,24 +1,35 @@
-"""Whether the scripts take what a sweep would give them, asked of their own parsers before anything starts.
+"""Asks the scripts' own parsers, before anything starts, whether they accept the points of a sweep.
 
-It runs in a process of its own: the parsers import torch, and look for accelerators, which the sweep itself leaves
-alone.
+This runs in a separate process, because the parsers import torch, which the sweep itself does not need.
 """
 
 import difflib
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any
 
 from electra.errors import UserError
 from electra.sweep.definition import Sweep
 from electra.sweep.stages import PRETRAINING, Task, script_flags
+from electra.sweep.summary import not_comparable
+
+_MASKS = ("objective", "mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
+_TRAINING = {
+    *("segment_policy", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "initialization")
+}
+"""Options of the compared groups that change the training but not the task that the metric measures."""
 
 
-def check_task(task: Task) -> None:
-    """Refuse what the scripts would refuse.
+def check_task(task: Task) -> tuple[str, ...]:
+    """Check the flags of all points and the metric.
 
+    Returns:
+        see `differing_options`.
     Raises:
-        UserError: an unknown option with the nearest name, a value that is not possible, a metric that is not logged.
+        UserError: unknown options, impossible values, a metric that is not logged, or a Bayesian search for a metric
+            that is not comparable between points.
     """
     sweep = task.sweep
     commands = [script_flags(task, values) for values in probes(sweep)]
@@ -26,7 +37,11 @@ def check_task(task: Task) -> None:
         try:
             known = pool.submit(parse_all, sweep.program.name, commands).result()
             if task.glue is not None:
-                pool.submit(parse_all, "run_glue.py", [["--pretrain_path", "point", *task.glue]]).result()
+                known += pool.submit(parse_all, "run_glue.py", [["--pretrain_path", "point", *task.glue]]).result()
+            is_of_text = sweep.metric.startswith("eval/") or (
+                sweep.metric.startswith("train/") and "loss" in sweep.metric
+            )
+            differing = pool.submit(differing_options, commands, sweep.metric).result() if is_of_text else ()
         except UserError as error:
             raise UserError(f"{sweep.path}: {error}") from error
     if sweep.metric not in known:
@@ -34,22 +49,56 @@ def check_task(task: Task) -> None:
         near = difflib.get_close_matches(sweep.metric, alike, n=1)
         hint = f"did you mean {near[0]}?" if near else f"choose from {' '.join(alike)}"
         if sweep.metric.startswith("eval/") and not any(name.startswith("eval/") for name in known):
-            hint = "they evaluate nothing: leave out --eval_strategy no and --validation_fraction 0"
-        raise UserError(f"{sweep.path}: its runs log no metric {sweep.metric}; {hint}")
+            hint = "there is no evaluation: remove --eval_strategy no and --validation_fraction 0"
+        raise UserError(f"{sweep.path}: the runs log no metric {sweep.metric}; {hint}")
+    if sweep.method == "bayes" and differing:
+        raise UserError(
+            f"{sweep.path}: {not_comparable(replace(sweep, differing=differing))}; choose method random or grid, or "
+            "a metric of --glue: AVG or median/TASK"
+        )
+    return differing
 
 
 def probes(sweep: Sweep) -> list[dict[str, object]]:
-    """Points that name each value of each parameter at least once; of continuous ones the middle and both ends."""
+    """Points with each of the parameters' probes at least once."""
     first = {p.name: p.probes[0] for p in sweep.parameters}
     return [first, *({**first, p.name: value} for p in sweep.parameters for value in p.probes[1:])]
 
 
 def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
-    """Parse command lines of a script as it does itself, and say which metrics such runs log, by wandb's names."""
+    """Parse command lines with the script's own parser; returns the names of the metrics that these runs log."""
     known: dict[str, None] = {}
     for argv in commands:
         known |= dict.fromkeys(_pretraining(argv) if program == PRETRAINING else _glue(argv))
     return list(known)
+
+
+def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[str, ...]:
+    """Options that differ between these command lines of run_pretraining.py and change what a metric measures.
+
+    For every metric these are text, tokenizer, length and masks. A discriminator is evaluated on the samples of its
+    own generator, so the options of networks and objective count, too. Options of the training do not.
+    """
+    asked = [_asked(argv, metric) for argv in commands]
+    names = dict.fromkeys(name for one in asked for name in one)
+    return tuple(name for name in names if any(one.get(name) != asked[0].get(name) for one in asked))
+
+
+def _asked(argv: Sequence[str], metric: str) -> dict[str, Any]:
+    from electra.backbones import UNIFORM
+    from electra.objectives import objective_of
+    from electra.pretraining.options import parse_arguments
+
+    args = parse_arguments(list(argv))
+    objective, generator_type = args.objective.objective, args.model.generator_type
+    asked = {name: getattr(args.objective, name) for name in _MASKS}
+    asked |= {"generator_type": generator_type, "data_seed": args.training.data_seed}
+    groups: list[Any] = [args.corpus, args.tokenizer_path, args.tokenizer, args.segments]
+    is_of_generator = metric.partition("/")[2].startswith(("generator_loss", "masked_accuracy"))
+    if objective_of(objective, generator_type == UNIFORM).has_generator and not is_of_generator:
+        groups += [args.model, args.objective]
+    asked |= {name: value for group in groups for name, value in vars(group).items()}
+    return {name: value for name, value in asked.items() if name not in _TRAINING}
 
 
 def _pretraining(argv: Sequence[str]) -> list[str]:
@@ -64,8 +113,8 @@ def _pretraining(argv: Sequence[str]) -> list[str]:
 
 
 def _glue(argv: Sequence[str]) -> list[str]:
-    from electra.glue.options import parse_arguments
-    from electra.glue.tasks import AVG_TASKS
+    from electra.tasks.glue.task import parse_arguments
+    from electra.tasks.glue.tasks import AVG_TASKS
 
     tasks = parse_arguments(list(argv)).glue.tasks
     return [*(f"median/{task}" for task in tasks), *(["AVG"] if set(AVG_TASKS) <= set(tasks) else [])]

@@ -1,73 +1,50 @@
-"""The folder of a sweep: what is finished stays finished. No torch.
+"""The folder of a sweep. No torch.
 
-sweep.yaml               what was asked; the same folder is never used for something else
-points.jsonl             a line for each point that was begun: number, name, values
-NAME/, glue/NAME/        run folders of the points: pre-training, or GLUE; GLUE behind pre-training
-logs/                    what the processes said
-results.jsonl            a line for each finished point: values, metrics
-failures.jsonl           a line for each failed point, with its last words; the same command tries them again
-results.md, results.svg  table and picture; from results.jsonl alone
+sweep.yaml               the options of the sweep; the folder is never used for another one
+points.jsonl             a line per started point: number, name, values
+NAME/, glue/NAME/        run folders of the points
+logs/                    output of the processes
+results.jsonl            a line per finished point: values, metrics
+failures.jsonl           a line per failed point with its last lines of output; the same command retries them
+results.md, results.svg  table and picture, from results.jsonl alone
 """
 
 import json
 import re
 import signal
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.errors import UserError
 from electra.files import write_file
-from electra.sweep.definition import YAML_ERRORS, Sweep
-from electra.sweep.metrics import Metrics
-from electra.sweep.points import Proposal
+from electra.sweep.definition import Sweep
+from electra.yaml_text import YAML_ERRORS, read_yaml, write_as_yaml
 
-Row = TypeVar("Row")
+Row = TypeVar("Row", bound="Point | PointResult | Failure")
+Metrics = dict[str, float | None]
+"""Name in wandb -> value; None if undefined."""
 _LONGEST_NAME = 80
-_TYPES: dict[str, tuple[Any, Any]] = {
-    "number": (int, object),
-    "name": (str, object),
-    "values": (dict, object),
-    "quantiles": (list, int | float),
-    "metrics": (dict, int | float | None),
-    "by_seed": (dict, dict),
-    "seconds": (int | float, object),
-    "stage": (str, object),
-    "exit_code": (int, object),
-    "log": (str, object),
-    "last_lines": (list, str),
-}
-"""Of the fields of all rows: the type, and that of what is in it."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a sweep.
-
-    Args:
-        number: from 1 on.
-        name: of its run folder.
-        values: of all parameters.
-        quantiles: of the swept ones, () in a grid.
-    """
+    """One point; `name` is that of its run folder, `number` counts from 1."""
 
     number: int
     name: str
     values: dict[str, Any]
-    quantiles: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class PointResult:
-    """What became of a point.
+    """A finished point.
 
     Args:
-        metrics: by wandb's name.
-        by_seed: of medians over GLUE's seeds, the values behind them.
-        seconds: it took, from its last start on.
+        by_seed: metric -> values behind a median over GLUE's seeds.
+        seconds: duration since its last start.
     """
 
     number: int
@@ -80,13 +57,13 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A point that failed.
+    """A failed point.
 
     Args:
         stage: the script that failed.
-        exit_code: of its process; negative for a signal.
-        log: file with all it said.
-        last_lines: the end of that.
+        exit_code: negative for a signal.
+        log: file with its output.
+        last_lines: of the output.
     """
 
     number: int
@@ -99,7 +76,7 @@ class Failure:
 
     @property
     def how(self) -> str:
-        """Exit code, or the signal that ended it: SIGKILL where memory ran out."""
+        """The exit code, or the signal, such as SIGKILL when memory ran out."""
         if self.exit_code >= 0:
             return f"exit code {self.exit_code}"
         names = {member.value: member.name for member in signal.Signals}
@@ -108,7 +85,7 @@ class Failure:
 
 @dataclass
 class SweepFolder:
-    """A sweep's folder, and what is in it."""
+    """A sweep's folder and its points, by number."""
 
     path: Path
     points: dict[int, Point]
@@ -116,10 +93,8 @@ class SweepFolder:
     failures: dict[int, Failure]
     lock: BaseFileLock = field(repr=False)
 
-    def begin(self, number: int, proposal: Proposal, sweep: Sweep) -> Point:
-        """Keep what was proposed, so that the same point is gone on with."""
-        point = Point(number, point_name(number, sweep, proposal.values), proposal.values, proposal.quantiles)
-        self.points[number] = point
+    def begin(self, number: int, values: dict[str, Any], sweep: Sweep) -> Point:
+        point = self.points[number] = Point(number, point_name(number, sweep, values), values)
         self._write("points.jsonl", self.points)
         return point
 
@@ -142,23 +117,23 @@ class SweepFolder:
 
 
 def point_name(number: int, sweep: Sweep, values: dict[str, Any]) -> str:
-    """003-generator_size=0.5-seed=43: the number makes it unique, the values make it readable."""
-    words = (f"{p.name}={_short(values[p.name])}" for p in sweep.swept)
+    """Such as 003-generator_size=0.5-seed=43."""
+    words = (f"{p.name}={short(values[p.name])}" for p in sweep.swept)
     name = re.sub(r"[^\w.=-]+", "_", "-".join([f"{number:03d}", *words]), flags=re.ASCII)
     return name[:_LONGEST_NAME].rstrip(".")
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
-    """Make the folder, or go on in it.
+    """Create the folder, or continue in it.
 
     Args:
-        settings: all that decides what its points are.
+        settings: everything that decides what the points are.
     Raises:
-        UserError: it holds another sweep or something else, another process is at work on it, it cannot be written.
+        UserError: the folder contains something else, is in use, damaged, or cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,70 +142,61 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
         file = path / "sweep.yaml"
         if file.is_file():
             settings = _continued(file, settings)
-        elif path.exists() and not _is_free(path):
-            raise UserError(f"{path} is taken by something else; choose another --experiment_name")
+        elif path.exists() and not _is_unused(path):
+            raise UserError(f"{path} already contains something else; choose another --experiment_name")
         path.mkdir(exist_ok=True)
-        text = f"# What this sweep was asked; electra.sweep compares it.\n{yaml.safe_dump(settings, sort_keys=False)}"
-        write_file(text.encode(), file)  # before all else: by it the folder is known
+        text = f"# The options of this sweep; electra.sweep compares them.\n{write_as_yaml(settings)}"
+        write_file(text.encode(), file)  # first, because it identifies the folder
         (path / "logs").mkdir(exist_ok=True)
     except Timeout as error:
-        raise UserError(f"another process is at work on {path}; let it end, or end it, first") from error
+        raise UserError(f"another process is using {path}; stop it or wait for it") from error
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error}; choose another --output_dir") from error
-    # What a Bayesian search has proposed follows from the results of its time; all else is found again.
-    is_bayesian = _mapping(settings.get("sweep")).get("method") == "bayes"
-    again = "choose another --experiment_name" if is_bayesian else "remove this file: the points stay the same"
-    points = {p.number: replace(p, quantiles=tuple(p.quantiles)) for p in _rows(path / "points.jsonl", Point, again)}
-    again = "remove this file: finished runs are not repeated"
-    results = {result.number: result for result in _rows(path / "results.jsonl", PointResult, again)}
-    again = "remove this file: what failed is tried again"
-    failures = {failure.number: failure for failure in _rows(path / "failures.jsonl", Failure, again)}
+    # Bayesian proposals depend on the results of their time; all other files can be restored from the run folders.
+    is_bayesian = settings["sweep"].get("method") == "bayes"
+    again = "choose another --experiment_name" if is_bayesian else "remove the file: the points stay the same"
+    points = _rows(path / "points.jsonl", Point, again)
+    results = _rows(path / "results.jsonl", PointResult, "remove the file: finished runs are not repeated")
+    failures = _rows(path / "failures.jsonl", Failure, "remove the file: failed points are retried")
     return SweepFolder(path, points, results, failures, lock)
 
 
-def _is_free(path: Path) -> bool:
-    """Empty, or left by a sweep that was killed before it could say what it is."""
+def _is_unused(path: Path) -> bool:
+    """Whether the folder is empty or left by a sweep that was killed before it wrote sweep.yaml."""
     return path.is_dir() and all(p.name == "logs" or p.name.startswith(".sweep.yaml.") for p in path.iterdir())
 
 
 def _continued(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with what was asked before: GLUE may come later, or be left out, but not with another protocol."""
+    """The settings together with the earlier ones: GLUE may be added or left out, but not changed."""
     try:
-        then = yaml.safe_load(file.read_text(encoding="utf-8"))
+        before = read_yaml(file.read_text(encoding="utf-8"))
     except YAML_ERRORS as error:
         raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
-    then = _mapping(then)
+    before = before if isinstance(before, dict) else {}
     for name, value in settings.items():
-        is_free = name == "glue" and None in (value, then.get(name))
-        if then.get(name) != value and not is_free:
+        is_free = name == "glue" and None in (value, before.get(name))
+        if before.get(name) != value and not is_free:
             raise UserError(
-                f"{file.parent} holds a sweep with another {name}: {then.get(name)} there, {value} here; choose "
+                f"{file.parent} contains a sweep with another {name}: {before.get(name)} there, {value} here; choose "
                 "another --experiment_name"
             )
-    return {**settings, "glue": settings["glue"] or then.get("glue")}
+    return {**settings, "glue": settings["glue"] or before.get("glue")}
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _rows(path: Path, kind: type[Row], advice: str) -> list[Row]:
+def _rows(path: Path, kind: type[Row], advice: str) -> dict[int, Row]:
     if not path.is_file():
-        return []
+        return {}
+    rows = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [kind(**_checked(json.loads(line))) for line in lines]
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"cannot read {path}, it is damaged or of another version: {error}; {advice}") from error
-
-
-def _checked(row: Any) -> dict[str, Any]:
-    """A line of any of the files; that it has all names and no others is seen when it is used."""
-    if not isinstance(row, dict):
-        raise TypeError(f"a line holds {type(row).__name__}")
-    for name, value in row.items():
-        kind, inner = _TYPES.get(name, (object, object))
-        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in items):
-            raise TypeError(f"{name} is {value!r}"[:80])
-    return row
+        for line in path.read_text(encoding="utf-8").splitlines():
+            fields = json.loads(line)
+            fields.pop("quantiles", None)  # of earlier versions
+            row = kind(**fields)
+            if not isinstance(row.number, int) or not isinstance(row.values, dict):
+                raise TypeError(f"number is {row.number!r}, values are {row.values!r}")
+            if isinstance(row, PointResult) and not all(isinstance(x, dict) for x in (row.metrics, row.by_seed)):
+                raise TypeError(f"metrics are {row.metrics!r}")
+            rows[row.number] = row
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"cannot read {path}: {error}; {advice}") from error
+    return rows

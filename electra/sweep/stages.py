@@ -1,8 +1,7 @@
-"""A point -> the processes it takes: their command lines, their environment, whether they are done. No torch."""
+"""The processes of a point: command lines, environment, and whether they are finished. No torch."""
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,28 +12,26 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from electra.checkpoint import checkpoints_of, find_checkpoint_corruption, find_file_corruption
 from electra.errors import UserError
-from electra.pretraining.manifest import checkpoints_of, damage
 from electra.sweep.definition import ROOT, Sweep
 from electra.sweep.folder import Point, SweepFolder
-from electra.sweep.metrics import METRICS_NAME
 
+METRICS_NAME, STATE_NAME = "metrics.json", "trainer_state.json"
 PRETRAINING, GLUE = "run_pretraining.py", "run_glue.py"
 _OWN = ("output_dir", "experiment_name", "resume_from_checkpoint", "auto_resume", "plan")
 _QUIET = ("report_to", "disable_tqdm")
-"""What `script_flags` sets."""
-_SECONDS_TO_END = 60.0
-"""How long to wait for what a killed sweep has left; it ends by itself."""
+_LOCK_SECONDS = 60.0
+"""How long to wait for a process that a killed sweep has left behind."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a sweep is to do at every point.
+    """What a sweep does at every point.
 
     Args:
-        sweep: the file.
-        flags: for its script, above the file's.
-        glue: flags of the fine-tuning behind each pre-training, None for none.
+        flags: for the script, above the file's.
+        glue: flags of the fine-tuning after each pre-training, None for none.
         group: of wandb's runs.
     """
 
@@ -46,13 +43,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Stage:
-    """One process of a point.
-
-    Args:
-        program: the script.
-        argv: its command line, without the folder and the checkpoint.
-        folder: where it writes.
-    """
+    """One process of a point; `argv` is its command line without the folder and the checkpoint."""
 
     program: Path
     argv: tuple[str, ...]
@@ -63,93 +54,96 @@ class Stage:
         return self.program.name
 
     def is_done(self) -> bool:
-        """GLUE is asked each time: run_glue.py knows itself what is finished."""
-        return self.name == PRETRAINING and (self.folder / METRICS_NAME).is_file()
+        """Always False for GLUE: run_glue.py skips what is finished."""
+        if self.name != PRETRAINING or not (self.folder / METRICS_NAME).is_file():
+            return False
+        return all(find_file_corruption(self.folder / name) is None for name in (METRICS_NAME, STATE_NAME))
 
     def command(self) -> list[str]:
-        """Ready to be started: gone on with where an earlier attempt left a whole checkpoint, or else begun anew.
+        """The command line; pre-training resumes from a valid checkpoint, else its folder is removed.
 
         Raises:
-            UserError: another process is at work on the folder.
+            UserError: another process uses the folder.
         """
-        words = [sys.executable, "-m", "electra.sweep.child", str(self.program), *self.argv]
+        if self.program.is_file():
+            words = [sys.executable, str(self.program), *self.argv]
+        else:  # the installed package has no scripts
+            command = {PRETRAINING: "pretrain", GLUE: "glue"}[self.program.name]
+            words = [sys.executable, "-c", f"from electra.commands import {command}; {command}()", *self.argv]
         words += ["--output_dir", str(self.folder.parent), "--experiment_name", self.folder.name]
-        self._wait_until_free()
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder.resolve().parent / f".{self.folder.name}.lock", timeout=_LOCK_SECONDS):
+                pass
+        except Timeout as error:
+            raise UserError(f"another process is using {self.folder}; stop it or wait for it") from error
         if self.name == PRETRAINING and self.folder.exists():
-            if any(damage(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
-                words += ["--resume_from_checkpoint", str(self.folder)]  # it takes the newest whole one
+            if any(find_checkpoint_corruption(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
+                words += ["--resume_from_checkpoint", str(self.folder)]
             else:
                 shutil.rmtree(self.folder)
         return words
 
-    def _wait_until_free(self) -> None:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder.resolve().parent / f".{self.folder.name}.lock")
-        try:
-            with lock.acquire(timeout=_SECONDS_TO_END):
-                pass
-        except Timeout as error:
-            raise UserError(f"another process is at work on {self.folder}; let it end, or end it, first") from error
-
 
 def flags_of(values: Mapping[str, Any]) -> list[str]:
-    """As wandb's agent writes them for ${args}."""
+    """The flags that wandb's agent writes for ${args}."""
     return [f"--{name}={value}" for name, value in values.items()]
 
 
-def stages(task: Task, point: Point, folder: SweepFolder) -> list[Stage]:
-    """The processes of a point, in order."""
-    program = task.sweep.program
-    argv = script_flags(task, point.values)
-    found = [Stage(program, tuple(argv), folder.path / point.name)]
-    if task.glue is not None:
-        network = ("--pretrain_path", str(folder.path / point.name))
-        argv = [*network, "--disable_tqdm", *task.glue]
-        found.append(Stage(program.with_name(GLUE), tuple(argv), folder.path / "glue" / point.name))
-    return found
-
-
 def script_flags(task: Task, values: Mapping[str, Any]) -> list[str]:
-    """What the script is given: what lies further back is above what lies before it, in scripts as here."""
+    """The flags of the script at a point; later ones override earlier ones."""
     quiet = ["--report_to", "none", "--disable_tqdm"]
     return [*task.sweep.words, *flags_of(values), *quiet, *task.flags]
 
 
-def own_flags(words: Sequence[str]) -> str | None:
-    """A flag that the sweep itself has to set, if there is one among these."""
-    return next((name for name in _names(words) if name in _OWN), None)
+def stages(task: Task, point: Point, folder: SweepFolder) -> list[Stage]:
+    """The processes of a point, in order."""
+    program, run = task.sweep.program, folder.path / point.name
+    found = [Stage(program, tuple(script_flags(task, point.values)), run)]
+    if task.glue is not None:
+        argv = ("--pretrain_path", str(run), "--disable_tqdm", *task.glue)
+        found.append(Stage(program.with_name(GLUE), argv, folder.path / "glue" / point.name))
+    return found
 
 
-def check_swept(sweep: Sweep, flags: Sequence[str]) -> None:
-    """Refuse what would make all points the same, whatever the table says of them.
+def check_flags(task: Task) -> None:
+    """Refuse flags that the sweep sets itself, and swept options that another flag would override.
 
     Raises:
-        UserError: a swept parameter that stands behind -- as well, or that the sweep itself sets.
+        UserError: which one.
     """
+    sweep = task.sweep
+    for name in _names(
+        [*sweep.words, *flags_of({p.name: "" for p in sweep.parameters}), *task.flags, *(task.glue or ())]
+    ):
+        if name == "plan":
+            raise UserError("--plan trains nothing, so there is nothing to compare; remove it")
+        if name in _OWN:
+            raise UserError(f"--{name} of a point is set by the sweep; remove it (the sweep has its own --output_dir)")
     swept = [parameter.name for parameter in sweep.swept]
     for name in swept:
         if name in _QUIET:
-            raise UserError(f"{name} of a point is set by the sweep, not swept; leave it out of {sweep.path}")
-    for flag in _names(flags):
+            raise UserError(f"{name} of a point is set by the sweep; remove it from {sweep.path}")
+    for flag in _names(task.flags):
         name = "lowercase" if flag == "cased" else flag.removeprefix("no_")
         if flag in swept or name in swept:
-            raise UserError(f"--{flag} is swept by {sweep.path}; leave it out behind --, or out of the file")
+            raise UserError(f"--{flag} is swept by {sweep.path}; remove it behind -- or from the file")
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """Of the flags among these words, as Python writes them."""
+    """The names of the flags among the words, with underscores."""
     return [w.partition("=")[0].replace("-", "_").removeprefix("__") for w in words if w.startswith("--")]
 
 
 def environment(
     slot: int, parallel: int, devices: Sequence[str], group: str, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of the process in a slot: its share of the cores, its GPU if there are several, its group in wandb.
+    """The environment of a process: its share of the cores, one of several GPUs, its group in wandb.
 
     Args:
-        slot: from 0 on, below parallel.
-        devices: of CUDA, as CUDA_VISIBLE_DEVICES names them.
-        inherited: the sweep's own; what is set there stays.
+        slot: from 0, below `parallel`.
+        devices: as CUDA_VISIBLE_DEVICES names them.
+        inherited: the sweep's own environment; its variables are kept.
     """
     own = {"WANDB_RUN_GROUP": group}
     if parallel > 1:
@@ -162,12 +156,12 @@ def environment(
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of CPU cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def devices(inherited: Mapping[str, str]) -> list[str]:
-    """GPUs of NVIDIA that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The NVIDIA GPUs available to this process, as CUDA_VISIBLE_DEVICES names them."""
     visible = inherited.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1"]
@@ -176,8 +170,3 @@ def devices(inherited: Mapping[str, str]) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [str(n) for n, _ in enumerate(re.findall(r"^GPU \d+:", listed, flags=re.MULTILINE))]
-
-
-def shown(command: Sequence[str]) -> str:
-    """For a person to run by hand: the script itself, without the sweep's pipe."""
-    return shlex.join([command[0], *command[3:]])

@@ -1,11 +1,13 @@
-"""Logs of runs -> panels: curves of training and of held-out text over steps, tokens or FLOPs. No torch.
+"""Training logs -> panels: curves over steps, tokens or FLOPs; and training_curves.png. No torch.
 
-The panels of google-research/electra's training plots come first, in its order; an objective has those of its own
-metrics, and a metric that is not listed here gets a panel behind the others. A long log is thinned: of each stretch
-the first, the last, the lowest and the highest value stay, so that no spike is lost.
+The panels of google-research/electra's training plots come first, in its order; metrics that are not in `MAIN` get
+panels at the end. Long logs are thinned, but every stretch keeps its first, last, lowest and highest value, so that no
+spike is lost.
 """
 
+import io
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,10 +22,11 @@ Axis = Literal["steps", "tokens", "flops"]
 AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
 Kind = Literal["training", "held-out", "frequencies"]
 Columns = dict[str, list[tuple[float, float]]]
+AXIS_TITLES = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
 TOO_LARGE = 1e300
-"""To be drawn: the difference of two such numbers may be none."""
+"""Larger values count as not finite: the difference of two of them overflows."""
 POINTS = 1600
-"""Of all curves of one panel together, at most about so many."""
+"""Approximate maximum per panel, over all its curves."""
 
 MAIN = (
     "loss",
@@ -45,19 +48,19 @@ MAIN = (
     "learning_rate",
     "tokens_per_second",
 )
-"""Metrics with a panel in the first row, without `eval_`: in the training log, in evaluations, or in both."""
+"""Metrics (without `eval_`) whose panels are always shown; the others are folded."""
 _NO_CURVE = ("step", "epoch", "tokens_seen", "eta_seconds", "tokens", "runtime", "total_flos", "energy_joules")
 _WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
 
 
 class Curve(NamedTuple):
-    """One line of a panel. `frequencies` is a baseline: one value, from the first to the last x.
+    """One line of a panel.
 
     Args:
         run: number of the run.
-        kind: what it was measured on.
+        kind: `frequencies` is a baseline, one value from the first to the last x.
         x, y: float64 (N,), x ascending, y finite.
-        not_finite: how many values were left out because they are no numbers.
+        not_finite: number of omitted values.
     """
 
     run: int
@@ -77,28 +80,26 @@ class Panel:
 
     @property
     def has_points(self) -> bool:
-        """Whether there is something to draw; of values that are no numbers there is only a note."""
         return any(len(curve.x) for curve in self.curves if curve.kind != "frequencies")
 
     @property
     def title(self) -> str:
-        return title_of("total_loss" if self.name == "loss" else self.name)
+        return metric_title("total_loss" if self.name == "loss" else self.name)
 
 
-def title_of(name: str) -> str:
-    """A metric's name as words: discriminator_auc -> discriminator AUC."""
+def metric_title(name: str) -> str:
+    """discriminator_auc -> discriminator AUC."""
     return " ".join(_WORDS.get(word, word) for word in name.split("_"))
 
 
 def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = POINTS) -> list[Panel]:
-    """A panel for each metric that any of the runs has, those of `MAIN` first.
+    """A panel per metric, those of `MAIN` first.
 
     Args:
-        runs: whose logs.
-        axis: what x counts, from the first step on; tokens are real ones, FLOPs those of 6 N T with attention.
-        points: per panel, of all curves together.
+        axis: unit of x; tokens without padding, FLOPs by 6 N T with attention.
+        points: approximate maximum per panel.
     Raises:
-        UserError: a log does not say how many tokens or FLOPs its steps took.
+        UserError: a log does not contain tokens or FLOPs.
     """
     scales = [axis_of(run, axis) for run in runs]
     columns = [_columns(run.logs) for run in runs]
@@ -119,23 +120,25 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = P
 
 
 def axis_of(run: RunRecord, axis: Axis) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """From steps of a run to what x counts.
+    """The function from steps to the unit of the axis.
 
-    Tokens between two lines of the log are interpolated, as evaluations stand at steps of their own; behind the last
-    line they go on at the run's mean. FLOPs are spread evenly over the steps.
+    Tokens are interpolated between the lines of the log, because evaluations have other steps, and extrapolated
+    after the last line at the run's mean. FLOPs are proportional to steps.
 
     Raises:
         UserError: see `make_panels`.
     """
     if axis == "flops":
         if run.total_flos <= 0 or run.step <= 0:
-            raise UserError(f"the log of {run.folder} does not say its FLOPs; choose --x steps or --x tokens")
+            raise UserError(f"the log of {run.folder} has no FLOPs; choose --x steps or --x tokens")
         per_step = run.total_flos / run.step
         return lambda steps: steps * per_step
     if axis == "tokens":
-        known = {float(logs["step"]): float(logs["tokens_seen"]) for logs in run.logs if _has(logs, "tokens_seen")}
+        known = {
+            float(logs["step"]): float(logs["tokens_seen"]) for logs in run.logs if is_number(logs.get("tokens_seen"))
+        }
         if not known:
-            raise UserError(f"the log of {run.folder} does not say its tokens; choose --x steps or --x flops")
+            raise UserError(f"the log of {run.folder} has no tokens_seen; choose --x steps or --x flops")
         steps, tokens = np.array([0.0, *known]), np.array([0.0, *known.values()])
         beyond = max(float(run.step), float(run.logs[-1]["step"])) + 1
         steps, tokens = np.append(steps, beyond), np.append(tokens, tokens[-1] / max(1.0, steps[-1]) * beyond)
@@ -144,9 +147,9 @@ def axis_of(run: RunRecord, axis: Axis) -> Callable[[NDArray[np.float64]], NDArr
 
 
 def thin(values: NDArray[np.float64], stretches: int) -> NDArray[np.int64]:
-    """Positions to keep, ascending: first, last, lowest and highest of each of `stretches` equal parts; (N,) -> (M,).
+    """Positions to keep, ascending, (N,) -> (M,): first, last, lowest and highest of each of `stretches` equal parts.
 
-    All positions if there are no more than four for each part.
+    All positions if there are at most four per part.
     """
     if len(values) <= 4 * stretches:
         return np.arange(len(values))
@@ -185,7 +188,7 @@ def _curves(
 
 
 def _columns(logs: Sequence[dict[str, Any]]) -> Columns:
-    """The numbers of a log by their key."""
+    """Key -> (step, number) of each line of the log."""
     columns: Columns = {}
     for line in logs:
         for key, value in line.items():
@@ -199,5 +202,49 @@ def _metrics(columns: Columns) -> list[str]:
     return [name for name in names if name not in _NO_CURVE and (name == MAIN[-1] or not name.endswith("_per_second"))]
 
 
-def _has(logs: dict[str, Any], key: str) -> bool:
-    return is_number(logs.get(key))
+COLUMNS = 4
+_COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
+_STYLES: dict[str, dict[str, Any]] = {
+    "training": {"linewidth": 0.8, "alpha": 0.6},
+    "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
+    "frequencies": {"linewidth": 1.0, "linestyle": "--"},
+}
+
+
+def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> bytes:
+    """A PNG with the panels in rows of four; there may be none."""
+    # Imported here because it takes a second. Without pyplot there is no window and no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    rows = max(1, math.ceil(len(panels) / COLUMNS))
+    figure = Figure(figsize=(3.6 * COLUMNS, 2.5 * rows + 0.6), dpi=110, layout="constrained")
+    for position, panel in enumerate(panels):
+        axes = figure.add_subplot(rows, COLUMNS, position + 1)
+        for curve in panel.curves:
+            colour = "#4b5563" if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
+            axes.plot(curve.x, curve.y, color=colour, **_STYLES[curve.kind])
+        axes.set_title(_drawable(panel.title), fontsize=9, parse_math=False)
+        axes.tick_params(labelsize=7)
+        axes.grid(alpha=0.25)
+        axes.margins(x=0.01)
+        if position >= len(panels) - COLUMNS:
+            axes.set_xlabel(x_label, fontsize=8)
+    entries = [Line2D([], [], color=_COLOURS[number], label=_drawable(run.name)) for number, run in enumerate(runs)]
+    kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
+    entries += [Line2D([], [], color="#4b5563", label=kind, **_STYLES[kind]) for kind in kinds]
+    legend = figure.legend(
+        handles=entries, loc="outside lower center", ncols=min(6, len(entries)), fontsize=8, frameon=False
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # names of runs may contain $
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # it draws a box instead
+        FigureCanvasAgg(figure).print_png(content)
+    return content.getvalue()
+
+
+def _drawable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

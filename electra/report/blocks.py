@@ -1,0 +1,145 @@
+"""A report as a list of blocks, rendered as Markdown or as one HTML page that needs no network. No torch.
+
+Blocks hold plain text; the renderers escape it. Names of models and folders may contain any character.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Link:
+    text: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first column names the rows.
+
+    Args:
+        header: titles of the columns.
+        rows: cells, one per title.
+        words: titles of the text columns, which are aligned to the left; the other columns hold numbers.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Link]]
+    words: Sequence[str] = ()
+
+    def is_number(self, column: int) -> bool:
+        return column > 0 and self.header[column] not in self.words
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    label: str
+    style: str
+    """CSS classes of the line."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """SVG elements side by side; only in HTML, because the tables contain the same numbers."""
+
+    svgs: Sequence[str]
+    caption: str = ""
+    legend: Sequence[LegendEntry] = ()
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that a reader has to unfold; only in HTML."""
+
+    summary: str
+    blocks: "Sequence[Block]"
+
+
+Block = Heading | Text | Items | Table | Figure | Details | Markup
+
+
+def to_markdown(title: str, blocks: Sequence[Block]) -> str:
+    """GitHub's Markdown, with a final newline."""
+    return blocks_to_markdown([Heading(title, 1), *blocks])
+
+
+def blocks_to_markdown(blocks: Sequence[Block]) -> str:
+    parts = []
+    for block in blocks:
+        if isinstance(block, Heading):
+            parts.append(f"{'#' * block.level} {_escaped(block.text)}")
+        elif isinstance(block, Text):
+            parts.append(_escaped(block.text))
+        elif isinstance(block, Items):
+            parts.append("\n".join(f"- {_escaped(text)}" for text in block.texts))
+        elif isinstance(block, Table):
+            parts.append(markdown_table(block.header, block.rows, block.words))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(
+    header: Sequence[str], rows: Sequence[Sequence[str | Link]], words: Sequence[str] | None = None
+) -> str:
+    """The table in GitHub's Markdown, without a final newline; for `words` see `Table`."""
+    table = Table(header, rows, words or ())
+    rule = ["---:" if table.is_number(column) else "---" for column in range(len(header))]
+    lines = [[_escaped(cell) for cell in row] for row in (header, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The table for a terminal: the first column aligned to the left, the others to the right."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def to_html(title: str, blocks: Sequence[Block]) -> str:
+    """A complete page with its style sheet; light and dark."""
+    return _templates().get_template("page.html").render(title=title, blocks=blocks).lstrip()
+
+
+def style_sheet() -> str:
+    return _templates().get_template("style.css").render()
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("electra.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters["kind"] = lambda block: type(block).__name__
+    return templates
+
+
+def _escaped(cell: str | Link) -> str:
+    """One line of Markdown that shows the text as it is."""
+    if isinstance(cell, Link):
+        return f"[{_escaped(cell.text)}](<{cell.address}>)"
+    line = " ".join(cell.split())
+    return re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", line).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

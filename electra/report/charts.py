@@ -1,0 +1,288 @@
+"""SVG charts for HTML pages: lines, scores per seed, and scatter plots. No torch.
+
+Colours are CSS classes (templates/style.css), so that the page chooses light or dark.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, NamedTuple
+
+from electra.report.blocks import style_sheet
+
+COLOURS = 8
+"""Number of curve colours (classes c0 to c7) that remain distinguishable in light and in dark."""
+WIDTH, SCATTER_HEIGHT = 360, 250
+MAX_POINTS_MARKED = 60
+MAX_LABEL = 24
+"""Longest label of a lane, in characters; longer ones are cut."""
+
+
+class Line(NamedTuple):
+    """One curve.
+
+    Args:
+        label: tooltip.
+        colour: number of the colour class.
+        style: CSS class; `dots` is a strong line with marked points.
+        x, y: finite numbers.
+    """
+
+    label: str
+    colour: int
+    style: Literal["thin", "dots", "dashed"]
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line]) -> str:
+    """Curves over one axis.
+
+    A transformation places the points, so that the file contains the numbers themselves and can be read back.
+
+    Args:
+        identifier: unique on the page.
+        x_label: a word for large units, such as "million", is put before it.
+        lines: at least one of them has a point.
+    """
+    height, left, right, top, bottom = 230, 50, WIDTH - 18, 32, 190
+    largest = max(x for line in lines for x in line.x)
+    unit, prefix = x_unit(largest)
+    x_end = largest / unit or 1.0
+    values = [value for line in lines for value in line.y]
+    y_ticks = ticks(min(values), max(values))
+    x_scale, y_scale = (right - left) / x_end, (top - bottom) / (y_ticks[-1] - y_ticks[0])
+    text = " ".join(
+        f"{line.label}: from {line.y[0]:.4g} to {line.y[-1]:.4g}, lowest {min(line.y):.4g}, highest {max(line.y):.4g}."
+        for line in lines
+        if len(line.y)
+    )
+    parts = _head(identifier, title, text, height, left, f' data-unit="{unit:g}"')
+    for tick in y_ticks:
+        y = bottom + (tick - y_ticks[0]) * y_scale
+        parts += [
+            _segment(left, y, right, y, "grid"),
+            _text(left - 6, y + 4, tick_label(tick, y_ticks), "muted", "end"),
+        ]
+    for tick in (tick for tick in ticks(0.0, x_end) if tick <= x_end):
+        x = left + tick * x_scale
+        parts += [_segment(x, bottom, x, bottom + 4, "grid"), _text(x, bottom + 17, f"{tick:,g}", "muted", "middle")]
+    parts.append(_text((left + right) / 2, height - 7, prefix + x_label, "muted", "middle"))
+    place = f"translate({left} {bottom}) scale({x_scale:.9g} {y_scale:.9g}) translate(0 {-y_ticks[0]:.9g})"
+    parts.append(f'<g transform="{place}">')
+    for line in lines:
+        points = [f"{x / unit:.9g},{y:.9g}" for x, y in zip(line.x, line.y, strict=True)]
+        if not points:
+            continue
+        colour = f"c{line.colour}"
+        parts.append(
+            f'<polyline class="{colour} {line.style}" vector-effect="non-scaling-stroke" points="{" ".join(points)}">'
+            f"<title>{escape(line.label)}</title></polyline>"
+        )
+        if line.style == "dots" and len(points) <= MAX_POINTS_MARKED:
+            marks = "".join(f"M{point.replace(',', ' ')}h0" for point in points)
+            parts.append(f'<path class="{colour} point" vector-effect="non-scaling-stroke" d="{marks}"/>')
+    return "\n".join([*parts, "</g>", "</svg>"])
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Scores of one run, in percent.
+
+    Args:
+        label: name of the run.
+        scores: seed -> score, None if undefined.
+        collapsed: seeds of the collapsed runs.
+        median: None if undefined.
+    """
+
+    label: str
+    scores: Mapping[int, float | None]
+    collapsed: frozenset[int]
+    median: float | None
+
+
+def dot_plot(identifier: str, title: str, lanes: Sequence[Lane], published: Sequence[tuple[str, float]]) -> str:
+    """Scores of one task: a lane per run and per published row (label, score in percent).
+
+    A dot is a seed, hollow if it collapsed, a cross at the left edge if its score is undefined; a line is the median.
+    """
+    left, right, top, margin, lane_height, row_height = 152, 306, 30, 10, 26, 17
+    values = [v for lane in lanes for v in lane.scores.values() if v is not None] + [score for _, score in published]
+    axis = ticks(min(values, default=0.0), max(values, default=100.0))
+    rows_top = top + lane_height * len(lanes)
+    bottom = rows_top + row_height * len(published)
+
+    def x(score: float) -> float:
+        return left + (right - left) * (score - axis[0]) / (axis[-1] - axis[0])
+
+    parts = _head(identifier, title, _lanes_as_text(lanes, published), bottom + 22, margin)
+    for tick in axis:
+        parts.append(_segment(x(tick), top, x(tick), bottom, "grid"))
+        parts.append(_text(x(tick), bottom + 14, f"{tick:g}", "muted", "middle"))
+    for number, lane in enumerate(lanes):
+        y = top + lane_height * (number + 0.5)
+        parts.append(_text(margin, y + 4, _cut(lane.label)))
+        if lane.median is not None:
+            parts.append(_segment(x(lane.median), y - 10, x(lane.median), y + 10, "median"))
+        for position, (seed, score) in enumerate(lane.scores.items()):
+            y_seed = y + 4 * (position % 3 - 1)  # equal scores do not hide each other
+            if score is None:
+                parts.append(_text(left, y_seed + 4, "×", "", "middle"))
+            else:
+                kind = "collapsed" if seed in lane.collapsed else "seed"
+                parts.append(f'<circle class="{kind}" cx="{x(score):.1f}" cy="{y_seed:.1f}" r="3"/>')
+        median = "–" if lane.median is None else f"{lane.median:.1f}"
+        parts.append(_text(WIDTH - margin, y + 4, median, "", "end"))
+    for number, (label, score) in enumerate(published):
+        y = rows_top + row_height * (number + 0.5)
+        parts.append(_text(margin, y + 4, _cut(label), "muted"))
+        parts.append(_segment(x(score), y - 6, x(score), y + 6, "published"))
+        parts.append(_text(WIDTH - margin, y + 4, f"{score:.1f}", "muted", "end"))
+    return "\n".join([*parts, "</svg>"])
+
+
+def _lanes_as_text(lanes: Sequence[Lane], published: Sequence[tuple[str, float]]) -> str:
+    sentences = []
+    for lane in lanes:
+        scores = ", ".join(
+            ("undefined" if score is None else f"{score:.1f}") + (" (collapsed)" if seed in lane.collapsed else "")
+            for seed, score in lane.scores.items()
+        )
+        median = "undefined" if lane.median is None else f"{lane.median:.1f}"
+        sentences.append(f"{lane.label}: median {median}; by seed {scores}.")
+    if published:
+        sentences.append("Published: " + ", ".join(f"{label} {score:.1f}" for label, score in published) + ".")
+    return " ".join(sentences)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """One metric against one parameter.
+
+    Args:
+        title, x_label: names of the metric and the parameter.
+        dots: x, y and tooltip.
+        medians: x and y.
+        is_joined: whether a line joins the medians.
+        x_ticks: x and label.
+    """
+
+    title: str
+    x_label: str
+    dots: Sequence[tuple[float, float, str]]
+    medians: Sequence[tuple[float, float]]
+    is_joined: bool
+    x_ticks: Sequence[tuple[float, str]]
+
+
+def scatter_file(title: str, plots: Sequence[Scatter], columns: int) -> str:
+    """An SVG file with its style sheet: the plots in rows of `columns`."""
+    width, height = WIDTH * columns, SCATTER_HEIGHT * math.ceil(len(plots) / columns)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>\n{style_sheet()}\n</style>",
+    ]
+    for number, plot in enumerate(plots):
+        row, column = divmod(number, columns)
+        parts.append(f'<g transform="translate({WIDTH * column} {SCATTER_HEIGHT * row})">')
+        parts += [*_scatter(plot), "</g>"]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _scatter(plot: Scatter) -> list[str]:
+    left, right, top, bottom = 62, WIDTH - 16, 34, SCATTER_HEIGHT - 44
+    values = [value for _, value, _ in plot.dots] or [0.0, 1.0]
+    y_ticks = ticks(min(values), max(values))
+    xs = [x for x, _ in plot.x_ticks] + [x for x, _, _ in plot.dots]
+    margin = 0.06 * (max(xs) - min(xs)) or 0.5
+
+    def x_of(x: float) -> float:
+        return left + (right - left) * (x - min(xs) + margin) / (max(xs) - min(xs) + 2 * margin)
+
+    def y_of(y: float) -> float:
+        return bottom - (bottom - top) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+
+    parts = [_text(left, 18, plot.title, "heading")]
+    for tick in y_ticks:
+        parts.append(_segment(left, y_of(tick), right, y_of(tick), "grid"))
+        parts.append(_text(left - 6, y_of(tick) + 4, f"{tick:g}", "muted", "end"))
+    for tick, label in plot.x_ticks:
+        parts.append(_segment(x_of(tick), bottom, x_of(tick), bottom + 4, "grid"))
+        parts.append(_text(x_of(tick), bottom + 16, label, "muted", "middle"))
+    parts.append(_text((left + right) / 2, SCATTER_HEIGHT - 8, plot.x_label, "muted", "middle"))
+    if plot.is_joined and len(plot.medians) > 1:
+        points = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in plot.medians)
+        parts.append(f'<polyline class="c0 thin" points="{points}"/>')
+    parts += [_segment(x_of(x) - 6, y_of(y), x_of(x) + 6, y_of(y), "median") for x, y in plot.medians]
+    for x, y, label in plot.dots:
+        tooltip = f"<title>{escape(label)}</title>"
+        parts.append(f'<circle class="seed" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3.5">{tooltip}</circle>')
+    return parts
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Two to seven evenly spaced round numbers, the first at most `low`, the last at least `high`."""
+    if not high - low > 1e-9 * max(abs(low), abs(high)):  # the two differ by rounding at most
+        margin = abs(low) / 10 or 1.0
+        low, high = low - margin, high + margin
+    step = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step *= next(factor for factor in (1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 5)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """1, 2 and 5 times powers of ten around the values: base-10 logarithms and labels."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    numbers = [float(f"{k}e{power}") for power in powers for k in (1, 2, 5)]
+    first = max((n for n in numbers if n <= low * 1.0001), default=low)
+    last = min((n for n in numbers if n >= high / 1.0001), default=high)
+    chosen = [n for n in numbers if first <= n <= last]
+    if len(chosen) > 6:
+        chosen = [first, *(n for n in chosen[1:-1] if f"{n:e}".startswith("1.0")), last]
+    return [(math.log10(n), f"{n:g}") for n in chosen]
+
+
+def x_unit(largest: float) -> tuple[float, str]:
+    """The unit for readable ticks and its name: 1.2e7 -> (1e6, "million ")."""
+    units = ((1e18, "10¹⁸ "), (1e15, "10¹⁵ "), (1e12, "10¹² "), (1e9, "billion "), (1e6, "million "))
+    return next(((size, name) for size, name in units if largest >= 2 * size), (1.0, ""))
+
+
+def tick_label(tick: float, all_ticks: Sequence[float]) -> str:
+    """The tick with as many decimals as the distance between two ticks needs."""
+    step = all_ticks[1] - all_ticks[0]
+    largest = max(map(abs, all_ticks))
+    if largest >= 10_000:
+        return f"{tick / 1000:g}k"
+    if largest < 0.001:
+        return "0" if abs(tick) < step / 2 else f"{tick:.2g}"
+    decimals = next((d for d in range(9) if math.isclose(round(step, d), step, rel_tol=1e-6)), 9)
+    return f"{tick:.{decimals}f}"
+
+
+def _head(identifier: str, title: str, text: str, height: float, x: float, attributes: str = "") -> list[str]:
+    return [
+        f'<svg class="chart" role="img" viewBox="0 0 {WIDTH} {height}" '
+        f'aria-labelledby="{identifier}-title {identifier}-text"{attributes}>',
+        f'<title id="{identifier}-title">{escape(title)}</title>',
+        f'<desc id="{identifier}-text">{escape(text)}</desc>',
+        _text(x, 18, title, "heading"),
+    ]
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    style = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{style}>{escape(text)}</text>'
+
+
+def _segment(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
