@@ -20,9 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from electra.pretraining.manifest import checkpoints_of, damage
-from tests.pretraining.runs import flags, write_corpus
-from tests.pretraining.test_trainer import assert_same_state
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.checkpoint import checkpoints_of, find_checkpoint_corruption
+from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]
 TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
@@ -108,7 +109,7 @@ def newest_step(run: Path) -> int:
     """
     checkpoints = checkpoints_of(run) if run.is_dir() else []
     for checkpoint in checkpoints:
-        assert damage(checkpoint) is None, f"{checkpoint} {damage(checkpoint)}"
+        assert find_checkpoint_corruption(checkpoint) is None, f"{checkpoint} {find_checkpoint_corruption(checkpoint)}"
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
 
 

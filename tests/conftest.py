@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,11 +12,24 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.data.corpus import Corpus, CorpusOptions
-from electra.data.documents import TokenCache, load_or_build_cache
-from electra.tokenization import SPECIAL_TOKENS, wrap_backend
-from electra.tokenizer_training import TokenizerOptions, train_tokenizer
+from electra.config import CorpusArguments, TokenizerArguments
+from electra.data.corpus import Corpus
+from electra.data.token_cache import TokenCache, load_or_build_cache
+from electra.errors import UserError, shorten_socket_paths
+from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
+from electra.tokenizer_training import train_tokenizer
 from tests.pretraining.runs import WORDS
+
+shorten_socket_paths()  # as commands do; some tests call their functions without `run_script`
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line of what was skipped, and why."""
+    reasons = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
+    if reasons:
+        told = [f"{number} ({reason.removeprefix('Skipped: ')})" for reason, number in reasons.items()]
+        terminalreporter.write_line(f"skipped: {', '.join(told)}")
+
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",
@@ -25,6 +39,14 @@ TEXTS = [
 ]
 NUMBERS = 6000
 """Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
+
+
+def refused(make: Callable[[], object]) -> str:
+    """The message of the `UserError` that `make` raises: one line."""
+    with pytest.raises(UserError) as error:
+        make()
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def make_number_tokenizer(size: int) -> PreTrainedTokenizerBase:
@@ -44,7 +66,7 @@ def number_tokenizer() -> PreTrainedTokenizerBase:
 @pytest.fixture(scope="session")
 def wordpiece_tokenizer() -> PreTrainedTokenizerBase:
     """A real WordPiece tokenizer of 160 tokens."""
-    return train_tokenizer(TEXTS * 3, TokenizerOptions(vocab_size=160))
+    return train_tokenizer(TEXTS * 3, TokenizerArguments(vocab_size=160))
 
 
 @pytest.fixture(scope="session")
@@ -55,8 +77,8 @@ def framed_tokenizer() -> PreTrainedTokenizerBase:
 
 @pytest.fixture(scope="session")
 def glue_tokenizer() -> PreTrainedTokenizerBase:
-    """A WordPiece tokenizer that knows the words of the tiny GLUE in tests/glue/files.py."""
-    return train_tokenizer([" ".join(WORDS)] * 4, TokenizerOptions(vocab_size=150))
+    """A WordPiece tokenizer that knows the words of the tiny GLUE in tests/tasks/glue/files.py."""
+    return train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150))
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +88,7 @@ def write_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corp
     def write(texts: Sequence[str], **options: object) -> Corpus:
         path = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
         path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-        return Corpus(CorpusOptions(train_file=(str(path),), **options))  # type: ignore[arg-type]
+        return Corpus(CorpusArguments(train_file=[str(path)], **options))  # type: ignore[arg-type]
 
     return write
 

@@ -87,11 +87,6 @@ def test_never_more_positions_are_chosen_than_are_maskable() -> None:
     assert positions[1][is_chosen[1]].tolist() == [1]
 
 
-def test_a_short_row_has_at_least_one_chosen_position() -> None:
-    input_ids, attention_mask = rows(3, 40)
-    assert choose(input_ids, attention_mask, p=0.05)[1].sum(dim=1).tolist() == [1, 2]
-
-
 def test_a_batch_of_one_token_rows_has_one_slot() -> None:
     positions, is_chosen = choose(torch.tensor([[7], [CLS]]), torch.ones(2, 1, dtype=torch.long))
     assert positions.tolist() == [[0], [0]] and is_chosen.tolist() == [[True], [False]]
@@ -167,14 +162,6 @@ def test_the_share_of_mask_tokens_among_the_chosen_is_as_asked(share: float) -> 
     assert torch.equal(masked_input_ids[~expected], input_ids[~expected])
 
 
-def test_slots_that_do_not_count_never_become_mask_tokens() -> None:
-    input_ids, attention_mask = rows(3, 4, 100)
-    positions, is_chosen = choose(input_ids, attention_mask, 0.5)
-    masked_input_ids, is_mask_token = mask(input_ids, positions, is_chosen, 1.0)
-    assert (masked_input_ids == MASK).sum(dim=1).tolist() == is_chosen.sum(dim=1).tolist() == [1, 2, 50]
-    assert torch.equal(is_mask_token, is_chosen)
-
-
 def test_random_tokens_stand_where_the_number_falls_behind_the_share_of_mask_tokens() -> None:
     input_ids = torch.tensor([[CLS, 7, 8, 9, 6, SEP]])
     masked_input_ids, is_mask_token = mask_tokens(
@@ -190,24 +177,6 @@ def test_random_tokens_stand_where_the_number_falls_behind_the_share_of_mask_tok
     assert is_mask_token.tolist() == [[True, False, False, False, False]]
     # 0.5 is the first token of 100, 0.74 stands at 96 % of them; the last slot was not chosen
     assert masked_input_ids.tolist() == [[CLS, MASK, 0, 96, 6, SEP]]
-
-
-def test_random_tokens_are_drawn_evenly_from_the_whole_vocabulary_in_the_share_asked_for() -> None:
-    input_ids, attention_mask = rows(*[100] * 4000)
-    positions, is_chosen = choose(input_ids, attention_mask, 0.25)
-    noise = uniform(*positions.shape, seed=2)
-    shares = {"mlm_replacement_probability": 0.8, "mlm_random_probability": 0.1}
-    masked, is_mask = mask_tokens(
-        input_ids, positions, is_chosen, noise, mask_token_id=MASK, vocab_size=VOCAB_SIZE, **shares
-    )
-    without, is_mask_without = mask(input_ids, positions, is_chosen, 0.8)
-    assert torch.equal(is_mask, is_mask_without)
-    slots = is_chosen & (noise >= 0.8) & (noise < 0.9)
-    assert abs(slots.sum().item() - 10_000) < 4 * (100_000 * 0.1 * 0.9) ** 0.5
-    counts = torch.bincount(masked.gather(1, positions)[slots], minlength=VOCAB_SIZE)
-    assert len(counts) == VOCAB_SIZE and chisquare(counts).pvalue > UNLIKELY
-    elsewhere = ~as_mask(positions, slots, 100)
-    assert torch.equal(masked[elsewhere], without[elsewhere])
 
 
 def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token() -> None:
@@ -244,6 +213,16 @@ def test_samples_follow_the_softmax_at_the_temperature(temperature: float, dtype
         assert p_value > UNLIKELY if other == temperature else p_value < 1e-100
 
 
+@pytest.mark.parametrize(("temperature", "expected"), [(1e-30, [1, 3, 0]), (1e30, [2, 2, 2])])
+def test_the_extremes_of_the_temperature_are_the_likeliest_token_and_an_even_draw(
+    temperature: float, expected: list[int]
+) -> None:
+    logits = torch.tensor([[0.0, 7.0, 1.0, 6.9], [-3.0, -4.0, -5.0, -2.0], [1e20, 0.0, 0.0, -1e20]])
+    assert sample_tokens(logits, torch.full((3,), 0.6), temperature=temperature).tolist() == expected
+    likeliest = sample_tokens(logits, torch.full((3,), 0.6), temperature=1e-30, disallowed_ids=logits.argmax(dim=1))
+    assert likeliest[:2].tolist() == [3, 0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> None:
     count, gap = 2_000_000, 10.0  # noise with the resolution of half precision would get this wrong
@@ -251,12 +230,6 @@ def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> 
     samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1), torch.rand(count))
     expected = count * torch.sigmoid(torch.tensor(-gap)).item()
     assert abs(samples.sum().item() - expected) < 4 * expected**0.5
-
-
-def test_each_row_is_sampled_from_its_own_logits() -> None:
-    logits = torch.full((6, 9), -50.0)
-    logits[torch.arange(6), torch.tensor([3, 0, 8, 3, 1, 5])] = 50.0
-    assert sample_tokens(logits, torch.rand(6)).tolist() == [3, 0, 8, 3, 1, 5]
 
 
 def test_samples_follow_the_numbers_and_leave_the_logits_alone() -> None:
@@ -389,3 +362,24 @@ def test_a_uniform_draw_from_given_numbers_is_their_place_in_the_vocabulary() ->
     drawn = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
     assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
     assert draw_tokens(torch.tensor([[1 - 2**-24]]), 30522).tolist() == [[30521]]
+
+
+def test_ids_that_are_no_token_are_never_drawn() -> None:
+    gaps = [[0, 1], [3, 5], [8, 900]]
+    tokens = [1, 2, 5, 6, 7, 900, 901, 902]
+    numbers = torch.arange(8) / 8
+    assert draw_tokens(numbers, 903, gaps).tolist() == tokens
+    masked, _ = mask_tokens(
+        torch.full((8, 1), 6),
+        torch.zeros(8, 1, dtype=torch.long),
+        torch.ones(8, 1, dtype=torch.bool),
+        numbers.unsqueeze(1),
+        mask_token_id=MASK,
+        mlm_replacement_probability=0.0,
+        mlm_random_probability=1.0,
+        vocab_size=903,
+        vocabulary_gaps=gaps,
+    )
+    assert masked.flatten().tolist() == tokens
+    sampled = sample_tokens(torch.zeros(8, 903), numbers, vocabulary_gaps=gaps)
+    assert sampled.tolist() == tokens

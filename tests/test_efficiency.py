@@ -9,8 +9,8 @@ from electra.efficiency import HEADER, PUBLISHED, main, system_of_run
 from electra.errors import UserError
 from electra.hardware import hardware_pfs_days
 from electra.report.runs import RunRecord, read_run
-from tests.glue.runs import all_tasks, run_folder
 from tests.report.folders import finished_run, logs_until, write_state
+from tests.tasks.glue.runs import all_tasks, run_folder
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM
 
 from electra.backbones import BACKBONES
-from electra.kernels import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from electra.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
 from electra.model.networks import masked_lm
-from tests.model.test_backbones import network_config
+from tests.model.helpers import network_config
 
 ROOT = Path(__file__).parents[1]
 
@@ -114,30 +114,26 @@ def test_an_attention_that_was_chosen_stays() -> None:
 
 
 _FAULTS = """
-import resource, sys, torch
-from electra.kernels import LARGEST_FP32_ERROR, _matmul_error, tune_process
-if sys.argv[1] == "tuned":
-    tune_process(torch.device("cpu"))
-    assert _matmul_error() <= LARGEST_FP32_ERROR
-def work():
-    for _ in range(10):
+import resource, torch
+from electra.cpu import LARGEST_FP32_ERROR, _matmul_error, tune_process
+def faults():
+    for repetition in range(20):
+        if repetition == 10:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         torch.ones(12_000_000).add(1).sum()  # 48 MB; below 32 MB glibc learns by itself
-work()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-work()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+plain = faults()
+tune_process(torch.device("cpu"))
+assert _matmul_error() <= LARGEST_FP32_ERROR
+print(plain, faults())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact() -> None:
-    faults = {}
-    for name in ("plain", "tuned"):
-        command = [sys.executable, "-c", _FAULTS, name]
-        said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-        faults[name] = int(said.stdout)
-    page = os.sysconf("SC_PAGESIZE")
-    assert faults["tuned"] * page < 48_000_000 < faults["plain"] * page  # of 960 MB that are written to
+    printed = subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True, cwd=ROOT)
+    plain, tuned = (int(faults) * os.sysconf("SC_PAGESIZE") for faults in printed.stdout.split())
+    assert tuned < 48_000_000 < plain  # of 960 MB that are written
 
 
 def test_heads_that_share_keys_are_left_to_transformers() -> None:

@@ -149,9 +149,9 @@ def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_eith
 @pytest.mark.parametrize("betas", [(0.9, 0.999999), (0.999999, 0.999)])
 def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: tuple[float, float]) -> None:
     parameters = make_parameters()
-    with pytest.raises(UserError, match=r"at most 0\.99999"):
+    with pytest.raises(UserError, match="betas"):
         AdamWNoBiasCorrection(parameters, betas=betas)
-    with pytest.raises(UserError, match=r"at most 0\.99999"):
+    with pytest.raises(UserError, match="betas"):
         AdamWNoBiasCorrection(parameters[:1]).add_param_group({"params": parameters[1:], "betas": betas})
     AdamWNoBiasCorrection(parameters, betas=(0.99999, 0.99999))
 
@@ -197,7 +197,7 @@ def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_w
 
 
 def test_a_schedule_without_a_length_is_an_error() -> None:
-    with pytest.raises(UserError, match="total_steps=0"):
+    with pytest.raises(UserError, match="total_steps"):
         product_schedule(0, warmup_steps=0, total_steps=0)
 
 

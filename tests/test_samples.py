@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,23 +45,30 @@ def test_samples_that_are_none_are_refused(tmp_path: Path, change: dict) -> None
     values = json.loads((tmp_path / "samples.json").read_text())
     values["samples"][0] |= change
     (tmp_path / "samples.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match="no readable samples"):
+    with pytest.raises(UserError, match=r"samples\.json"):
         read_samples(tmp_path)
 
 
 def test_without_colours_there_is_text_alone_with_every_probability() -> None:
     assert to_terminal(SAMPLE, colours=False).splitlines() == [
-        "text      [CLS] the cooked meal",
-        "masked    [CLS] the [MASK]ed meal",
-        "replaced  [CLS] the ateed meal",
+        "text      [CLS] the cook·ed meal",
+        "masked    [CLS] the [MASK]·ed meal",
+        "replaced  [CLS] the ate·ed meal",
         "",
         "token  was   P(replaced)",
         "[CLS]        0.000",
         "the          0.250",
         "ate    cook  0.875",
-        "ed           0.500",
+        "·ed          0.500",
         "meal         0.125",
     ]
+
+
+def test_a_piece_after_a_special_token_or_another_word_is_seen_to_be_a_piece() -> None:
+    sample = Sample([" [CLS]", "im", " zeit", "ung"], None, [" [CLS]", "im", " 1", "ung"], [0.0, 0.0, 0.9, 0.0], None)
+    assert "[CLS]·im 1·ung" in to_terminal(sample, colours=False)
+    read = re.sub(r"<rt>.*?</rt>|<[^>]*>", "", to_html(sample)).splitlines()
+    assert read[1:3] == ["text[CLS]·im zeit·ung", "replaced[CLS]·im 1·ung"]
 
 
 def test_colours_follow_the_probability_and_only_of_what_is_judged() -> None:

@@ -1,4 +1,4 @@
-"""The corpus: every format and packing gives the same documents, and what cannot be read as promised says so."""
+"""The corpus: every format and compression gives the same documents, and errors name the file and the place."""
 
 import bz2
 import csv
@@ -19,15 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from electra.data.corpus import SHORT_NAMES, Corpus, CorpusOptions
-from electra.errors import UserError
+from electra.config import CorpusArguments
+from electra.data.corpus import SHORT_NAMES, Corpus
+from tests.conftest import refused
 
 DOCUMENTS = ["The first document.\nIt has two lines.", "Zweites Dokument, größer: 犬 😀", 'He said "no", then\tleft.']
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda data: data,
     ".gz": lambda data: gzip.compress(data, compresslevel=1),
     ".bz2": bz2.compress,
-    ".xz": lzma.compress,
+    ".xz": lambda data: lzma.compress(data, preset=0),
     ".zst": zstandard.ZstdCompressor().compress,
 }
 
@@ -46,8 +47,16 @@ def write(path: Path, data: str | bytes) -> str:
     return str(path)
 
 
+def corpus_of(*files: str | Path, seed: int = 42, **options: Any) -> Corpus:
+    return Corpus(CorpusArguments(train_file=list(map(str, files)), **options), seed)
+
+
+def dataset_corpus(name: str | Path, **options: Any) -> Corpus:
+    return Corpus(CorpusArguments(dataset_name=[str(name)], **options))
+
+
 def read(*files: str | Path, **options: Any) -> list[str]:
-    return list(Corpus(CorpusOptions(train_file=tuple(map(str, files)), **options)))
+    return list(corpus_of(*files, **options))
 
 
 def encode(documents: Sequence[str | None], file_format: str, folder: Path) -> bytes:
@@ -71,17 +80,19 @@ def save_parquet(path: Path, columns: dict[str, Any], **options: Any) -> str:
 # Formats
 
 
-@pytest.mark.parametrize("packed", [*PACKERS, ".zip"])
+@pytest.mark.parametrize("compression", [*COMPRESS, ".zip"])
 @pytest.mark.parametrize("file_format", ["txt", "jsonl", "csv", "tsv"])
-def test_every_format_gives_the_same_documents_packed_or_not(tmp_path: Path, file_format: str, packed: str) -> None:
+def test_every_format_and_compression_gives_the_same_documents(
+    tmp_path: Path, file_format: str, compression: str
+) -> None:
     data = encode(DOCUMENTS, file_format, tmp_path)
-    path = tmp_path / f"corpus.{file_format}{packed}"
-    if packed == ".zip":
+    path = tmp_path / f"corpus.{file_format}{compression}"
+    if compression == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"corpus.{file_format}", data)
     else:
-        path.write_bytes(PACKERS[packed](data))
-    corpus = Corpus(CorpusOptions(train_file=(str(path),)))
+        path.write_bytes(COMPRESS[compression](data))
+    corpus = corpus_of(path)
     assert list(corpus) == DOCUMENTS
     assert (corpus.bytes_read, corpus.size_bytes) == (path.stat().st_size, path.stat().st_size)
 
@@ -94,7 +105,7 @@ def test_known_text_extensions_and_none_are_plain_text(tmp_path: Path, name: str
 def test_parquet_gives_the_text_column_of_every_row_group_and_skips_null(tmp_path: Path) -> None:
     texts = [f"document {number}" if number % 10 else None for number in range(500)]
     path = save_parquet(tmp_path / "a.parquet", {"n": list(range(500)), "body": texts}, row_group_size=90)
-    corpus = Corpus(CorpusOptions(train_file=(path,), text_column="body"))
+    corpus = corpus_of(path, text_column="body")
     assert list(corpus) == [text for text in texts if text]
     assert (corpus.documents_seen, corpus.empty_documents_skipped) == (450, 50)
     assert corpus.bytes_read == corpus.size_bytes == os.path.getsize(path)
@@ -109,15 +120,14 @@ def test_parquet_text_may_have_any_arrow_type_of_text(tmp_path: Path, column_typ
 def test_ndjson_and_json_are_json_lines_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     lines = '\ufeff{"text": "one"}\r\n\r\n{"text": "two\\r\\nlines\\rhere"}\n{"text": null}\n{"text": " \\n"}'
     for name in ("a.ndjson", "a.json"):
-        corpus = Corpus(CorpusOptions(train_file=(write(tmp_path / name, lines),)))
+        corpus = corpus_of(write(tmp_path / name, lines))
         assert list(corpus) == ["one", "two\nlines\nhere"]
         assert corpus.empty_documents_skipped == 2
 
 
 def test_csv_keeps_quoted_line_ends_and_fields_longer_than_the_default_limit(tmp_path: Path) -> None:
     long = "word " * 50_000
-    path = write(tmp_path / "a.csv", f'id,text\r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,{long}\r\n3,\r\n')
-    corpus = Corpus(CorpusOptions(train_file=(path,)))
+    corpus = corpus_of(write(tmp_path / "a.csv", f'id,text\r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,{long}\r\n3,\r\n'))
     assert list(corpus) == ['two\nlines, "quoted"', long]
     assert corpus.empty_documents_skipped == 1
 
@@ -132,8 +142,7 @@ def test_zip_members_are_read_by_their_own_extension_and_others_left_out(tmp_pat
     assert read(path) == ["one", "two", "three"]
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("data/z.csv", "body\nfour\n")
-    with pytest.raises(UserError, match=r"release\.v2\.zip!data/z\.csv has no column 'text', it has: body"):
-        Corpus(CorpusOptions(train_file=(str(path),)))
+    assert "release.v2.zip!data/z.csv" in refused(lambda: corpus_of(path))
 
 
 def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path: Path) -> None:
@@ -146,9 +155,6 @@ def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path
 # Plain text
 
 
-TEXT = " \n\none\nline \n\t\nsecond\n\n\n\nthird\n\n"
-
-
 @pytest.mark.parametrize(
     ("separator", "expected"),
     [
@@ -158,13 +164,13 @@ TEXT = " \n\none\nline \n\t\nsecond\n\n\n\nthird\n\n"
     ],
 )
 def test_document_separator_says_what_ends_a_document(tmp_path: Path, separator: str, expected: list[str]) -> None:
-    path = write(tmp_path / "a.txt", TEXT)
+    path = write(tmp_path / "a.txt", " \n\none\nline \n\t\nsecond\n\n\n\nthird\n\n")
     other = write(tmp_path / "b.txt", "fourth")  # the end of a file always ends a document
     assert read(path, other, document_separator=separator) == [*expected, "fourth"]
 
 
 def test_a_whitespace_file_is_one_empty_document_if_files_are_documents(tmp_path: Path) -> None:
-    corpus = Corpus(CorpusOptions(train_file=(write(tmp_path / "a.txt", " \n\n"),), document_separator="file"))
+    corpus = corpus_of(write(tmp_path / "a.txt", " \n\n"), document_separator="file")
     assert (list(corpus), corpus.empty_documents_skipped, corpus.documents_seen) == ([], 1, 0)
 
 
@@ -187,30 +193,26 @@ def test_characters_and_line_ends_across_block_borders_survive(tmp_path: Path) -
 def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path: Path, blocks: int) -> None:
     good = b"\xef\xbb\xbf" + ("é 犬\n" * 6).encode() + (b"x" * 63 + b"\n") * (blocks << 14)
     line = good.count(b"\n") + 1
-    for bad, found in [(b"caf\xe9 au lait\n", "byte 0xe9"), (b"abc\0", "a NUL byte"), (b"abc\xe7\x8a", "byte 0xe7")]:
+    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\0", "NUL"), (b"abc\xe7\x8a", "0xe7")]:
         path = write(tmp_path / "a.txt", good + bad)
-        with pytest.raises(UserError) as caught:
-            read(path)
-        message = str(caught.value)
-        assert f"{path}: {found} at byte offset {len(good) + 3} (line {line}) is not UTF-8" in message
-        assert "iconv" in message
+        message = refused(lambda path=path: read(path))
+        assert f"{path}, line {line}:" in message and found in message and "iconv" in message
 
 
-@pytest.mark.parametrize(("encoding", "offset"), [("utf-16", 0), ("utf-16-le", 1)])
-def test_utf16_is_recognised_as_not_utf8(tmp_path: Path, encoding: str, offset: int) -> None:
-    with pytest.raises(UserError, match=rf"byte offset {offset} \(line 1\) is not UTF-8"):
-        read(write(tmp_path / "a.txt", "text".encode(encoding)))
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_utf16_is_recognised_as_not_utf8(tmp_path: Path, encoding: str) -> None:
+    assert "line 1: " in refused(lambda: read(write(tmp_path / "a.txt", "text".encode(encoding))))
 
 
 # Bounded memory and progress
 
 
-@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
-def test_reading_holds_a_small_part_of_the_file(tmp_path: Path, packed: str) -> None:
-    text = os.urandom(10 << 20).hex().encode()  # 20 MiB, which no packer makes smaller than 10
+@pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
+def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path: Path, compression: str) -> None:
+    text = os.urandom(10 << 20).hex().encode()  # 20 MiB, which no compression makes smaller than 10
     lines = [text[start : start + 1024] for start in range(0, len(text), 1024)]
-    path = write(tmp_path / f"a.txt{packed}", PACKERS[packed](b"\n\n".join(lines)))
-    documents = iter(Corpus(CorpusOptions(train_file=(path,))))
+    path = write(tmp_path / f"a.txt{compression}", COMPRESS[compression](b"\n\n".join(lines)))
+    documents = iter(corpus_of(path))
     tracemalloc.start()
     assert sum(1 for _ in documents) == len(lines)
     peak = tracemalloc.get_traced_memory()[1]
@@ -218,12 +220,11 @@ def test_reading_holds_a_small_part_of_the_file(tmp_path: Path, packed: str) -> 
     assert peak < 8 << 20
 
 
-def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path: Path) -> None:
+def test_reading_parquet_needs_a_small_part_of_a_row_group_in_memory(tmp_path: Path) -> None:
     rows = [os.urandom(500).hex() for _ in range(20_000)]  # 20 MB in one row group
     path = save_parquet(tmp_path / "a.parquet", {"text": rows})
     before = pa.total_allocated_bytes()
-    documents = iter(Corpus(CorpusOptions(train_file=(path,))))
-    held = max(pa.total_allocated_bytes() - before for _ in documents)
+    held = max(pa.total_allocated_bytes() - before for _ in corpus_of(path))
     assert 0 < held < 8 << 20
 
 
@@ -231,11 +232,11 @@ def test_progress_grows_with_the_documents_and_starts_again(tmp_path: Path) -> N
     rows = [f"{number:07d} " + os.urandom(500).hex() for number in range(4000)]
     parquet = save_parquet(tmp_path / "a.parquet", {"text": rows})
     text = write(tmp_path / "b.txt", "\n\n".join(rows))
-    corpus = Corpus(CorpusOptions(train_file=(parquet, text)))
+    corpus = corpus_of(parquet, text)
     assert corpus.size_bytes == os.path.getsize(parquet) + os.path.getsize(text)
+    assert next(iter(corpus)) == rows[0]
     for _ in range(2):
-        seen = [(document, corpus.bytes_read) for document in corpus]
-        positions = [position for _, position in seen]
+        positions = [corpus.bytes_read for _ in corpus]
         assert positions == sorted(positions)
         assert positions[0] < 0.02 * corpus.size_bytes
         assert positions[2000] == pytest.approx(os.path.getsize(parquet) / 2, rel=0.05)
@@ -244,23 +245,21 @@ def test_progress_grows_with_the_documents_and_starts_again(tmp_path: Path) -> N
         assert corpus.documents_seen == 8000
 
 
-def test_iteration_starts_again_after_being_left_in_the_middle(tmp_path: Path) -> None:
-    corpus = Corpus(CorpusOptions(train_file=(write(tmp_path / "a.txt", "one\n\ntwo\n\nthree"),)))
-    assert next(iter(corpus)) == "one"
-    assert list(corpus) == ["one", "two", "three"]
-    assert corpus.documents_seen == 3
-
-
 # Finding files
 
 
-def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(tmp_path: Path) -> None:
-    for name in ("b.txt", "a/z.jsonl", "c/deep/er/x.csv", "notes"):
+def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for name in ("b.txt", "a/z.jsonl", "c/deep/er/x.csv", "notes", "read.md"):
         text = {"z.jsonl": '{"text": "z.jsonl"}', "x.csv": "text\nx.csv"}.get(Path(name).name, Path(name).name)
         write(tmp_path / name, text)
     for name in (".hidden.txt", ".git/config.txt", "picture.png", "archive.tar.gz", "table.parquet.gz"):
         write(tmp_path / name, "must not be read")
-    assert read(tmp_path) == ["z.jsonl", "b.txt", "x.csv", "notes"]
+    assert read(tmp_path) == ["z.jsonl", "b.txt", "x.csv", "notes", "read.md"]
+    (line,) = [message for message in caplog.messages if str(tmp_path) in message]
+    assert "5 files" in line and "3 files" in line and "1 .png" in line and "2 .gz" in line
 
 
 def test_links_are_followed_once_and_a_circle_ends(tmp_path: Path) -> None:
@@ -280,34 +279,20 @@ def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path: Path)
     assert read(tmp_path / "x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
 
 
-def test_a_name_with_brackets_is_a_name_before_it_is_a_pattern(tmp_path: Path) -> None:
+def test_a_name_with_brackets_is_a_name_and_a_home_folder_is_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert read(write(tmp_path / "corpus[1].txt", "bracket")) == ["bracket"]
-
-
-def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "a.txt", "home")
-    assert read("~/a.txt") == ["home"]
+    assert read("~/corpus[1].txt") == ["bracket"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("missing.txt", "no such file or folder"),
-        ("*.jsonl", "no such file or folder, and no file matches"),
-        ("empty", "no file below this folder can be read; expected plain text"),
-        ("a.pdf", r"not supported; expected plain text .*\.parquet"),
-        ("*.pdf", "not supported"),
-        ("pipe", "neither a file nor a folder"),
-    ],
-)
-def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path: Path, entry: str, reason: str) -> None:
+@pytest.mark.parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "*.pdf", "pipe"])
+def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path: Path, entry: str) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path / "a.pdf", "%PDF")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match=reason) as caught:
-        Corpus(CorpusOptions(train_file=(str(tmp_path / entry),)))
-    assert str(tmp_path) in str(caught.value)
+    assert str(tmp_path) in refused(lambda: corpus_of(tmp_path / entry))
 
 
 def test_files_of_zero_size_give_no_document_and_no_error(tmp_path: Path) -> None:
@@ -317,76 +302,67 @@ def test_files_of_zero_size_give_no_document_and_no_error(tmp_path: Path) -> Non
 # Broken files and rows
 
 
-def test_files_that_were_cut_off_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_truncated_files_are_named(tmp_path: Path, compression: str) -> None:
     # Incompressible text over several blocks, so that the beginning reads well and only the end is missing.
-    data = os.urandom(1 << 20).hex().encode()
-    for packed in (".gz", ".bz2", ".xz", ".zst"):
-        whole = PACKERS[packed](data)
-        path = write(tmp_path / f"a.txt{packed}", whole[: len(whole) * 2 // 3])
-        with pytest.raises(UserError, match=r"is broken, incomplete or not permitted: .") as caught:
-            read(path)
-        assert path in str(caught.value)
+    whole = COMPRESS[compression](os.urandom(1 << 20).hex().encode())
+    path = write(tmp_path / f"a.txt{compression}", whole[: len(whole) * 2 // 3])
+    assert path in refused(lambda: read(path))
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.bz2", "a.txt.xz", "a.txt.zst", "a.zip", "a.parquet"])
 def test_files_that_are_not_what_their_extension_says_are_named(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, b"plain text after all, without any magic bytes\n" * 3)
-    with pytest.raises(UserError, match="is broken") as caught:
-        read(path)
-    assert path in str(caught.value)
+    assert path in refused(lambda: read(path))
 
 
-def test_a_damaged_parquet_page_is_named_while_reading(tmp_path: Path) -> None:
+def test_a_damaged_parquet_page_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     save_parquet(path, {"text": [os.urandom(50).hex() for _ in range(5000)]}, compression="zstd")
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 3 : len(damaged) // 2] = b"\xff" * (len(damaged) // 2 - len(damaged) // 3)
     path.write_bytes(damaged)
-    corpus = Corpus(CorpusOptions(train_file=(str(path),)))  # header and footer are fine
-    with pytest.raises(UserError, match=r"a\.parquet"):
-        list(corpus)
+    assert "a.parquet" in refused(lambda: read(path))
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "reason"),
+    ("name", "data", "place", "found"),
     [
-        ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', r"a\.jsonl, line 2: expected one JSON object per line"),
-        ("a.json", '[\n  {"text": "a"}\n]', "line 1: expected one JSON object per line"),
-        ("a.json", '[{"text": "a"}]', "line 1: expected one JSON object per line, got list"),
-        ("a.jsonl", "[" * 100_000, "line 1: expected one JSON object"),
-        ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "line 3 has no column 'text', it has: body, n"),
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "line 2: 'text' holds int, expected text or null"),
-        ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "line 2: 'text' has half of a surrogate pair"),
-        ("a.csv", "id,body\n1,x\n", r"a\.csv has no column 'text', it has: id, body; .*--text_column"),
-        ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "line 4: 3 fields where the header has 2"),
-        ("a.tsv", 'id\ttext\n1\t"Stop" he said\n', "line 2: .*double quotes"),
-        ("a.csv", 'id,text\n1,"never closed\n', "line 2: .*double quotes"),
+        ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl, line 2", ""),
+        ("a.json", '[\n  {"text": "a"}\n]', "line 1", ""),
+        ("a.json", '[{"text": "a"}]', "line 1", "list"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl", "recursion"),
+        ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "line 3", "'text', it has: body, n"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "line 2", "int"),
+        ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "line 2", "surrogate"),
+        ("a.csv", "id,body\n1,x\n", "a.csv", "'text', it has: id, body"),
+        ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "line 4", "3 fields where the header has 2"),
+        ("a.tsv", 'id\ttext\n1\t"Stop" he said\n', "line 2", "double quotes"),
+        ("a.csv", 'id,text\n1,"never closed\n', "line 2", "double quotes"),
     ],
 )
-def test_rows_that_are_not_as_promised_are_placed(tmp_path: Path, name: str, data: str, reason: str) -> None:
-    with pytest.raises(UserError, match=reason):
-        read(write(tmp_path / name, data))
+def test_rows_that_are_not_as_expected_are_placed(
+    tmp_path: Path, name: str, data: str, place: str, found: str
+) -> None:
+    message = refused(lambda: read(write(tmp_path / name, data)))
+    assert place in message and found in message
 
 
 def test_columns_are_checked_in_every_file_before_anything_is_read(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", '{"text": "a"}\n')
     for name, data in [("b.jsonl", '{"body": "a"}\n'), ("b.csv", "body\na\n"), ("b.jsonl.gz", "no gzip")]:
         path = write(tmp_path / name, data)
-        with pytest.raises(UserError, match=r"/b\."):
-            Corpus(CorpusOptions(train_file=(str(tmp_path),)))
+        assert "/b." in refused(lambda: corpus_of(tmp_path))
         os.remove(path)
     save_parquet(tmp_path / "b.parquet", {"body": ["a"], "n": [1]})
-    with pytest.raises(UserError, match="no column 'text', it has: body, n"):
-        Corpus(CorpusOptions(train_file=(str(tmp_path),)))
-    with pytest.raises(UserError, match="column 'n' holds int64, not text"):
-        Corpus(CorpusOptions(train_file=(str(tmp_path / "b.parquet"),), text_column="n"))
+    assert "'text', it has: body, n" in refused(lambda: corpus_of(tmp_path))
+    assert "'n' holds int64" in refused(lambda: corpus_of(tmp_path / "b.parquet", text_column="n"))
 
 
 def test_parquet_text_that_is_not_utf8_is_placed(tmp_path: Path) -> None:
     column = pa.array([b"good"] * 70 + [b"caf\xe9"]).cast(pa.string(), safe=False)
     path = save_parquet(tmp_path / "a.parquet", {"text": column})
-    with pytest.raises(UserError, match=r"a\.parquet, rows 65 to 71: the text is not UTF-8"):
-        read(path)
+    assert "a.parquet, rows 65 to 71" in refused(lambda: read(path))
 
 
 def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
@@ -396,8 +372,8 @@ def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\x01\x02") + 8] |= 1  # the flag in the central directory
     path.write_bytes(data)
-    with pytest.raises(UserError, match=r"a\.zip!a\.txt is encrypted"):
-        Corpus(CorpusOptions(train_file=(str(path),)))
+    message = refused(lambda: corpus_of(path))
+    assert str(path) in message and "a.txt" in message and "encrypted" in message
 
 
 # Data sets
@@ -408,73 +384,60 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path: Path) ->
     dataset = datasets.Dataset.from_dict({"n": list(range(203)), "text": [*texts, None, " ", "a\r\nb"]})
     dataset.save_to_disk(tmp_path / "one")
     datasets.DatasetDict(train=dataset, validation=dataset.select([5, 3])).save_to_disk(tmp_path / "dict")
-    corpus = Corpus(CorpusOptions(dataset_name=(str(tmp_path / "one"),)))
+    corpus = dataset_corpus(tmp_path / "one")
     assert list(corpus) == [*texts, "a\nb"]
     assert corpus.empty_documents_skipped == 2
     assert corpus.bytes_read == corpus.size_bytes > 2000
-    options = CorpusOptions(dataset_name=(str(tmp_path / "dict"),), dataset_split="validation")
-    assert list(Corpus(options)) == ["row 5", "row 3"]
+    assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
+    for make, found in [
+        (lambda: corpus_of(tmp_path / "one"), "--dataset_name"),
+        (lambda: dataset_corpus(tmp_path / "one", dataset_config_name=["en"]), "'en'"),
+        (lambda: dataset_corpus("builtin", dataset_config_name=["en"]), "'en'"),
+        (lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"), "'test', it has: train, validation"),
+        (lambda: dataset_corpus(tmp_path / "one", dataset_split="test"), "--dataset_split test"),
+    ]:
+        assert found in refused(make)
 
 
 def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     save_parquet(tmp_path / "repo/train-00000.parquet", {"text": ["a", "b", "c", "d"], "n": [1, 2, 3, 4]})
     name = str(tmp_path / "repo")
-    assert list(Corpus(CorpusOptions(dataset_name=(name,), dataset_split="train[:50%]"))) == ["a", "b"]
+    assert list(dataset_corpus(name, dataset_split="train[:50%]")) == ["a", "b"]
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"dataset_split": "tset"}, r"split tset\) could not be loaded: Unknown split"),
-        ({"dataset_config_name": ("en",)}, r"configuration en, .*BuilderConfig 'en' not found"),
-        ({"text_column": "body"}, "has no column 'body', it has: text, n"),
-        ({"text_column": "n"}, "column 'n' holds int64, not text"),
+        ({"dataset_split": "tset"}, "split tset"),
+        ({"dataset_config_name": ["en"]}, "configuration en"),
+        ({"text_column": "body"}, "'body', it has: text, n"),
+        ({"text_column": "n"}, "'n' holds int64"),
     ]
-    for wrong, reason in mistakes:
-        with pytest.raises(UserError, match=reason):
-            Corpus(CorpusOptions(dataset_name=(name,), **wrong))
+    for wrong, found in mistakes:
+        assert found in refused(lambda wrong=wrong: dataset_corpus(name, **wrong))
 
 
 @pytest.mark.parametrize(
     ("name", "config", "loaded", "loaded_config"),
     [
-        ("wikipedia", (), "wikimedia/wikipedia", "20231101.en"),
-        ("wikipedia", ("20231101.simple",), "wikimedia/wikipedia", "20231101.simple"),
-        ("wikitext", ("none",), "Salesforce/wikitext", "wikitext-103-raw-v1"),
-        ("openwebtext", (), "Skylion007/openwebtext", None),
-        ("someone/something", ("none",), "someone/something", None),
+        ("wikipedia", [], "wikimedia/wikipedia", "20231101.en"),
+        ("wikipedia", ["20231101.simple"], "wikimedia/wikipedia", "20231101.simple"),
+        ("wikitext", ["none"], "Salesforce/wikitext", "wikitext-103-raw-v1"),
+        ("openwebtext", [], "Skylion007/openwebtext", None),
+        ("someone/something", ["none"], "someone/something", None),
     ],
 )
 def test_short_names_stand_for_parquet_repositories_and_without_network_say_so(
-    name: str, config: tuple[str, ...], loaded: str, loaded_config: str | None
+    name: str, config: list[str], loaded: str, loaded_config: str | None
 ) -> None:
-    reason = rf"dataset '{loaded}' \(configuration {loaded_config}, split train\) could not be loaded: .*reach.*Hub"
-    with pytest.raises(UserError, match=reason):
-        Corpus(CorpusOptions(dataset_name=(name,), dataset_config_name=config))
+    message = refused(lambda: dataset_corpus(name, dataset_config_name=config))
+    assert f"'{loaded}' (configuration {loaded_config}, split train)" in message and "Hub" in message
     assert set(SHORT_NAMES) == {"openwebtext", "wikipedia", "bookcorpus", "wikitext"}
 
 
 def test_a_folder_with_a_loading_script_and_a_broken_saved_folder_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "scripted/scripted.py", "raise SystemExit\n")
-    with pytest.raises(UserError, match="could not be loaded: Dataset scripts are no longer supported"):
-        Corpus(CorpusOptions(dataset_name=(str(tmp_path / "scripted"),)))
+    assert str(tmp_path / "scripted") in refused(lambda: dataset_corpus(tmp_path / "scripted"))
     datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
     next((tmp_path / "saved").glob("*.arrow")).write_bytes(b"cut")
-    with pytest.raises(UserError, match=r"dataset .*saved cannot be read, it is broken or incomplete"):
-        Corpus(CorpusOptions(dataset_name=(str(tmp_path / "saved"),)))
-
-
-def test_saved_folders_are_told_from_files_and_have_no_configurations(tmp_path: Path) -> None:
-    dataset = datasets.Dataset.from_dict({"text": ["a"]})
-    dataset.save_to_disk(tmp_path / "one")
-    datasets.DatasetDict(train=dataset).save_to_disk(tmp_path / "dict")
-    one, both = str(tmp_path / "one"), str(tmp_path / "dict")
-    for options, reason in [
-        (CorpusOptions(train_file=(one,)), "written by datasets.save_to_disk; name it with --dataset_name"),
-        (CorpusOptions(dataset_name=(one,), dataset_config_name=("en",)), "has no configuration 'en'"),
-        (CorpusOptions(dataset_name=("builtin",), dataset_config_name=("en",)), "has no configuration 'en'"),
-        (CorpusOptions(dataset_name=(both,), dataset_split="test"), "no split 'test', it has: train"),
-        (CorpusOptions(dataset_name=(one,), dataset_split="test"), "saved without splits"),
-    ]:
-        with pytest.raises(UserError, match=reason):
-            Corpus(options)
+    assert str(tmp_path / "saved") in refused(lambda: dataset_corpus(tmp_path / "saved"))
 
 
 @pytest.mark.parametrize("name", ["", "json", "text", "a.txt"])
@@ -483,15 +446,14 @@ def test_files_and_file_formats_are_not_names_of_datasets(
 ) -> None:
     write(tmp_path / "a.txt", "load_dataset('text') would read this file")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=rf"'{name}' is not the name of a data set; name files with --train_file"):
-        Corpus(CorpusOptions(dataset_name=(name,)))
+    message = refused(lambda: dataset_corpus(name))
+    assert f"'{name}'" in message and "--train_file" in message
 
 
-def test_builtin_is_the_text_of_the_python_installation() -> None:
-    corpus = Corpus(CorpusOptions(dataset_name=("builtin",)))
-    documents = list(corpus)
-    assert len(documents) == corpus.documents_seen > 300
-    assert any(document.startswith("Assignment statements\n*****") for document in documents)  # help("ASSIGNMENT")
+def test_builtin_is_the_documentation_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("electra.data.corpus.builtin_documents", lambda: iter(["one", "two"]))  # parsing takes seconds
+    corpus = dataset_corpus("builtin")
+    assert list(corpus) == ["one", "two"]
     assert corpus.bytes_read == corpus.size_bytes > 1_000_000
     assert corpus.describe()[0]["kind"] == "builtin"
 
@@ -499,31 +461,21 @@ def test_builtin_is_the_text_of_the_python_installation() -> None:
 # Options
 
 
-def test_no_corpus_at_all_says_how_to_name_one() -> None:
-    with pytest.raises(UserError, match=r"--train_file .*--dataset_name .*builtin"):
-        Corpus(CorpusOptions())
-
-
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "found"),
     [
-        ({"document_separator": "page"}, "'page': expected one of blank_line, line, file"),
-        ({"dataset_sampling": (0.5, 0.5, 0.5)}, "dataset_sampling has 3 values for 2 corpora"),
-        ({"dataset_sampling": (0.0,)}, "dataset_sampling 0.0: expected a fraction above 0 and up to 1"),
-        ({"dataset_sampling": (1.0, 1.5)}, "dataset_sampling 1.5"),
-        ({"dataset_sampling": (float("nan"),)}, "dataset_sampling nan"),
-        ({"dataset_config_name": ("a", "b")}, "dataset_config_name has 2 values for 1 dataset names"),
+        ({"dataset_name": [], "train_file": []}, "--train_file"),
+        ({"dataset_sampling": [0.5, 0.5, 0.5]}, "dataset_sampling has 3 values for 2"),
+        ({"dataset_sampling": [0.0]}, "dataset_sampling 0.0"),
+        ({"dataset_sampling": [1.0, 1.5]}, "dataset_sampling 1.5"),
+        ({"dataset_sampling": [float("nan")]}, "dataset_sampling nan"),
+        ({"dataset_config_name": ["a", "b"]}, "dataset_config_name has 2 values for 1"),
+        ({"dataset_config_name": ["a"], "dataset_name": []}, "dataset_config_name has 1 values for 0"),
     ],
 )
-def test_options_are_checked(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
-    train_file = (write(tmp_path / "a.txt", "text"),)
-    with pytest.raises(UserError, match=reason):
-        Corpus(CorpusOptions(dataset_name=("builtin",), train_file=train_file, **options))
-
-
-def test_a_configuration_without_a_dataset_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="1 values for 0 dataset names"):
-        read(write(tmp_path / "a.txt", "text"), dataset_config_name=("en",))
+def test_options_are_checked(tmp_path: Path, options: dict[str, Any], found: str) -> None:
+    named = {"dataset_name": ["builtin"], "train_file": [write(tmp_path / "a.txt", "text")]}
+    assert found in refused(lambda: Corpus(CorpusArguments(**{**named, **options})))
 
 
 # Sampling
@@ -535,8 +487,8 @@ def numbered(tmp_path: Path) -> str:
 
 
 def sample(path: str, *fractions: float, seed: int = 42) -> list[int]:
-    options = {"document_separator": "line", "dataset_sampling": fractions, "seed": seed}
-    return [int(document) for document in read(*[path] * len(fractions), **options)]
+    kept = read(*[path] * len(fractions), document_separator="line", dataset_sampling=list(fractions), seed=seed)
+    return list(map(int, kept))
 
 
 def test_sampling_keeps_a_random_subset_of_about_the_fraction(numbered: str) -> None:
@@ -556,22 +508,19 @@ def test_seeds_and_sources_draw_differently_and_a_larger_fraction_contains_a_sma
     assert len(kept & set(sample(numbered, 0.3, seed=43))) == pytest.approx(1800, abs=250)
     assert kept < set(sample(numbered, 0.4))
     both = sample(numbered, 0.3, 0.3)
-    second = set(both[len(kept) :])
     assert set(both[: len(kept)]) == kept
-    assert len(kept & second) == pytest.approx(1800, abs=250)
+    assert len(kept & set(both[len(kept) :])) == pytest.approx(1800, abs=250)
 
 
-def test_fractions_belong_to_names_then_files_and_counts_tell_what_was_left_out(tmp_path: Path, numbered: str) -> None:
+def test_fractions_belong_to_names_then_files_and_what_is_left_out_is_counted(tmp_path: Path, numbered: str) -> None:
     datasets.Dataset.from_dict({"text": ["a", "b", None, "c"] * 25}).save_to_disk(tmp_path / "saved")
-    corpus = Corpus(
-        CorpusOptions(
-            dataset_name=(str(tmp_path / "saved"),),
-            train_file=(numbered, numbered),
-            dataset_sampling=(1.0, 0.1, 1.0),
-            document_separator="line",
-        )
+    corpus = corpus_of(
+        numbered,
+        numbered,
+        dataset_name=[str(tmp_path / "saved")],
+        dataset_sampling=[1.0, 0.1, 1.0],
+        document_separator="line",
     )
-    assert [source.fraction for source in corpus.sources] == [1.0, 0.1, 1.0]
     documents = list(corpus)
     assert documents[:75] == ["a", "b", "c"] * 25
     assert documents[-20_000:] == [str(number) for number in range(20_000)]
@@ -583,14 +532,14 @@ def test_fractions_belong_to_names_then_files_and_counts_tell_what_was_left_out(
 
 
 def fingerprint(*files: str, **options: Any) -> str:
-    return Corpus(CorpusOptions(train_file=files, **options)).fingerprint()
+    return corpus_of(*files, **options).fingerprint()
 
 
 def test_the_fingerprint_changes_with_all_that_changes_the_documents(tmp_path: Path) -> None:
     text = write(tmp_path / "a.txt", "one\n\ntwo")
     table = write(tmp_path / "b.jsonl", '{"text": "a", "body": "b"}')
-    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
     saved = str(tmp_path / "saved")
+    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(saved)
     prints = [
         fingerprint(text),
         fingerprint(table),
@@ -599,31 +548,31 @@ def test_the_fingerprint_changes_with_all_that_changes_the_documents(tmp_path: P
         fingerprint(text, text),
         fingerprint(text, document_separator="line"),
         fingerprint(table, text_column="body"),
-        fingerprint(text, dataset_sampling=(0.5,)),
-        fingerprint(text, dataset_sampling=(0.5,), seed=1),
-        fingerprint(text, dataset_sampling=(0.6,)),
-        fingerprint(text, table, dataset_sampling=(0.5, 1.0)),
-        fingerprint(text, table, dataset_sampling=(1.0, 0.5)),
-        fingerprint(text, dataset_name=("builtin",)),
-        fingerprint(text, dataset_name=(saved,)),
+        fingerprint(text, dataset_sampling=[0.5]),
+        fingerprint(text, dataset_sampling=[0.5], seed=1),
+        fingerprint(text, dataset_sampling=[0.6]),
+        fingerprint(text, table, dataset_sampling=[0.5, 1.0]),
+        fingerprint(text, table, dataset_sampling=[1.0, 0.5]),
+        fingerprint(text, dataset_name=["builtin"]),
+        fingerprint(text, dataset_name=[saved]),
     ]
-    assert len(set(prints)) == len(prints)
-    assert all(len(value) == 64 and int(value, 16) for value in prints)
     datasets.Dataset.from_dict({"text": ["b"]}).save_to_disk(saved)
-    assert fingerprint(text, dataset_name=(saved,)) not in prints
+    prints.append(fingerprint(text, dataset_name=[saved]))
     status = os.stat(text)
     os.utime(text, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert fingerprint(text) not in prints
+    prints.append(fingerprint(text))
     write(tmp_path / "a.txt", "one\n\ntwo!")
     os.utime(text, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert fingerprint(text) not in prints
+    prints.append(fingerprint(text))
+    assert len(set(prints)) == len(prints) == 17
+    assert all(len(value) == 64 and int(value, 16) for value in prints)
 
 
 def test_the_fingerprint_ignores_what_does_not_change_the_documents(tmp_path: Path) -> None:
     text = write(tmp_path / "a.txt", "one\n\ntwo")
     table = write(tmp_path / "b.jsonl", '{"text": "a"}')
     assert fingerprint(text) == fingerprint(text, seed=7) == fingerprint(text, text_column="body")
-    assert fingerprint(text) == fingerprint(text, dataset_sampling=(1.0,), seed=3)
+    assert fingerprint(text) == fingerprint(text, dataset_sampling=[1.0], seed=3)
     assert fingerprint(text) == fingerprint(str(tmp_path / "*.txt")) == fingerprint(os.path.relpath(text))
     assert fingerprint(table) == fingerprint(table, document_separator="line")
 
@@ -631,10 +580,10 @@ def test_the_fingerprint_ignores_what_does_not_change_the_documents(tmp_path: Pa
 def test_the_description_is_json_and_names_every_input(tmp_path: Path) -> None:
     text = write(tmp_path / "a.txt", "one")
     table = write(tmp_path / "b.jsonl", '{"text": "a"}')
-    datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["a", "b"]})).save_to_disk(tmp_path / "saved")
     saved = str(tmp_path / "saved")
-    options = CorpusOptions(dataset_name=(saved,), train_file=(str(tmp_path / "[ab].*"),), dataset_sampling=(0.5,))
-    dataset, files = json.loads(json.dumps(Corpus(options).describe()))
+    datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["a", "b"]})).save_to_disk(saved)
+    corpus = corpus_of(tmp_path / "[ab].*", dataset_name=[saved], dataset_sampling=[0.5])
+    dataset, files = json.loads(json.dumps(corpus.describe()))
     assert {key: dataset[key] for key in ("name", "kind", "id", "config", "split", "rows", "sampling")} == {
         "name": saved, "kind": "saved", "id": saved, "config": None, "split": "train", "rows": 2, "sampling": 0.5,
     }  # fmt: skip
@@ -642,5 +591,6 @@ def test_the_description_is_json_and_names_every_input(tmp_path: Path) -> None:
         "name": str(tmp_path / "[ab].*"),
         "kind": "files",
         "files": [{"path": text, "bytes": 3}, {"path": table, "bytes": 13}],
+        "text_files": 1,
         "sampling": 0.5,
     }

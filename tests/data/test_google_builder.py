@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from electra.data.documents import TokenCache
 from electra.data.google_builder import GooglePolicy
 from electra.data.segments import Segment
+from electra.data.token_cache import TokenCache
 
 MakeCache = Callable[[Sequence[Sequence[Sequence[int]]]], TokenCache]
 Lines = list[list[int]]

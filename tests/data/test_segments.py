@@ -1,6 +1,7 @@
 """Data sets of segments: each once an epoch, each position alone; evaluations fixed; any worker the same batches."""
 
 import itertools
+import pickle
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,9 +10,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from electra.data.collator import SegmentCollator
-from electra.data.documents import TokenCache
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import EvaluationSegments, Segment, SegmentPolicy, TrainingSegments
+from electra.data.token_cache import TokenCache
 
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
 
@@ -118,28 +119,30 @@ def test_another_seed_chooses_other_segments_and_other_masks(policy: SegmentPoli
 # ------------------------------------------------------------------------------------------------------------- workers
 
 
-def batches(dataset: Dataset, workers: int, context: str | None = None) -> list[dict[str, torch.Tensor]]:
+def batches(dataset: Dataset, workers: int) -> list[dict[str, torch.Tensor]]:
     loader = DataLoader(
         dataset,
         batch_size=16,
         sampler=range(len(dataset)),  # type: ignore[arg-type]
         collate_fn=COLLATOR,
         num_workers=workers,
-        multiprocessing_context=context,
+        multiprocessing_context="fork" if workers else None,
     )
     return list(loader)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_two_workers_make_the_same_batches_as_none(policy: SegmentPolicy, context: str) -> None:
+def test_two_workers_and_a_pickled_copy_make_the_same_batches(policy: SegmentPolicy) -> None:
     run = TrainingSegments(policy, num_samples=3 * len(policy), seed=7)
-    expected, actual = batches(run, 0), batches(run, 2, context)
+    expected = batches(run, 0)
     assert len(expected) == -(-3 * len(policy) // 16)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+    torch.testing.assert_close(batches(run, 2), expected, rtol=0, atol=0)
+    # Workers that are spawned get a pickled data set and collator.
+    torch.testing.assert_close(batches(pickle.loads(pickle.dumps(run)), 0), expected, rtol=0, atol=0)
+    assert pickle.loads(pickle.dumps(COLLATOR)) == COLLATOR
 
 
 def test_two_workers_ask_the_same_questions_in_an_evaluation(policy: SegmentPolicy) -> None:
     evaluation = EvaluationSegments(policy, max_segments=40, seed=7)
     expected = batches(evaluation, 0)
     assert all("mask_noise" in batch for batch in expected)
-    torch.testing.assert_close(batches(evaluation, 2, "fork"), expected, rtol=0, atol=0)
+    torch.testing.assert_close(batches(evaluation, 2), expected, rtol=0, atol=0)

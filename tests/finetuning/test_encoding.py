@@ -3,8 +3,7 @@
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import PaddingCollator, both_orders, encode
-from electra.finetuning.examples import Examples
+from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, encode
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: PreTrainedTokenizerBase) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import UserError
-from electra.finetuning.fingerprint import data_settings, fingerprint
+from electra.finetuning.sources import data_settings, fingerprint
 
 
 def write(path: Path, text: str) -> Path:

@@ -10,43 +10,27 @@ from torch import nn
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from electra.errors import UserError
-from electra.finetuning.encoding import EncodedExamples, PaddingCollator, encode
-from electra.finetuning.examples import Examples
+from electra.finetuning.config import ClassificationArguments
+from electra.finetuning.encoding import EncodedExamples, Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.run import Outcome, fine_tune
-from electra.finetuning.trainer import Hyperparameters, Machine, example_losses, training_arguments
+from electra.finetuning.trainer import Outcome, example_losses, fine_tune
 from electra.optimization import product_schedule
 
-SETTINGS: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "learning_rate": 1e-3,
     "layerwise_lr_decay": 0.8,
-    "layerwise_lr_decay_mode": "paper",
     "num_train_epochs": 1.0,
-    "per_device_train_batch_size": 32,
-    "gradient_accumulation_steps": 1,
     "max_length": 16,
-    "warmup_steps": 0.1,
-    "weight_decay": 0.0,
-    "max_grad_norm": 1.0,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-6,
-    "adam_bias_correction": True,
-    "product_schedule": False,
-    "head": "google",
     "head_dropout": 0.0,
-    "select": "last",
+    "per_device_eval_batch_size": 16,
+    "bf16": False,
+    "use_cpu": True,
+    "logging_steps": 1,
 }
-MACHINE = Machine(
-    per_device_eval_batch_size=16,
-    bf16=False,
-    fp16=False,
-    use_cpu=True,
-    dataloader_num_workers=0,
-    logging_steps=1,
-    report_to=("none",),
-)
+
+
+def make_options(**values: Any) -> ClassificationArguments:
+    return ClassificationArguments(**{**OPTIONS, **values})
 
 
 def make_encoder(dropout: float = 0.0) -> ElectraModel:
@@ -82,12 +66,11 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> EncodedExamples:
     return encode(Examples(texts, None, labels), framed_tokenizer, 16)
 
 
-def run(rows: EncodedExamples, folder: Path, *, seed: int = 1, dropout: float = 0.0, **settings: Any) -> Outcome:
+def run(rows: EncodedExamples, folder: Path, *, seed: int = 1, dropout: float = 0.0, **options: Any) -> Outcome:
     num_labels = 1 if rows.labels is not None and rows.labels.dtype == np.float32 else 2
     return fine_tune(
         lambda: EncoderWithHead(make_encoder(dropout), "google", num_labels, 0.0),
-        Hyperparameters(**{**SETTINGS, **settings}),
-        MACHINE,
+        make_options(**options),
         seed=seed,
         train=rows,
         dev={"dev": rows},
@@ -170,9 +153,9 @@ def test_best_keeps_the_weights_of_the_best_epoch(rows: EncodedExamples, tmp_pat
             seen.append([0.2, 0.9, 0.9, 0.1][len(seen)])
             return seen[-1]
 
-        settings = Hyperparameters(**{**SETTINGS, "num_train_epochs": 4.0, "select": select})
+        options = make_options(num_train_epochs=4.0, select=select)
         outcome = fine_tune(
-            lambda: EncoderWithHead(make_encoder(), "google", 2, 0.0), settings, MACHINE, seed=1, train=rows,
+            lambda: EncoderWithHead(make_encoder(), "google", 2, 0.0), options, seed=1, train=rows,
             dev={"dev": rows}, score=score, collator=PaddingCollator(0), folder=tmp_path / select, name="run",
         )  # fmt: skip
         return outcome, seen
@@ -244,9 +227,3 @@ def test_a_last_batch_that_is_not_full_stays_last(rows: EncodedExamples, tmp_pat
     grouped = list(LengthGroupedSampler(32, lengths=rows.lengths.tolist(), generator=generator))
     assert order[64:] == grouped[64:]  # 20 rows; the same groups as transformers makes
     assert {frozenset(order[:32]), frozenset(order[32:64])} == {frozenset(grouped[:32]), frozenset(grouped[32:64])}
-
-
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    machine = Machine(**{**vars(MACHINE), "fp16": True, "bf16": True})
-    with pytest.raises(UserError, match="do not work"):
-        training_arguments(Hyperparameters(**SETTINGS), machine, seed=1, folder=tmp_path, name="a")

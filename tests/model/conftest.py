@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
-from electra.model.modeling import ElectraForJointPretraining
-
-VOCAB_SIZE = 40
+from electra.model.joint import ElectraForJointPretraining
+from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, VOCAB_SIZE
 
 
 def _tiny_config(**options: Any) -> ElectraPretrainingConfig:
@@ -67,3 +66,14 @@ def make_batch() -> Callable[..., dict[str, Tensor]]:
         }
 
     return make
+
+
+@pytest.fixture
+def batch() -> dict[str, Tensor]:
+    """Two rows of the longest length; the second ends in padding."""
+    input_ids = torch.randint(5, NETWORK_VOCAB_SIZE, (2, LONGEST), generator=torch.Generator().manual_seed(0))
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, 15:] = 0
+    input_ids[1, 15:] = 0
+    token_type_ids = (torch.arange(LONGEST) > 8).long().expand_as(input_ids) * attention_mask
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}

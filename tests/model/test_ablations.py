@@ -1,7 +1,6 @@
 """The objectives of sections 3.2 and 3.5: losses written out; what gets a gradient and what must not."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,27 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import ElectraForMaskedLM
 
-from electra.model import modeling
+from electra.model import ablations
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
-from tests.model.conftest import VOCAB_SIZE
-from tests.model.test_modeling import (
+from tests.model.helpers import (
+    ALWAYS_LIKELIEST,
     MASK,
     SHARED_EMBEDDINGS,
+    VOCAB_SIZE,
+    Make,
+    MakeBatch,
     chosen_cells,
     gradients,
     loss_gradients,
+    run,
     untie_networks,
 )
 
-Make = Callable[..., ElectraForJointPretraining]
-MakeBatch = Callable[..., dict[str, Tensor]]
-
-MASKED_LM = ["mlm", "replace_mlm", "all_tokens_mlm"]
-
 
 def plain_masked_lm(model: ElectraForJointPretraining) -> ElectraForMaskedLM:
-    """A model of transformers with the large network's weights and nothing in common."""
+    """A model of transformers with the main network's weights and nothing in common."""
     plain = ElectraForMaskedLM(copy.deepcopy(model.config.discriminator)).eval()
     plain.load_state_dict(model.discriminator.state_dict())
     return plain
@@ -44,9 +42,30 @@ def log_probabilities(plain: ElectraForMaskedLM, batch: dict[str, Tensor], outpu
     return logits.log_softmax(dim=2)
 
 
-def run(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> Any:
-    torch.manual_seed(0)
-    return model(**batch)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_losses_are_means_over_all_tokens_however_they_are_split_into_batches(
+    make_model: Make, make_batch: MakeBatch, objective: str
+) -> None:
+    model = make_model(objective=objective, mlm_probability=0.3).eval()
+    batch = make_batch(30, 12, 9, 25, 6, 11)
+    batch["sample_noise"] = torch.rand(6, 30, generator=torch.Generator().manual_seed(1))
+    whole = model(**batch)
+    whole.loss.backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    parts = [{name: values[rows] for name, values in batch.items()} for rows in ([0], [1, 2], [3, 4, 5])]
+    counts = torch.stack([model.count_tokens(part["input_ids"], part["attention_mask"]) for part in parts])
+    assert torch.equal(counts.sum(dim=0), model.count_tokens(batch["input_ids"], batch["attention_mask"]))
+    assert counts.sum(dim=0).tolist() == [whole.mlm_mask.sum(), batch["attention_mask"].sum()]
+    outputs = [model(**part, token_counts=counts.sum(dim=0) / 3) for part in parts]
+    assert torch.equal(model(**parts[0], token_counts=counts[0] / 1).loss, model(**parts[0]).loss)  # the same bits
+    sum(output.loss / 3 for output in outputs).backward()
+    for name in ("loss", "generator_loss", "main_loss", "adversarial_loss", "baseline_loss"):
+        if whole.get(name) is not None:
+            torch.testing.assert_close(sum(output[name] for output in outputs) / 3, whole[name])
+    for name, parameter in model.named_parameters():
+        if name in expected:
+            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
 
 
 def without_shared(grads: dict[str, Tensor], network: str) -> dict[str, Tensor]:
@@ -66,11 +85,11 @@ def test_electra_15_is_electra_with_the_loss_of_the_chosen_positions(make_model:
     outputs = [
         run(make_model(mlm_probability=0.3, objective=name).eval(), batch) for name in ("electra", "electra_15")
     ]
-    for name in ("generator_loss", "corrupted_input_ids", "discriminator_nll", "discriminator_logits"):
+    for name in ("generator_loss", "corrupted_input_ids", "main_nll", "discriminator_logits"):
         assert torch.equal(outputs[0][name], outputs[1][name])
-    nll = [outputs[0].discriminator_nll[row, position] for row, _, position in chosen_cells(outputs[0])]
-    torch.testing.assert_close(outputs[1].discriminator_loss, torch.stack(nll).mean())
-    expected = outputs[1].generator_loss + 50 * outputs[1].discriminator_loss
+    nll = [outputs[0].main_nll[row, position] for row, _, position in chosen_cells(outputs[0])]
+    torch.testing.assert_close(outputs[1].main_loss, torch.stack(nll).mean())
+    expected = outputs[1].generator_loss + 50 * outputs[1].main_loss
     torch.testing.assert_close(outputs[1].loss, expected)
 
 
@@ -133,7 +152,7 @@ def test_the_loss_and_its_gradient_are_those_of_a_plain_masked_lm_at_the_chosen_
     scores = log_probabilities(plain, batch, output)
     cells = chosen_cells(output)
     nll = torch.stack([-scores[row, p, batch["input_ids"][row, p]] for row, _, p in cells])
-    torch.testing.assert_close(output.discriminator_loss, nll.mean())
+    torch.testing.assert_close(output.main_loss, nll.mean())
     weight = 1.0 if model.generator is None else 3.0
     expected = weight * nll.mean() + (output.generator_loss if model.generator is not None else 0.0)
     torch.testing.assert_close(output.loss, expected)
@@ -142,17 +161,15 @@ def test_the_loss_and_its_gradient_are_those_of_a_plain_masked_lm_at_the_chosen_
     for name, grad in gradients(plain).items():
         torch.testing.assert_close(grads[name], grad, atol=1e-5, rtol=1e-4, msg=name)
     for row, _, p in cells:
-        assert output.restored_ids[row, p] == scores[row, p].argmax()
-        torch.testing.assert_close(
-            output.discriminator_nll[row, p], -scores[row, p, batch["input_ids"][row, p]].detach()
-        )
+        assert output.mlm_predictions[row, p] == scores[row, p].argmax()
+        torch.testing.assert_close(output.main_nll[row, p], -scores[row, p, batch["input_ids"][row, p]].detach())
 
 
 # ---- replace_mlm
 
 
 @pytest.mark.parametrize("objective", ["replace_mlm", "all_tokens_mlm"])
-def test_the_large_network_sees_samples_as_a_discriminator_would(
+def test_the_main_network_sees_samples_as_a_discriminator_would(
     make_model: Make, make_batch: MakeBatch, objective: str
 ) -> None:
     batch = make_batch(30, 17, 4, 33)
@@ -166,7 +183,7 @@ def test_the_large_network_sees_samples_as_a_discriminator_would(
 
 
 @pytest.mark.parametrize("objective", ["electra_15", "replace_mlm", "all_tokens_mlm"])
-def test_samples_pass_no_gradient_to_the_generator_nor_its_loss_any_to_the_large_network(
+def test_samples_pass_no_gradient_to_the_generator_nor_its_loss_any_to_the_main_network(
     make_model: Make, make_batch: MakeBatch, objective: str
 ) -> None:
     model = make_model(objective=objective).eval()
@@ -209,7 +226,7 @@ def test_all_tokens_are_copied_or_predicted_in_pieces_of_any_size(
     positions_at_once: int,
     training: bool,
 ) -> None:
-    monkeypatch.setattr(modeling, "HEAD_POSITIONS", positions_at_once)
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", positions_at_once)
     model = make_model(objective="all_tokens_mlm", mlm_probability=0.3, discriminator_weight=2.0).train(training)
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -223,13 +240,13 @@ def test_all_tokens_are_copied_or_predicted_in_pieces_of_any_size(
     output.loss.backward()
     grads = gradients(model)
     p, expected = written_out_copy_loss(model, batch, output)
-    torch.testing.assert_close(output.discriminator_loss, expected)
+    torch.testing.assert_close(output.main_loss, expected)
     torch.testing.assert_close(output.loss, output.generator_loss + 2 * expected)
     if training:
-        assert output.restored_ids is None
+        assert output.mlm_predictions is None
     else:
-        assert torch.equal(output.restored_ids, p.argmax(2))
-        assert (output.restored_ids != output.corrupted_input_ids).any()
+        assert torch.equal(output.mlm_predictions, p.argmax(2))
+        assert (output.mlm_predictions != output.corrupted_input_ids).any()
     model.zero_grad()
     (2 * expected).backward()
     wanted = {**without_shared(gradients(model), "discriminator."), **without_shared(gradients(model), "copy_gate.")}
@@ -241,7 +258,7 @@ def test_all_tokens_are_copied_or_predicted_in_pieces_of_any_size(
 def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(
     make_model: Make, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modeling, "HEAD_POSITIONS", 7)
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
     model = make_model(objective="all_tokens_mlm").train()
     kept: list[tuple[int, ...]] = []
 
@@ -251,7 +268,7 @@ def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = run(model, make_batch(33, 33))
-    slots = output.positions.numel()
+    slots = output.mlm_positions.numel()
     assert (slots, VOCAB_SIZE) in kept and (7, VOCAB_SIZE) not in kept
     output.loss.backward()
 
@@ -267,16 +284,16 @@ def test_the_gate_is_positive_for_copying_and_its_logit_in_the_output_for_replac
         model.copy_gate.bias.fill_(40.0)  # always copies
     output = run(model, batch)
     assert (output.discriminator_logits == -40).all()
-    assert torch.equal(output.restored_ids, output.corrupted_input_ids)
+    assert torch.equal(output.mlm_predictions, output.corrupted_input_ids)
     is_real = batch["attention_mask"].bool()
-    assert (output.discriminator_nll[is_real & ~output.is_replaced] < 1e-6).all()
-    assert (output.discriminator_nll[output.is_replaced] > 35).all()
+    assert (output.main_nll[is_real & ~output.is_replaced] < 1e-6).all()
+    assert (output.main_nll[output.is_replaced] > 35).all()
 
 
 # ---- all of them
 
 
-@pytest.mark.parametrize("objective", MASKED_LM)
+@pytest.mark.parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
 def test_the_lm_head_is_the_word_table_also_of_a_saved_and_loaded_model(
     make_model: Make, make_batch: MakeBatch, tmp_path: Path, objective: str
 ) -> None:
@@ -297,7 +314,8 @@ def test_the_lm_head_is_the_word_table_also_of_a_saved_and_loaded_model(
     fresh.load_state_dict(model.state_dict())
     for twin in (model, loaded, fresh, copy.deepcopy(model)):
         table = twin.discriminator.electra.embeddings.word_embeddings.weight
-        assert twin.discriminator.generator_lm_head.weight is table
+        if objective != "electra":
+            assert twin.discriminator.generator_lm_head.weight is table
         if twin.generator is not None:
             assert twin.generator.generator_lm_head.weight is table
             for name in SHARED_EMBEDDINGS:
@@ -320,12 +338,16 @@ def test_a_checkpoint_knows_its_objective(make_model: Make, tmp_path: Path, obje
 def test_padding_changes_no_loss_and_a_batch_of_special_tokens_is_finite(
     make_model: Make, make_batch: MakeBatch, objective: str
 ) -> None:
-    # At this temperature samples follow from the logits alone.
-    model = make_model(objective=objective, mlm_probability=0.3, sampling_temperature=1e-7).to(torch.float64).eval()
+    model = make_model(objective=objective, mlm_probability=0.3, sampling_temperature=ALWAYS_LIKELIEST)
+    model = model.to(torch.float64).eval()
     batch = make_batch(30, 17, 4, 31)
     padded = {name: F.pad(values, (0, 5)) for name, values in batch.items() if name != "mask_noise"}
-    padded["mask_noise"] = torch.cat([batch["mask_noise"], torch.zeros(4, 5, 2)], dim=1)
-    torch.testing.assert_close(model(**padded).loss, model(**batch).loss, atol=1e-6, rtol=1e-6)
+    padded["token_type_ids"][:, -5:] = 1
+    padded["mask_noise"] = torch.cat([batch["mask_noise"], torch.zeros(4, 5, 2)], dim=1)  # chosen if it counted
+    expected, output = model(**batch), model(**padded)
+    for name in ("loss", "generator_loss", "main_loss"):
+        torch.testing.assert_close(output.get(name), expected.get(name), atol=1e-6, rtol=1e-6)
+    assert torch.equal(output.corrupted_input_ids, F.pad(expected.corrupted_input_ids, (0, 5)))
     output = model(torch.tensor([[2, 3], [2, 3]]))
     output.loss.backward()
     assert torch.isfinite(output.loss) and all(torch.isfinite(grad).all() for grad in gradients(model).values())
@@ -336,6 +358,6 @@ def test_losses_are_fp32_in_bf16_autocast(make_model: Make, make_batch: MakeBatc
     model = make_model(objective=objective).train()
     with torch.autocast("cpu", torch.bfloat16):
         output = run(model, make_batch(30, 17, 33))
-    assert output.loss.dtype == output.discriminator_loss.dtype == output.discriminator_nll.dtype == torch.float32
+    assert output.loss.dtype == output.main_loss.dtype == output.main_nll.dtype == torch.float32
     output.loss.backward()
     assert all(torch.isfinite(grad).all() for grad in gradients(model).values())

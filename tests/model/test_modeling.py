@@ -1,61 +1,28 @@
 """The joint model: what is shared stays shared; losses and gradients are those of a computation written out."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import ElectraForMaskedLM, ElectraForPreTraining, PreTrainedModel
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from electra.model.modeling import (
-    ElectraForJointPretraining,
-    ElectraPretrainingOutput,
-    parameter_counts,
+from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput, parameter_counts
+from tests.model.helpers import (
+    ALWAYS_LIKELIEST,
+    MASK,
+    SHARED_EMBEDDINGS,
+    Make,
+    MakeBatch,
+    chosen_cells,
+    gradients,
+    loss_gradients,
+    plain_networks,
+    untie_networks,
 )
-
-MASK = 4
-Make = Callable[..., ElectraForJointPretraining]
-MakeBatch = Callable[..., dict[str, Tensor]]
-
-SHARED_EMBEDDINGS = (
-    "word_embeddings.weight",
-    "position_embeddings.weight",
-    "token_type_embeddings.weight",
-    "LayerNorm.weight",
-    "LayerNorm.bias",
-)
-"""What generator and discriminator share, section 3.2 of the paper and its code."""
-ALWAYS_LIKELIEST = 1e-7
-"""A sampling temperature at which the noise never decides, so that samples follow from the logits alone."""
-
-
-def embedding_tensors(network: PreTrainedModel) -> dict[str, Tensor]:
-    return {name: network.electra.embeddings.get_parameter(name) for name in SHARED_EMBEDDINGS}
-
-
-def untie_networks(model: ElectraForJointPretraining) -> None:
-    """Give the discriminator embeddings of its own, of the same values."""
-    model.discriminator.electra.embeddings = copy.deepcopy(model.discriminator.electra.embeddings)
-
-
-def plain_networks(model: ElectraForJointPretraining) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
-    """Two models of transformers with the same weights and nothing in common."""
-    generator = ElectraForMaskedLM(copy.deepcopy(model.config.generator)).to(model.dtype).eval()
-    discriminator = ElectraForPreTraining(copy.deepcopy(model.config.discriminator)).to(model.dtype).eval()
-    generator.load_state_dict(model.generator.state_dict())
-    discriminator.load_state_dict(model.discriminator.state_dict())
-    return generator, discriminator
-
-
-def chosen_cells(output: ElectraPretrainingOutput) -> list[tuple[int, int, int]]:
-    """(row, slot, position) of every chosen position."""
-    assert output.is_chosen is not None and output.positions is not None
-    return [(row, slot, int(output.positions[row, slot])) for row, slot in output.is_chosen.nonzero().tolist()]
 
 
 def written_out_losses(
@@ -83,95 +50,6 @@ def written_out_losses(
     return torch.stack(nll).mean(), torch.stack(bce).mean()
 
 
-def gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
-        for name, p in model.named_parameters(remove_duplicate=False)
-    }
-
-
-def loss_gradients(model: ElectraForJointPretraining, batch: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
-    model.config.discriminator_weight = weight
-    model.zero_grad()
-    torch.manual_seed(0)
-    model(**batch).loss.backward()
-    return gradients(model)
-
-
-# ---- what is shared
-
-
-def _as_made(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    return model
-
-
-def _in_float64(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    return model.to(torch.float64)
-
-
-def _in_bfloat16(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    return model.to(torch.bfloat16)
-
-
-def _copied(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    return copy.deepcopy(model)
-
-
-def _saved_and_loaded(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    model.save_pretrained(folder)
-    return ElectraForJointPretraining.from_pretrained(folder)
-
-
-def _loaded_from_a_state(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    fresh = ElectraForJointPretraining(model.config)
-    fresh.load_state_dict(model.state_dict())
-    return fresh
-
-
-def _tied_again(model: ElectraForJointPretraining, folder: Path) -> ElectraForJointPretraining:
-    model.tie_weights()
-    return model
-
-
-@pytest.mark.parametrize(
-    "way",
-    [_as_made, _in_float64, _in_bfloat16, _copied, _saved_and_loaded, _loaded_from_a_state, _tied_again],
-    ids=lambda way: way.__name__.strip("_"),
-)
-def test_embeddings_and_lm_head_stay_one_tensor(make_model: Make, tmp_path: Path, way: Callable[..., Any]) -> None:
-    original = make_model()
-    before = {name: tensor.clone() for name, tensor in original.state_dict().items()}
-    model = way(original, tmp_path)
-    generator, discriminator = embedding_tensors(model.generator), embedding_tensors(model.discriminator)
-    for name in SHARED_EMBEDDINGS:
-        assert generator[name] is discriminator[name]
-    assert model.generator.generator_lm_head.weight is generator["word_embeddings.weight"]
-    with torch.no_grad():
-        model.discriminator.get_input_embeddings().weight[7] = 3.0
-    assert (model.generator.generator_lm_head.weight[7] == 3.0).all()
-    with torch.no_grad():
-        model.discriminator.get_input_embeddings().weight[7] = before["generator.generator_lm_head.weight"][7]
-    assert {name: t.dtype for name, t in model.state_dict().items()} == dict.fromkeys(before, model.dtype)
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, before[name].to(model.dtype)), name
-
-
-def test_a_copy_shares_nothing_with_its_original(make_model: Make) -> None:
-    model = make_model()
-    twin = copy.deepcopy(model)
-    assert not {p.data_ptr() for p in model.parameters()} & {p.data_ptr() for p in twin.parameters()}
-
-
-def test_an_optimizer_step_keeps_what_is_shared_shared(make_model: Make, make_batch: MakeBatch) -> None:
-    model = make_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    before = model.generator.generator_lm_head.weight.detach().clone()
-    model(**make_batch(20, 13)).loss.backward()
-    optimizer.step()
-    word_table = model.discriminator.electra.embeddings.word_embeddings.weight
-    assert model.generator.generator_lm_head.weight is word_table and not torch.equal(word_table, before)
-
-
 def test_parameters_count_what_is_shared_once(make_model: Make) -> None:
     model = make_model()
     pointers = {p.data_ptr(): p.numel() for p in model.parameters()}
@@ -181,37 +59,6 @@ def test_parameters_count_what_is_shared_once(make_model: Make) -> None:
     assert [counts["generator"], counts["discriminator"]] == plain
     assert counts["total"] == sum(pointers.values()) == sum(plain) - shared
     assert len(list(model.parameters())) == len(pointers)
-
-
-def test_a_saved_file_holds_each_shared_tensor_once_and_loads_without_a_complaint(
-    make_model: Make, tmp_path: Path
-) -> None:
-    model = make_model()
-    model.save_pretrained(tmp_path)
-    with safe_open(tmp_path / "model.safetensors", "pt") as file:
-        names = set(file.keys())
-    for name in SHARED_EMBEDDINGS:
-        assert f"generator.electra.embeddings.{name}" in names
-        assert f"discriminator.electra.embeddings.{name}" not in names
-    assert "generator.generator_lm_head.weight" not in names and "generator.generator_lm_head.bias" in names
-    assert len(names) == len(list(model.parameters()))
-    _, info = ElectraForJointPretraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert {name: list(problems) for name, problems in info.items()} == {
-        "missing_keys": [],
-        "unexpected_keys": [],
-        "mismatched_keys": [],
-        "error_msgs": [],
-    }
-
-
-def test_a_loaded_model_computes_the_same(make_model: Make, make_batch: MakeBatch, tmp_path: Path) -> None:
-    model = make_model().eval()
-    loaded = _saved_and_loaded(model, tmp_path).eval()
-    losses = []
-    for m in (model, loaded):
-        torch.manual_seed(0)
-        losses.append(m(**make_batch(20, 13)).loss)
-    assert torch.equal(losses[0], losses[1])
 
 
 def test_fresh_weights_are_initialized_as_transformers_does(make_model: Make) -> None:
@@ -251,7 +98,7 @@ def test_losses_are_those_of_a_computation_written_out(
     output = model(**batch)
     generator_loss, discriminator_loss = written_out_losses(plain_networks(model), batch, output)
     torch.testing.assert_close(output.generator_loss, generator_loss)
-    torch.testing.assert_close(output.discriminator_loss, discriminator_loss)
+    torch.testing.assert_close(output.main_loss, discriminator_loss)
     torch.testing.assert_close(output.loss, generator_loss + 50 * discriminator_loss)
     assert output.loss.dtype == torch.float32 and output.loss.ndim == 0
 
@@ -286,7 +133,7 @@ def test_the_output_says_what_happened_at_every_token(make_model: Make, make_bat
     assert kept_and_replaced > 0  # the generator samples where it saw the token, too
     assert torch.equal(output.is_replaced, changed)
     assert torch.equal(output.corrupted_input_ids[~changed], batch["input_ids"][~changed])
-    for value in (output.generator_loss, output.discriminator_loss, output.discriminator_logits):
+    for value in (output.generator_loss, output.main_loss, output.discriminator_logits):
         assert not value.requires_grad
 
 
@@ -294,7 +141,7 @@ def test_disallow_correct_replaces_every_chosen_token(make_model: Make, make_bat
     batch = make_batch(30, 17, 33)
     torch.manual_seed(0)
     output = make_model(disallow_correct=True, sampling_temperature=0.1)(**batch)
-    assert torch.equal(output.is_replaced.sum(dim=1), output.is_chosen.sum(dim=1))
+    assert torch.equal(output.is_replaced.sum(dim=1), output.mlm_mask.sum(dim=1))
     assert output.predicted_ids is None  # in training nobody needs them
 
 
@@ -352,23 +199,6 @@ def test_nothing_but_shared_embeddings_gets_a_gradient_of_the_others_loss(
     }
 
 
-@pytest.mark.parametrize("extra", [1, 7])
-def test_more_padding_changes_neither_loss(make_model: Make, make_batch: MakeBatch, extra: int) -> None:
-    model = make_model(sampling_temperature=ALWAYS_LIKELIEST, mlm_probability=0.3).to(torch.float64).eval()
-    batch = make_batch(30, 17, 4, 31)
-    output = model(**batch)
-    assert output.is_replaced.any()
-    noise = torch.rand(4, extra, 2, generator=torch.Generator().manual_seed(9)) / 100  # would win if it counted
-    padded = {name: F.pad(values, (0, extra)) for name, values in batch.items() if name != "mask_noise"}
-    padded["token_type_ids"][:, -extra:] = 1
-    padded["mask_noise"] = torch.cat([batch["mask_noise"], noise], dim=1)
-    with_padding = model(**padded)
-    assert torch.equal(with_padding.corrupted_input_ids[:, :-extra], output.corrupted_input_ids)
-    assert not with_padding.corrupted_input_ids[:, -extra:].any()
-    for name in ("generator_loss", "discriminator_loss", "loss"):
-        torch.testing.assert_close(getattr(with_padding, name), getattr(output, name), atol=1e-6, rtol=1e-6)
-
-
 def test_a_row_is_corrupted_and_judged_alike_in_any_company(make_model: Make, make_batch: MakeBatch) -> None:
     model = make_model(sampling_temperature=ALWAYS_LIKELIEST, mlm_probability=0.3).to(torch.float64).eval()
     lengths = 30, 17, 4, 31
@@ -377,7 +207,7 @@ def test_a_row_is_corrupted_and_judged_alike_in_any_company(make_model: Make, ma
     for row, length in enumerate(lengths):
         alone = model(**{name: values[row : row + 1, :length] for name, values in batch.items()})
         assert torch.equal(alone.corrupted_input_ids[0], together.corrupted_input_ids[row, :length])
-        torch.testing.assert_close(alone.discriminator_nll[0], together.discriminator_nll[row, :length])
+        torch.testing.assert_close(alone.main_nll[0], together.main_nll[row, :length])
 
 
 def test_no_attention_mask_means_all_ones(make_model: Make, make_batch: MakeBatch) -> None:
@@ -398,7 +228,7 @@ def test_token_types_are_seen_by_both_networks(make_model: Make, make_batch: Mak
     zeros = model(**{**batch, "token_type_ids": torch.zeros_like(batch["token_type_ids"])})
     assert without.loss == zeros.loss
     assert with_types.generator_loss != without.generator_loss
-    assert with_types.discriminator_loss != without.discriminator_loss
+    assert with_types.main_loss != without.main_loss
 
 
 def test_evaluation_repeats_itself_given_noise_and_seed_and_has_no_dropout(
@@ -426,28 +256,17 @@ def test_masks_without_given_noise_follow_the_random_state(make_model: Make, mak
 
     def positions(seed: int) -> Tensor:
         torch.manual_seed(seed)
-        return model(**batch).positions
+        return model(**batch).mlm_positions
 
     assert torch.equal(positions(0), positions(0)) and not torch.equal(positions(0), positions(1))
 
 
-def test_a_batch_of_special_tokens_gives_a_finite_loss_and_gradient(make_model: Make) -> None:
-    model = make_model()
-    output = model(torch.tensor([[2, 3], [2, 3]]))
-    assert output.generator_loss == 0 and not output.is_replaced.any()
-    output.loss.backward()
-    assert all(torch.isfinite(grad).all() for grad in gradients(model).values())
-    assert torch.isfinite(output.loss)
-
-
-@pytest.mark.parametrize("is_autocast", [False, True])
-def test_losses_are_fp32_in_bf16(make_model: Make, make_batch: MakeBatch, is_autocast: bool) -> None:
+def test_losses_are_fp32_in_bf16(make_model: Make, make_batch: MakeBatch) -> None:
     batch = make_batch(30, 17, 33)
     exact = make_model(sampling_temperature=ALWAYS_LIKELIEST).eval()
-    rough = copy.deepcopy(exact) if is_autocast else copy.deepcopy(exact).to(torch.bfloat16)
-    with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
-        output = rough(**batch)
-    for name in ("loss", "generator_loss", "discriminator_loss", "generator_nll", "discriminator_nll"):
+    rough = copy.deepcopy(exact).to(torch.bfloat16)
+    output = rough(**batch)
+    for name in ("loss", "generator_loss", "main_loss", "generator_nll", "main_nll"):
         assert output[name].dtype == torch.float32
     assert output.discriminator_logits.dtype == torch.bfloat16
     torch.testing.assert_close(output.generator_loss, exact(**batch).generator_loss, atol=0.05, rtol=0.05)

@@ -1,6 +1,5 @@
 """Which network a step trains: what gets a gradient and what must not; adversarial and uniform generators."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,13 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from electra.finetuning.encoder import load_encoder
-from electra.model.modeling import ElectraForJointPretraining
-from tests.model.conftest import VOCAB_SIZE
-from tests.model.test_ablations import run
-from tests.model.test_modeling import plain_networks, untie_networks
-
-Make = Callable[..., ElectraForJointPretraining]
-MakeBatch = Callable[..., dict[str, Tensor]]
+from electra.model.joint import ElectraForJointPretraining
+from tests.model.helpers import VOCAB_SIZE, Make, MakeBatch, plain_networks, run, untie_networks
 
 
 def trained(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
@@ -45,7 +39,7 @@ def test_the_first_stage_trains_the_generator_alone_and_leaves_the_discriminator
     assert set(grads) == names_of(model, "generator")
     assert all(torch.equal(grad, both[name]) for name, grad in grads.items())
     assert torch.equal(alone.loss, together.generator_loss) and torch.equal(alone.loss, alone.generator_loss)
-    assert alone.discriminator_loss is alone.sampled_ids is alone.is_replaced is None
+    assert alone.main_loss is alone.sampled_ids is alone.is_replaced is None
 
 
 def test_the_second_stage_trains_the_discriminator_alone(make_model: Make, make_batch: MakeBatch) -> None:
@@ -61,7 +55,7 @@ def test_the_second_stage_trains_the_discriminator_alone(make_model: Make, make_
     assert "discriminator.electra.embeddings.word_embeddings.weight" in grads
     assert all(torch.equal(grad, both[name]) for name, grad in grads.items())
     assert torch.equal(alone.generator_loss, together.generator_loss)
-    assert torch.equal(alone.loss, alone.discriminator_loss) and alone.loss == together.discriminator_loss
+    assert torch.equal(alone.loss, alone.main_loss) and alone.loss == together.main_loss
 
 
 def test_in_evaluation_both_networks_always_answer(make_model: Make, make_batch: MakeBatch) -> None:
@@ -72,8 +66,8 @@ def test_in_evaluation_both_networks_always_answer(make_model: Make, make_batch:
     model.train_generator, model.train_discriminator = False, True
     for output in (first, run(model, batch)):
         assert torch.equal(output.loss, expected.loss)
-        assert torch.equal(output.discriminator_nll, expected.discriminator_nll)
-    torch.testing.assert_close(expected.loss, expected.generator_loss + 3 * expected.discriminator_loss)
+        assert torch.equal(output.main_nll, expected.main_nll)
+    torch.testing.assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
 
 
 def test_the_networks_of_two_stages_share_nothing_and_both_are_saved(make_model: Make, tmp_path: Any) -> None:
@@ -117,7 +111,7 @@ def test_behind_a_closed_gate_the_generator_gets_no_gradient_but_what_is_shared_
     shared = {name for name in names_of(model, "generator") if ".electra.embeddings." in name}
     assert set(grads) == shared | names_of(model, "discriminator") | names_of(model, "copy_gate")
     assert torch.equal(closed.sampled_ids, opened.sampled_ids)
-    torch.testing.assert_close(closed.loss, 7 * closed.discriminator_loss)
+    torch.testing.assert_close(closed.loss, 7 * closed.main_loss)
     assert torch.equal(closed.generator_loss, opened.generator_loss)
     for name, grad in grads.items():
         torch.testing.assert_close(grad, both[name]) if name not in shared else None
@@ -143,9 +137,9 @@ def test_the_weight_of_a_training_step_is_the_attributes(make_model: Make, make_
     assert model.discriminator_weight == 8.0
     model.discriminator_weight = 2.0
     output, _ = trained(model, batch)
-    torch.testing.assert_close(output.loss, output.generator_loss + 2 * output.discriminator_loss)
+    torch.testing.assert_close(output.loss, output.generator_loss + 2 * output.main_loss)
     output = run(model.eval(), batch)
-    torch.testing.assert_close(output.loss, output.generator_loss + 8 * output.discriminator_loss)
+    torch.testing.assert_close(output.loss, output.generator_loss + 8 * output.main_loss)
 
 
 # ---- the adversarial generator
@@ -160,7 +154,7 @@ def test_an_adversarial_generator_follows_reinforce_and_nothing_else(make_model:
     output.loss.backward()
     generator, discriminator = plain_networks(model)
     inputs = batch["attention_mask"], batch["token_type_ids"]
-    is_chosen, positions = output.is_chosen, output.positions
+    is_chosen, positions = output.mlm_mask, output.mlm_positions
     assert not is_chosen.all()
 
     # What the generator saw is the original but for [MASK].
@@ -209,7 +203,7 @@ def test_training_an_adversarial_generator_makes_its_samples_harder_to_judge(
     def reward(draws: int = 40) -> float:
         with torch.no_grad():
             outputs = [model(**batch) for _ in range(draws)]
-        return float(torch.stack([o.discriminator_nll.gather(1, o.positions).mean() for o in outputs]).mean())
+        return float(torch.stack([o.main_nll.gather(1, o.mlm_positions).mean() for o in outputs]).mean())
 
     before = reward()
     for _ in range(60):
@@ -241,15 +235,13 @@ def test_a_uniform_generator_is_none_and_its_samples_are_any_token(
     output, grads = trained(model, batch)
     assert set(grads) == names_of(model, "discriminator") | names_of(model, "copy_gate")
     assert output.generator_loss is output.generator_nll is output.predicted_ids is None
-    assert torch.equal(output.loss, output.discriminator_loss) or torch.equal(
-        output.loss.detach(), output.discriminator_loss
-    )
-    sampled = output.sampled_ids[output.is_chosen]
+    assert torch.equal(output.loss, output.main_loss) or torch.equal(output.loss.detach(), output.main_loss)
+    sampled = output.sampled_ids[output.mlm_mask]
     assert set(sampled.tolist()) == set(range(VOCAB_SIZE))  # special tokens too
-    seen = output.corrupted_input_ids.gather(1, output.positions)
-    assert torch.equal(seen[output.is_chosen], sampled)
+    seen = output.corrupted_input_ids.gather(1, output.mlm_positions)
+    assert torch.equal(seen[output.mlm_mask], sampled)
     assert torch.equal(output.is_replaced, output.corrupted_input_ids != batch["input_ids"])
-    is_chosen = torch.zeros_like(output.is_replaced).scatter(1, output.positions, output.is_chosen)
+    is_chosen = torch.zeros_like(output.is_replaced).scatter(1, output.mlm_positions, output.mlm_mask)
     assert not (output.is_replaced & ~is_chosen).any()
 
 
@@ -259,5 +251,5 @@ def test_a_uniform_draw_is_repeatable_from_the_noise_of_its_position(make_model:
     state = torch.get_rng_state()
     output = model(**batch, sample_noise=noise)
     assert torch.equal(torch.get_rng_state(), state)
-    expected = (noise.gather(1, output.positions) * VOCAB_SIZE).long()
+    expected = (noise.gather(1, output.mlm_positions) * VOCAB_SIZE).long()
     assert torch.equal(output.sampled_ids, expected)

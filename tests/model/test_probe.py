@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
-from electra.model.modeling import ElectraForJointPretraining
-from electra.model.probe import Corruption, probe, to_samples, token_texts
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.probe import probe, to_samples, token_texts
 from tests.conftest import make_number_tokenizer
 
 
@@ -51,32 +51,28 @@ def batch() -> dict[str, torch.Tensor]:
     }
 
 
-def corruption(model: ElectraForJointPretraining) -> Corruption:
-    return Corruption(4, [0, 1, 2, 3, 4], 0.4, model.config.mlm_replacement_probability, 0.1)
-
-
 @pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "mlm"])
 def test_the_probe_does_what_the_joint_model_does(objective: str) -> None:
     model, inputs = pair(objective), batch()
     with torch.no_grad():
         expected = model(**inputs)
-    probed = probe(model.generator, model.discriminator, inputs, corruption(model))
+    probed = probe(model.generator, model.discriminator, inputs, model.config)
     assert probed.shown.tolist() == expected.corrupted_input_ids.tolist()
     assert (probed.shown != inputs["input_ids"]).any()
     if objective.startswith("electra"):
         torch.testing.assert_close(probed.probabilities, expected.discriminator_logits.sigmoid())
         assert probed.restored is None
     else:
-        chosen = torch.zeros(2, 20, dtype=torch.bool).scatter(1, expected.positions, expected.is_chosen)
+        chosen = torch.zeros(2, 20, dtype=torch.bool).scatter(1, expected.mlm_positions, expected.mlm_mask)
         assert probed.restored is not None and probed.probabilities is None
-        assert probed.restored[chosen].tolist() == expected.restored_ids[chosen].tolist()
+        assert probed.restored[chosen].tolist() == expected.mlm_predictions[chosen].tolist()
         assert probed.restored[~chosen].tolist() == inputs["input_ids"][~chosen].tolist()
 
 
 def test_a_discriminator_alone_judges_the_text_as_it_is() -> None:
     model, inputs = pair("electra"), batch()
     del inputs["mask_noise"], inputs["sample_noise"]
-    probed = probe(None, model.discriminator.train(), inputs, corruption(model))
+    probed = probe(None, model.discriminator.train(), inputs, model.config)
     with torch.no_grad():
         arguments = {k: inputs[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
         logits = model.discriminator.eval()(**arguments).logits
@@ -88,7 +84,7 @@ def test_a_discriminator_alone_judges_the_text_as_it_is() -> None:
 def test_samples_have_no_padding() -> None:
     model, inputs = pair("electra"), batch()
     tokenizer = make_number_tokenizer(90)
-    probed = probe(model.generator, model.discriminator, inputs, corruption(model))
+    probed = probe(model.generator, model.discriminator, inputs, model.config)
     samples = to_samples(probed, tokenizer)
     assert [len(sample.original) for sample in samples] == [20, 11]
     assert samples[1].original == [f" {i}" for i in inputs["input_ids"][1, :11].tolist()]
@@ -100,3 +96,7 @@ def test_pieces_of_words_are_joined_as_they_were_written(wordpiece_tokenizer: ob
     ids = wordpiece_tokenizer("the unwonted discriminator")["input_ids"]  # type: ignore[operator]
     texts = token_texts(ids, wordpiece_tokenizer)  # type: ignore[arg-type]
     assert len(ids) > 6 and "".join(texts) == " [CLS] the unwonted discriminator [SEP]"
+
+
+def test_an_id_that_is_no_token_is_shown_as_it_is() -> None:
+    assert token_texts([7, 200, 4], make_number_tokenizer(90)) == [" 7", " [200]", " [MASK]"]

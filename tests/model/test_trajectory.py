@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
-from electra.kernels import tune_networks
-from electra.model.modeling import ElectraForJointPretraining
+from electra.cpu import tune_networks
+from electra.model.joint import ElectraForJointPretraining
 
 
 def plain_loss(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from electra.errors import UserError
-from electra.model.modeling import ElectraForJointPretraining, parameter_counts
+from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.model.tying import DisentangledEmbedding, encoder_weights, load_plain_state, plain_state
-from tests.model.test_backbones import VOCAB_SIZE, batch, joint_model  # noqa: F401
+from tests.model.helpers import joint_model
 
 WORD = "embeddings.word_embeddings.weight"
 OTHERS = ("embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight")
@@ -65,7 +65,7 @@ def test_what_is_shared_is_one_tensor_and_stays_so(
 @pytest.mark.parametrize("tie", ["none", "word", "embeddings", "all", "gdes"])
 def test_the_discriminator_s_gradient_reaches_the_generator_s_weights_only_where_they_are_shared(
     tie: str,
-    batch: dict[str, Tensor],  # noqa: F811
+    batch: dict[str, Tensor],
 ) -> None:
     """The generator's loss is left out: what remains in its weights comes from the discriminator."""
     model = joint_model("electra", tie=tie)
@@ -93,7 +93,7 @@ def test_disentangled_embeddings_add_up_and_only_the_difference_gets_the_discrim
     assert not isinstance(model.discriminator.electra.embeddings.token_type_embeddings, DisentangledEmbedding)
 
 
-def test_a_disentangled_discriminator_on_its_own_is_the_sum(tmp_path: Path, batch: dict[str, Tensor]) -> None:  # noqa: F811
+def test_a_disentangled_discriminator_on_its_own_is_the_sum(tmp_path: Path, batch: dict[str, Tensor]) -> None:
     model = joint_model("electra", tie="gdes").eval()
     with torch.no_grad():
         model.discriminator.electra.embeddings.word_embeddings.weight.normal_()
@@ -114,7 +114,7 @@ def test_a_disentangled_discriminator_that_loads_a_table_is_that_table() -> None
 def test_one_encoder_has_one_number_of_heads() -> None:
     config = joint_model("albert", tie="none").config
     config.tie, config.generator.num_attention_heads = "all", 1
-    with pytest.raises(UserError, match="there are 1 attention heads in the generator and 2"):
+    with pytest.raises(UserError, match=r"--tie all.*attention heads"):
         ElectraForJointPretraining(config)
 
 
@@ -125,12 +125,12 @@ def test_the_projection_can_be_shared_on_top_and_needs_one_width() -> None:
     ours, theirs = (n.albert.encoder.embedding_hidden_mapping_in for n in (model.generator, model.discriminator))
     assert ours.weight is theirs.weight and ours.bias is theirs.bias
     for discriminator, generator, size in (("electra", "electra", 0.5), ("bert", "albert", 1.0)):
-        with pytest.raises(UserError, match=r"--tie_embedding_projection: the generator has .*one width"):
+        with pytest.raises(UserError, match="--tie_embedding_projection"):
             joint_model(discriminator, generator, size, tie="none", tie_embedding_projection=True)
 
 
 def test_encoders_of_two_sizes_cannot_be_one_but_albert_s_of_two_depths_can() -> None:
-    with pytest.raises(UserError, match=r"--tie all .*embeddings_project.*--generator_size 1\.0"):
+    with pytest.raises(UserError, match=r"--tie all .*embeddings_project.*--generator_size"):
         joint_model("electra", generator_size=0.5, tie="all")
     model = joint_model("albert", tie="all")
     counts = parameter_counts(model)

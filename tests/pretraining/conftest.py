@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.documents import TokenCache
+from electra.data.token_cache import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.plan import Plan, make_plan
 from tests.pretraining.runs import write_corpus
 
@@ -64,5 +64,5 @@ def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
 @pytest.fixture
 def plan(make_pair: Callable[..., Pair], cache: TokenCache) -> Plan:
     return make_plan(
-        make_pair(), cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16
+        make_pair(), cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16
     )

@@ -8,7 +8,7 @@ lies .006 nats above the discriminator's loss if that is less, as for every livi
 from dataclasses import dataclass, replace
 from typing import Any
 
-from electra.pretraining.health import Evaluation, evaluations_of
+from electra.pretraining.callbacks.health import Evaluation, evaluations_of
 
 
 @dataclass(frozen=True)

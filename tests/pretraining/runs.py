@@ -1,9 +1,19 @@
 """A run of the real command in this process, tiny: what the tests of the trainer and of whole runs share."""
 
+import json
 import random
 from pathlib import Path
 
+import torch
+from safetensors.torch import load_file
+
 from electra.backbones import BACKBONES, UNIFORM
+from electra.pretraining.data import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.model import build_model
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.run_folder import open_run
+from electra.pretraining.setup import announce_plan, make_trainer, resolve
+from electra.pretraining.trainer import ElectraTrainer
 
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
@@ -37,6 +47,17 @@ FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num
 """Options of a run that is even smaller and evaluates nothing."""
 
 
+TWO_STAGE = {
+    "objective": "two_stage",
+    "generator_size": 1,
+    "generator_layer_size": 1,
+    "intermediate_size": 128,
+    "weight_decay": 0.1,
+    "logging_steps": 1,
+    "save_total_limit": 20,
+}
+
+
 def write_corpus(path: Path, documents: int = 30, words: int = 40, seed: int = 0) -> Path:
     """Documents of seeded nonsense words, several windows long, blank lines between them."""
     source = random.Random(seed)
@@ -63,3 +84,30 @@ def flags(folder: Path, **options: object) -> list[str]:
     if discriminator.projection is None:
         values["embedding_size"] = options.get("embedding_size")
     return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def make(folder: Path, **options: object) -> ElectraTrainer:
+    """The trainer of a tiny run below `folder`, ready to train."""
+    args = parse_arguments(flags(folder, **options))
+    run = open_run(args)
+    corpus, validation = open_corpora(args)
+    tokenizer = get_tokenizer(args, run, corpus)
+    data = make_segments(args, tokenizer, corpus, validation)
+    args = resolve(args, run, data)
+    model = build_model(args, tokenizer)
+    return make_trainer(args, run, model, tokenizer, data, announce_plan(args, run, model, data))
+
+
+def history(checkpoint: Path) -> list[dict[str, float]]:
+    """The log that a checkpoint holds."""
+    return json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+
+
+def assert_same_state(first: Path, second: Path) -> None:
+    """Weights, optimizer and schedule of two checkpoints are equal bit for bit."""
+    weights, other = load_file(first / "model.safetensors"), load_file(second / "model.safetensors")
+    assert weights.keys() == other.keys()
+    assert all(torch.equal(weights[name], other[name]) for name in weights)
+    for name in ("optimizer.pt", "scheduler.pt"):
+        one, two = (torch.load(folder / name, weights_only=True) for folder in (first, second))
+        assert str(one) == str(two)

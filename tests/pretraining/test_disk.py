@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from electra.checkpoint import find_checkpoint_corruption
 from electra.errors import UserError
-from electra.pretraining.estimate import DiskUse, missing_disk
-from electra.pretraining.manifest import damage
+from electra.pretraining.resources import DiskUse, missing_disk
 from run_pretraining import main
-from tests.bad_input.cases import PRETRAIN, TOKENIZER
-from tests.bad_input.test_table import refused
+from tests.bad_input.commands import PRETRAIN, TOKENIZER, refused
 from tests.pretraining.runs import FAST, flags, write_corpus
 from train_tokenizer import main as train_tokenizer
 
@@ -98,7 +97,7 @@ def test_too_little_room_for_the_token_cache_is_said_before_and_the_failure_is_o
     with pytest.raises(UserError, match=r"cannot write the token cache to .*cache: .*No space left"):
         main(flags(folder, **FAST, tokenizer_path=tokenizer))
     said = capsys.readouterr().out
-    assert f"the token cache will take about {size / 2e3:.1f} kB, " in said and "cache has 20" in said
+    assert f"about {size / 2e3:.1f} kB" in said and "cache has 20" in said
     assert [path.suffix for path in (folder / "cache").iterdir()] == [".lock"]
 
 
@@ -125,7 +124,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_the_last_checkpoint(
     end.set()
     thread.join()
     assert re.match(rf"error: cannot write {run}/unfinished/checkpoint-\d+(/[\w.]+)?: ", line), line
-    left = [path for path in run.glob("checkpoint-*") if damage(path) is None]
+    left = [path for path in run.glob("checkpoint-*") if find_checkpoint_corruption(path) is None]
     assert f"the last good checkpoint is {run}/checkpoint-" in line and Path(line.rpartition(" ")[2]) in left
     assert not (run / "unfinished").exists()
 
@@ -177,7 +176,7 @@ def test_an_export_that_cannot_be_written_names_its_file_and_keeps_the_checkpoin
     line = refused(PRETRAIN, flags(folder, **FAST, auto_resume=True), capsys)
     assert f"cannot write {run}/discriminator.unfinished/model.safetensors: " in line
     assert line.endswith(f"the last good checkpoint is {run}/checkpoint-12")
-    assert damage(run / "checkpoint-12") is None and not (run / "metrics.json").exists()
+    assert find_checkpoint_corruption(run / "checkpoint-12") is None and not (run / "metrics.json").exists()
     assert (run / "generator" / "model.safetensors").read_bytes() == before
     assert not (run / "generator.unfinished").exists()
 
@@ -200,6 +199,6 @@ def test_a_run_whose_folder_is_gone_ends_and_does_not_make_it_anew(
     line = refused(PRETRAIN, flags(folder, **FAST, max_steps=4000, logging_steps=4000), capsys)
     end.set()
     thread.join()
-    assert re.search(rf"{run} is not the folder in which the run began: .* step \d+ is not saved; no checkpoint", line)
+    assert re.search(rf"{run} is not the folder in which the run started: .* step \d+ is not saved", line)
     assert run.exists() == is_back and not (is_back and any(run.iterdir()))
-    assert damage(folder / "gone" / "checkpoint-4") is None
+    assert find_checkpoint_corruption(folder / "gone" / "checkpoint-4") is None

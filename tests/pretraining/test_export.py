@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.documents import TokenCache
-from electra.model.modeling import ElectraForJointPretraining
+from electra.data.token_cache import TokenCache
+from electra.errors import UserError
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.pretrained import locate_model
 from electra.pretraining.export import export_networks
 from electra.pretraining.plan import Plan, make_plan
 
@@ -61,9 +64,7 @@ def export(
     """Export the pair into tmp_path."""
 
     def run() -> dict[str, Path]:
-        return export_networks(
-            pair, wordpiece_tokenizer, tmp_path, plan=plan, sources=["shells.txt", "builtin"], metrics=METRICS
-        )
+        return export_networks(pair, wordpiece_tokenizer, tmp_path, plan=plan, metrics=METRICS)
 
     return run
 
@@ -120,23 +121,39 @@ def test_plain_transformers_opens_the_folders_and_computes_the_same(
     assert info["mismatched_keys"] == info["error_msgs"] == []
 
 
+def test_a_disentangled_discriminator_is_exported_with_the_shared_table(
+    make_pair: Callable[..., ElectraForJointPretraining],
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    plan: Plan,
+    tmp_path: Path,
+) -> None:
+    pair = make_pair(tie="gdes")
+    folders = export_networks(pair, wordpiece_tokenizer, tmp_path, plan=plan, metrics={})
+    words = pair.discriminator.electra.embeddings.word_embeddings
+    exported = load_file(folders["discriminator"] / "model.safetensors")["electra.embeddings.word_embeddings.weight"]
+    assert torch.equal(exported, words.shared.weight + words.weight)
+
+
 def test_the_folders_hold_configuration_weights_tokenizer_and_card(export: Callable[[], dict[str, Path]]) -> None:
     for network, folder in export().items():
         names = {path.name for path in folder.iterdir()}
         assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"} <= names
         config = json.loads((folder / "config.json").read_text())
-        assert config["model_type"] == "electra"
+        assert (config["model_type"], config["pretraining_step"]) == ("electra", 12)
         assert config["architectures"] == [
             {"generator": "ElectraForMaskedLM", "discriminator": "ElectraForPreTraining"}[network]
         ]
 
 
-def test_the_cards_say_what_was_trained_on_what_and_how_good_it_is(export: Callable[[], dict[str, Path]]) -> None:
+def test_the_cards_say_what_was_trained_on_what_and_how_good_it_is(
+    pair: ElectraForJointPretraining, export: Callable[[], dict[str, Path]], plan: Plan
+) -> None:
+    vocabulary = f"| vocabulary | {pair.config.discriminator.vocab_size} tokens |"
     cards = {network: (folder / "README.md").read_text() for network, folder in export().items()}
     for network, card in cards.items():
         assert card.startswith("---\nlibrary_name: transformers\n") and f"tags: [electra, {network}]" in card
-        assert "shells.txt, builtin: 4 documents, 100 tokens" in card
-        assert "12 steps of 10 x 16 tokens, 4.00 epochs" in card
+        assert f"| text | {plan.sources[0]['name']}: 1 file, 4 documents, 100 tokens |" in card
+        assert "12 steps of 10 x 16 tokens, 4.00 epochs" in card and vocabulary in card
         assert "| generator_loss | 4.568 |" in card and "| discriminator_auc | 0.8765 |" in card
         assert not re.search(r"[{}]", card)  # every field was filled
     assert "AutoModelForMaskedLM" in cards["generator"] and "AutoModelForPreTraining" in cards["discriminator"]
@@ -147,8 +164,9 @@ def test_the_cards_say_what_was_trained_on_what_and_how_good_it_is(export: Calla
 def test_a_card_without_metrics_says_so(
     pair: ElectraForJointPretraining, wordpiece_tokenizer: PreTrainedTokenizerBase, plan: Plan, tmp_path: Path
 ) -> None:
-    folders = export_networks(pair, wordpiece_tokenizer, tmp_path, plan=plan, sources=["a"], metrics={})
-    assert "| none | |" in (folders["generator"] / "README.md").read_text()
+    folders = export_networks(pair, wordpiece_tokenizer, tmp_path, plan=plan, metrics={}, step=8)
+    card = (folders["generator"] / "README.md").read_text()
+    assert "| none | |" in card and "| weights | of step 8 |" in card
 
 
 def test_exporting_again_replaces_all_of_the_older_export(
@@ -163,7 +181,8 @@ def test_exporting_again_replaces_all_of_the_older_export(
     after = files_below(tmp_path)
     assert after.keys() == before.keys()
     changed = {name for name in after if after[name] != before[name]}
-    assert changed == {"generator/model.safetensors", "discriminator/model.safetensors"}  # what is shared is in both
+    files = ("manifest.json", "model.safetensors")  # what is shared is in both networks
+    assert changed == {f"{network}/{file}" for network in ("generator", "discriminator") for file in files}
 
 
 @pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
@@ -202,6 +221,20 @@ def test_an_interrupted_export_leaves_the_older_one_and_nothing_half_written(
     assert {path.name for path in tmp_path.iterdir()} == {"generator", "discriminator"}
 
 
+def test_the_weights_of_an_export_are_guarded_and_its_card_is_free_to_be_filled_in(
+    export: Callable[[], dict[str, Path]], tmp_path: Path
+) -> None:
+    for folder in export().values():
+        (folder / "README.md").write_text("license: mit")
+        assert locate_model(str(folder)) == str(folder)
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+        with pytest.raises(UserError, match=rf"{folder.name} is damaged: model\.safetensors is not what was written"):
+            locate_model(str(folder))
+        (folder / "manifest.json").unlink()  # on purpose
+        assert locate_model(str(folder)) == str(folder)
+
+
 def test_what_a_killed_export_left_behind_is_not_exported(
     export: Callable[[], dict[str, Path]], tmp_path: Path
 ) -> None:
@@ -229,7 +262,7 @@ torch.save({
 
 
 @pytest.mark.parametrize("objective", ["mlm", "all_tokens_mlm"])
-def test_plain_transformers_opens_the_large_network_of_other_objectives_as_a_masked_language_model(
+def test_plain_transformers_opens_the_main_network_of_other_objectives_as_a_masked_language_model(
     make_pair: Callable[..., ElectraForJointPretraining],
     wordpiece_tokenizer: PreTrainedTokenizerBase,
     cache: TokenCache,
@@ -237,10 +270,10 @@ def test_plain_transformers_opens_the_large_network_of_other_objectives_as_a_mas
     objective: str,
 ) -> None:
     model = make_pair(objective=objective)
-    plan = make_plan(model, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
-    folders = export_networks(
-        model, wordpiece_tokenizer, tmp_path, plan=plan, sources=["a"], metrics={"mlm_loss": 2.0}
+    plan = make_plan(
+        model, cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16
     )
+    folders = export_networks(model, wordpiece_tokenizer, tmp_path, plan=plan, metrics={"mlm_loss": 2.0})
     networks = {"discriminator"} if objective == "mlm" else {"generator", "discriminator"}
     assert set(folders) == {path.name for path in tmp_path.iterdir()} == networks
     inputs = {"input_ids": torch.randint(5, 140, (3, 17), generator=torch.Generator().manual_seed(0))}
@@ -259,4 +292,4 @@ def test_plain_transformers_opens_the_large_network_of_other_objectives_as_a_mas
     assert "tags: [electra, masked-language-model]" in card and f"| objective | {objective} |" in card
     assert "# ELECTRA masked language model: " in card and "AutoModelForMaskedLM.from_pretrained" in card
     assert "2 layers of 32, 2 heads, feed-forward 48" in card and "| mlm_loss | 2 |" in card
-    assert ("gate by which it copied" in card) == (objective == "all_tokens_mlm")
+    assert ("copy gate" in card) == (objective == "all_tokens_mlm")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from electra.pretraining import health
-from electra.pretraining.health import DiscriminatorHealth, Evaluation, State, assess
+from electra.pretraining.callbacks import health
+from electra.pretraining.callbacks.health import DiscriminatorHealth, Evaluation, State, assess
 from run_pretraining import main
 from tests.pretraining import curves
 from tests.pretraining.curves import Curve
@@ -222,6 +222,22 @@ def test_other_processes_are_silent(tmp_path: Path) -> None:
     assert replay(curves.GLUE_CPU_FAST, tmp_path, main_process=False) == []
 
 
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        (curves.QUICKSTART, "has started to learn"),
+        (curves.SMALL, "has not started to learn yet"),
+        (curves.GLUE_CPU_FAST, "has collapsed"),
+        (dataclasses.replace(curves.SMALL, rows=curves.SMALL.rows[:1]), "too early to say"),
+    ],
+)
+def test_the_end_of_a_run_says_the_state_in_words(curve: Curve, words: str, tmp_path: Path) -> None:
+    args = TrainingArguments(str(tmp_path), warmup_steps=curve.warmup_steps, report_to="none")
+    state = TrainerState(max_steps=33_000, log_history=curve.log_history())
+    assert words in DiscriminatorHealth(curve.vocab_size).verdict(args, state)
+    assert DiscriminatorHealth(curve.vocab_size).verdict(args, TrainerState(max_steps=33_000)) == ""
+
+
 # ---- whole runs
 
 
@@ -237,6 +253,7 @@ def test_a_whole_run_too_short_to_judge_says_nothing_alarming(
     said = capsys.readouterr().out
     assert said.count(": held-out  loss") == 13
     assert alarms(said) == []
+    assert said.splitlines()[-1].startswith("step 12: too early to say whether the discriminator learns")
 
 
 def test_a_whole_run_beyond_the_budget_is_warned_of_once_and_not_again_when_resumed(
@@ -247,12 +264,13 @@ def test_a_whole_run_beyond_the_budget_is_warned_of_once_and_not_again_when_resu
         monkeypatch.setattr(health, name, value)
     write_corpus(tmp_path / "corpus.txt")
     main(flags(tmp_path))  # warm-up 2, evaluations at 0, 6 and 12, the tokens of step 4 logged
-    (line,) = alarms(capsys.readouterr().out)
+    line, last = alarms(capsys.readouterr().out)
     assert line.startswith("step 6: the discriminator has not started to learn in 256 tokens: held-out AUC 0.")
+    assert last.startswith("step 12: the discriminator has not started to learn in ")
     run = tmp_path / "output" / "run"
     shutil.rmtree(run / "checkpoint-12")
     main(flags(tmp_path, resume_from_checkpoint=run / "checkpoint-8"))
     said = capsys.readouterr().out
-    assert "step 12: held-out" in said and alarms(said) == []
+    assert "step 12: held-out" in said and len(alarms(said)) == 1
     history = json.loads((run / "checkpoint-12" / "trainer_state.json").read_text())["log_history"]
     assert [evaluation.step for evaluation in health.evaluations_of(history)] == [0, 6, 12]

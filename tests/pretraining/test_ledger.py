@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from electra.machine import EnergyMeter
-from electra.pretraining.ledger import EnergyLog, compute_ledger, ledger_line, training_seconds
+from electra.hardware import EnergyMeter
+from electra.pretraining.callbacks.cost import EnergyLog, compute_ledger, ledger_line, training_seconds
 from electra.pretraining.plan import Plan
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
-from tests.test_machine import package
+from tests.test_hardware import package
 
 LOGS = [
     {"step": 5, "tokens_seen": 1000, "tokens_per_second": 100},

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers.trainer_pt_utils import nested_concat
 
-from electra.model.modeling import ElectraForJointPretraining, ElectraPretrainingOutput
+from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput
 from electra.pretraining.metrics import (
     PADDING,
     Field,
@@ -70,14 +70,14 @@ def looped_metrics(batches: list[Batch], discriminator_weight: float) -> dict[st
     nll, is_right, is_mask, is_sample_right = [], [], [], []
     bce, labels, logits = [], [], []
     for input_ids, attention_mask, output in batches:
-        for row, slot in output.is_chosen.nonzero().tolist():
-            original = input_ids[row, output.positions[row, slot]]
+        for row, slot in output.mlm_mask.nonzero().tolist():
+            original = input_ids[row, output.mlm_positions[row, slot]]
             nll.append(output.generator_nll[row, slot])
             is_right.append(output.predicted_ids[row, slot] == original)
             is_sample_right.append(output.sampled_ids[row, slot] == original)
             is_mask.append(bool(output.is_mask_token[row, slot]))
         for row, column in attention_mask.nonzero().tolist():
-            bce.append(output.discriminator_nll[row, column])
+            bce.append(output.main_nll[row, column])
             labels.append(bool(output.corrupted_input_ids[row, column] != input_ids[row, column]))
             logits.append(float(output.discriminator_logits[row, column]))
     pairs = list(zip(labels, [logit >= 0 for logit in logits], strict=True))
@@ -134,7 +134,7 @@ def test_the_loss_is_the_one_the_model_computes(make_pair: Callable[..., Electra
     metrics = evaluation_metrics(records_of(batches), 7.0)
     output = batches[0][2]
     for name in ("loss", "generator_loss", "discriminator_loss"):
-        assert metrics[name] == pytest.approx(output[name].item(), rel=1e-5)
+        assert metrics[name] == pytest.approx(output[name.replace("discriminator", "main")].item(), rel=1e-5)
 
 
 def one_row(
@@ -151,15 +151,15 @@ def one_row(
     chosen, sampled = torch.tensor([is_chosen]), torch.tensor([sampled_ids])
     corrupted = originals.scatter(1, slots, torch.where(chosen, sampled, originals.gather(1, slots)))
     output = ElectraPretrainingOutput(
-        positions=slots,
-        is_chosen=chosen,
+        mlm_positions=slots,
+        mlm_mask=chosen,
         is_mask_token=chosen,
         generator_nll=torch.full(slots.shape, 2.0),
         predicted_ids=torch.tensor([predicted_ids or sampled_ids]),
         sampled_ids=sampled,
         corrupted_input_ids=corrupted,
         is_replaced=corrupted != originals,
-        discriminator_nll=torch.full(originals.shape, 0.5),
+        main_nll=torch.full(originals.shape, 0.5),
         discriminator_logits=torch.tensor([logits or [0.0] * len(input_ids)]),
     )
     return token_records(originals, torch.ones_like(originals), output).numpy()
@@ -265,6 +265,12 @@ def test_unigram_metrics_worked_out_by_hand() -> None:
     assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
 
 
+def test_ids_that_are_no_token_have_no_frequency() -> None:
+    records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])
+    without = unigram_metrics(records, np.array([3, 0, 4, 9]))
+    assert unigram_metrics(records, np.array([3, 0, 4, 9, 0, 0, 0]), vocabulary_gaps=[[4, 7]]) == without
+
+
 def test_special_tokens_are_the_least_suspicious_to_token_frequencies() -> None:
     counts = np.array([0, 5, 9])  # id 0 is special: it stands in no corpus
     records = one_row([0, 2, 2, 0], [1], [True], [1])  # 2 -> 1, framed by special tokens
@@ -276,14 +282,14 @@ def test_special_tokens_are_the_least_suspicious_to_token_frequencies() -> None:
 
 
 def looped_restoration(batches: list[Batch], sees_samples: bool) -> dict[str, float]:
-    """Metrics of a large network that predicts originals, token by token."""
+    """Metrics of a main network that predicts originals, token by token."""
     nll, right, kinds = [], [], []
     for input_ids, _, output in batches:
-        for row, slot in output.is_chosen.nonzero().tolist():
-            position = output.positions[row, slot]
+        for row, slot in output.mlm_mask.nonzero().tolist():
+            position = output.mlm_positions[row, slot]
             original, seen = input_ids[row, position], output.corrupted_input_ids[row, position]
-            nll.append(output.discriminator_nll[row, position])
-            right.append(bool(output.restored_ids[row, position] == original))
+            nll.append(output.main_nll[row, position])
+            right.append(bool(output.mlm_predictions[row, position] == original))
             is_mask = seen == 4 and bool(output.is_mask_token[row, slot]) and not sees_samples
             kinds.append("mask" if is_mask else "kept" if seen == original else "other")
     by_kind = {kind: [r for r, k in zip(right, kinds, strict=True) if k == kind] for kind in ("mask", "other", "kept")}
@@ -316,9 +322,9 @@ def test_metrics_of_a_masked_language_model_are_those_of_a_loop_over_all_tokens(
     trained = metrics["mlm_loss"]
     if objective == "all_tokens_mlm":
         real = [(batch, *cell) for batch in batches for cell in batch[1].nonzero().tolist()]
-        trained = mean([output.discriminator_nll[row, t] for (_, _, output), row, t in real])
+        trained = mean([output.main_nll[row, t] for (_, _, output), row, t in real])
         assert metrics["all_tokens_loss"] == pytest.approx(trained, rel=1e-5)
-        right = [output.restored_ids[row, t] == ids[row, t] for (ids, _, output), row, t in real]
+        right = [output.mlm_predictions[row, t] == ids[row, t] for (ids, _, output), row, t in real]
         assert metrics["all_tokens_accuracy"] == pytest.approx(mean(right), rel=1e-5)
         labels = np.array([bool(output.is_replaced[row, t]) for (_, _, output), row, t in real])
         gate = np.array([float(output.discriminator_logits[row, t]) for (_, _, output), row, t in real])
@@ -338,7 +344,7 @@ def test_tokens_kept_for_the_generator_are_neither_masked_nor_random(
     batches = judged_batches(pair, (8, 30), judged=False)
     with torch.no_grad():  # a generator that repeats what it sees is right at the kept positions alone
         for _, _, output in batches:
-            originals = batches[0][0].gather(1, output.positions)
+            originals = batches[0][0].gather(1, output.mlm_positions)
             output.predicted_ids = torch.where(output.is_kept_token, originals, originals + 1)
     metrics = evaluation_metrics(records_of(batches), 50.0)
     assert metrics["masked_accuracy_kept_token"] == 1.0 and metrics["masked_accuracy_mask_token"] == 0.0
@@ -361,7 +367,7 @@ def test_electra_15_is_measured_at_the_chosen_positions(
     assert metrics["discriminator_accuracy"] == pytest.approx(((logits >= 0) == labels).mean())
     assert metrics["discriminator_auc"] == pytest.approx(area_under_curve(labels, logits))
     assert metrics["discriminator_auc"] != everywhere["discriminator_auc"]
-    assert metrics["discriminator_loss"] == pytest.approx(batches[0][2].discriminator_loss.item(), rel=1e-5)
+    assert metrics["discriminator_loss"] == pytest.approx(batches[0][2].main_loss.item(), rel=1e-5)
     assert metrics["loss"] == pytest.approx(batches[0][2].loss.item(), rel=1e-5)
     assert metrics["replaced_rate"] == everywhere["replaced_rate"]
 
@@ -388,7 +394,7 @@ def test_the_entropy_of_an_adversarial_generator_is_the_mean_over_the_chosen_pos
     pair = make_pair(objective="adversarial", mlm_probability=0.3)
     batches = judged_batches(pair, (4, 20), (6, 33))
     metrics = evaluation_metrics(records_of(batches), 3.0, "adversarial")
-    entropies = [e for _, _, output in batches for e in output.generator_entropy[output.is_chosen].tolist()]
+    entropies = [e for _, _, output in batches for e in output.generator_entropy[output.mlm_mask].tolist()]
     assert metrics["generator_entropy"] == pytest.approx(mean(entropies), rel=1e-5)
     assert 0 < metrics["generator_entropy"] < math.log(pair.config.discriminator.vocab_size)
     expected = looped_metrics(batches, 3.0)  # all others are electra's, the total loss too

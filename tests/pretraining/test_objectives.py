@@ -10,16 +10,15 @@ import torch
 
 from electra.errors import UserError
 from electra.finetuning.encoder import load_encoder
-from electra.model.modeling import ElectraForJointPretraining
+from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.results import rows_of
 from run_pretraining import main
-from tests.pretraining.runs import flags, write_corpus
-from tests.pretraining.test_trainer import assert_same_state, history, make
+from tests.pretraining.runs import assert_same_state, flags, history, make, write_corpus
 
 OTHERS = [name for name in OBJECTIVES if name != "electra"]
-SIZES: dict[str, dict[str, object]] = {"two_stage": {"generator_size": 1, "intermediate_size": 128}}
+SIZES: dict[str, dict[str, object]] = {"two_stage": {"generator_size": 1}}
 """Of objectives that ask for certain ones."""
 
 
@@ -48,7 +47,7 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     assert ("discriminator " in lines) == has.finds_replaced
     assert f"objective: {objective}" in (run / "config.yaml").read_text()
 
-    # What run_glue.py starts from, from the run and from the checkpoint: the large network's encoder.
+    # What run_glue.py starts from, from the run and from the checkpoint: the main network's encoder.
     trained = ElectraForJointPretraining.from_pretrained(run / "checkpoint-12").eval()
     for name in ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"):
         assert getattr(trained.config, name) == getattr(has, name)
@@ -71,7 +70,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, obj
     assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
     metrics = [json.loads((run / "metrics.json").read_text())["held_out"] for run in (whole, resumed)]
     assert metrics[0]["trained"] == metrics[1]["trained"]
-    with pytest.raises(UserError, match=f"was trained with --objective {objective}, not electra"):
+    with pytest.raises(UserError, match=f"--objective {objective}.* electra"):
         main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-4", objective="electra"))
 
 
@@ -121,24 +120,3 @@ def test_what_is_not_set_is_the_objectives(
     assert args.effective["objective"] == options.get("objective", "electra")
     # A run's own configuration under another objective: what was not set follows that one.
     assert ("mlm_replacement_probability" in args.effective) == ("mlm_replacement_probability" in options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"objective": "mlm", "mlm_replacement_probability": 0.95}, "0.95 and --mlm_random_probability 0.1 are more"),
-        ({"objective": "electra", "mlm_random_probability": 0.2}, "0.85 and --mlm_random_probability 0.2 are more"),
-        ({"mlm_random_probability": -0.1}, "mlm_random_probability -0.1 is not possible: it must be in"),
-        ({"objective": "mlm", "temperature": 2.0}, "--temperature has no meaning for --objective mlm"),
-        (
-            {"objective": "mlm", "discriminator_weight": 50},
-            "--discriminator_weight has no meaning for --objective mlm",
-        ),
-        ({"objective": "mlm", "disallow_correct": True}, "--disallow_correct has no meaning for --objective mlm"),
-        ({"objective": "bert"}, "bert"),
-    ],
-    ids=str,
-)
-def test_options_that_do_not_go_together_are_refused(folder: Path, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        parse_arguments(flags(folder, **options))

@@ -1,15 +1,18 @@
 """The plan's numbers against sums over the weights of the model itself."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from torch import nn
 
-from electra.data.documents import TokenCache
+from electra.data.token_cache import TokenCache
 from electra.flops import TransformerShape, google_training_flops
-from electra.model.modeling import ElectraForJointPretraining
-from electra.pretraining.plan import Plan, make_plan
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.plan import Plan, document_warnings, make_plan
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def test_flops_follow_from_the_weights_each_token_is_multiplied_with(
     make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache, mlm_probability: float
 ) -> None:
     pair = make_pair(mlm_probability=mlm_probability)
-    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    plan = make_plan(pair, cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
     generator, discriminator = pair.generator, pair.discriminator
     encoders = sum(weights(n.electra) - weights(n.electra.embeddings) for n in (generator, discriminator))
     lm_head = weights(generator.generator_predictions) + weights(generator.generator_lm_head)
@@ -66,17 +69,78 @@ def test_the_plan_is_said_in_aligned_lines_with_all_its_numbers(plan: Plan) -> N
     lines = plan.lines()
     assert [line[:15].strip() for line in lines] == [
         "corpus",
+        "source",
+        "held out",
         "token cache",
         "discriminator",
         "generator",
         "training",
         "compute",
     ]
-    assert lines[0].endswith("4 documents, 100 tokens, unknown 0.000%; 1 documents held out")
-    assert f"{plan.discriminator_parameters:,} parameters" in lines[2]
-    assert f"both together {plan.total_parameters:,}, embeddings shared" in lines[3]
-    assert lines[4].endswith("12 steps of 10 x 16 = 160 tokens: 1,920 tokens, 4.00 epochs of 30 segments")
-    assert f"{plan.flops:.2e} FLOPs" in lines[5] and f"{plan.google_flops:.2e} by the original's count" in lines[5]
+    assert lines[0].endswith("  1 file, 4 documents, 100 tokens, unknown 0.000%")
+    assert lines[1].endswith(f"  {plan.sources[0]['name']}: 1 file, 4 documents, 100 tokens")
+    assert lines[2].endswith("  1 document, 10 tokens, equal to 10.00% of the corpus")
+    assert f"{plan.discriminator_parameters:,} parameters" in lines[4]
+    assert f"both together {plan.total_parameters:,}, embeddings shared" in lines[5]
+    assert lines[6].endswith("12 steps of 10 x 16 = 160 tokens: 1,920 tokens, 4.00 epochs of 30 segments")
+    assert f"{plan.flops:.2e} FLOPs" in lines[7] and f"{plan.google_flops:.2e} by the original's count" in lines[7]
+
+
+def test_many_sources_are_summed_up_behind_the_first(plan: Plan) -> None:
+    sources = [
+        {"name": f"{n}.txt", "files": 1, "text_files": 1, "documents": n, "tokens": 10 * n} for n in range(1, 24)
+    ]
+    sources.insert(0, {"name": "builtin", "files": 0, "text_files": 0, "documents": 1000, "tokens": 2000})
+    lines = replace(plan, sources=sources).source_lines()
+    assert lines[:2] == ["builtin: 1,000 documents, 2,000 tokens", "1.txt: 1 file, 1 document, 10 tokens"]
+    assert lines[20:] == ["and 4 more: 4 files, 86 documents, 860 tokens"]
+
+
+def books(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
+    """A text file for each pair of documents and tokens."""
+    one_file = {"name": "book", "files": 1, "text_files": 1}
+    return [{**one_file, "documents": documents, "tokens": tokens} for documents, tokens in sizes]
+
+
+@pytest.mark.parametrize(
+    ("sources", "separator", "named"),
+    [
+        (books((60, 600), (40, 900)), "blank_line", "2 text files became 100 documents of 15 tokens.*_separator file"),
+        (books((60, 9999), (40, 15_600)), "blank_line", "100 documents of 256 tokens"),  # a little less
+        (books((60, 9999), (40, 15_601)), "blank_line", None),
+        (books((60, 600), (40, 900)), "line", None),  # asked for
+        (books((100, 1500)), "blank_line", None),  # one file would be one document
+        (books((1, 10), (1, 5)), "blank_line", None),
+        ([{**books((100, 1500))[0], "files": 2, "text_files": 0}], "blank_line", None),  # of tables
+    ],
+)
+def test_short_pieces_of_several_text_files_are_called_into_question(
+    plan: Plan, sources: list[dict[str, Any]], separator: str, named: str | None
+) -> None:
+    warnings = document_warnings(replace(plan, sources=sources), separator, 0.0)
+    assert len(warnings) == (named is not None)
+    assert named is None or re.search(named, warnings[0])
+
+
+@pytest.mark.parametrize(
+    ("documents", "tokens", "fraction", "named"),
+    [
+        (10, 1000, 0.1, []),
+        (10, 501, 0.1, []),
+        (10, 1999, 0.1, []),
+        (2, 1000, 0.1, ["2 documents"]),
+        (10, 499, 0.1, ["4.99%"]),
+        (9, 2100, 0.1, ["9 documents", "21.00%"]),
+        (2, 5000, 0.0, []),  # other text is held out, or none
+    ],
+)
+def test_a_hold_out_of_few_documents_or_of_another_share_than_asked_is_called_into_question(
+    plan: Plan, documents: int, tokens: int, fraction: float, named: list[str]
+) -> None:
+    sizes = {"corpus_tokens": 10_000, "held_out_documents": documents, "held_out_tokens": tokens}
+    warnings = document_warnings(replace(plan, **sizes), "blank_line", fraction)
+    assert len(warnings) == len(named)
+    assert all(words in warning for words, warning in zip(named, warnings, strict=True))
 
 
 def test_the_plan_goes_into_json_as_it_is(plan: Plan) -> None:
@@ -88,7 +152,7 @@ def test_flops_of_a_masked_language_model_count_its_head_where_it_predicts(
     make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache, objective: str, head_share: float
 ) -> None:
     pair = make_pair(objective=objective, mlm_probability=0.3)
-    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    plan = make_plan(pair, cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
     per_token = 0.0
     for network, width_in_layers, share in ((pair.discriminator, 2 * 32, head_share), (pair.generator, 16, 0.3)):
         if network is not None:
@@ -109,11 +173,11 @@ def test_the_plan_of_mlm_knows_one_network(
     make_pair: Callable[..., ElectraForJointPretraining], cache: TokenCache
 ) -> None:
     pair = make_pair(objective="mlm")
-    plan = make_plan(pair, cache, held_out_documents=1, segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
+    plan = make_plan(pair, cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16)
     assert (plan.objective, plan.generator_parameters, plan.generator_shape) == ("mlm", 0, "")
     assert plan.discriminator_parameters == plan.total_parameters == weights(pair)
     lines = plan.lines()
-    names = ["corpus", "token cache", "masked LM", "training", "compute"]
+    names = ["corpus", "source", "held out", "token cache", "masked LM", "training", "compute"]
     assert [line[:15].strip() for line in lines] == names
     assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan
 
@@ -122,7 +186,7 @@ def flops_of(make_pair: Callable[..., ElectraForJointPretraining], cache: TokenC
     return make_plan(
         make_pair(**options),
         cache,
-        held_out_documents=1,
+        held_out_lengths=[10],
         segments_per_epoch=30,
         steps=12,
         batch_size=10,
@@ -146,8 +210,8 @@ def test_two_stages_count_each_network_for_the_steps_and_passes_it_runs(
     assert plan.generator_steps == 9 and both.generator_steps == 0
     assert plan.total_parameters == plan.generator_parameters + plan.discriminator_parameters
     lines = plan.lines()
-    assert lines[3].endswith(f"both together {plan.total_parameters:,}, nothing shared")
-    assert lines[6] == "stages         9 steps of the generator, then 3 of the discriminator"
+    assert lines[5].endswith(f"both together {plan.total_parameters:,}, nothing shared")
+    assert lines[8] == "stages         9 steps of the generator, then 3 of the discriminator"
 
 
 def test_a_uniform_generator_costs_nothing(
@@ -158,7 +222,7 @@ def test_a_uniform_generator_costs_nothing(
     encoder = weights(pair.discriminator.electra) - weights(pair.discriminator.electra.embeddings)
     per_token = 6 * (encoder + weights(pair.discriminator.discriminator_predictions)) + 12 * 16 * 2 * 32
     assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
-    assert plan.generator_parameters == 0 and plan.lines()[3] == (
+    assert plan.generator_parameters == 0 and plan.lines()[5] == (
         "generator      none: replacements are drawn evenly from the vocabulary"
     )
     assert flops_of(make_pair, cache, objective="adversarial").flops == flops_of(make_pair, cache).flops

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electra.data.documents import TokenCache
+from electra.data.token_cache import TokenCache
 from electra.objectives import OBJECTIVES
 from electra.pretraining import results
 from electra.pretraining.results import ROWS, results_table, rows_of, token_counts, training_names, without_prefix
 from electra.samples import read_samples
 from run_pretraining import main as pretrain
-from tests.pretraining.runs import FAST, flags, write_corpus
-from tests.pretraining.test_trainer import make
+from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 UNTRAINED = {name: 0.5 for name, _ in ROWS} | {"generator_loss": 10.25, "masked_accuracy_kept_token": math.nan}
 FREQUENCIES = {"generator_loss": 7.0, "masked_accuracy": 0.0625, "sampled_accuracy": 0.03, "discriminator_auc": 0.75}

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from electra.pretraining.spikes import WINDOW, is_spike
+from electra.pretraining.callbacks.health import WINDOW, is_spike
 from electra.pretraining.trainer import ElectraTrainer
-from tests.pretraining.runs import FAST
-from tests.pretraining.test_trainer import make
+from tests.pretraining.runs import FAST, make
 
 
 def course(length: int, start: float = 8.0, end: float = 3.0, noise: float = 0.05, seed: int = 0) -> list[float]:
@@ -48,7 +47,8 @@ def raise_loss(trainer: ElectraTrainer, name: str, *steps: int) -> None:
 
     def hook(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
         if module.training and trainer.state.global_step + 1 in steps:
-            output[name] = output[name] * 3
+            field = "main_loss" if name == "discriminator_loss" else name
+            output[field] = output[field] * 3
         return output
 
     trainer.model.register_forward_hook(hook)

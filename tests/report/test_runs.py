@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from electra.checkpoint import recording
+from electra.efficiency import system_of_run
 from electra.errors import UserError
 from electra.report.runs import read_run, read_runs
 from tests.report.folders import finished_run, logs_until, write_state
@@ -66,6 +68,21 @@ def test_what_is_broken_beside_the_log_is_left_out_and_said(tmp_path: Path) -> N
     ]
 
 
+def test_what_was_edited_is_left_out_and_said_and_an_edited_log_gives_way_to_a_checkpoints(tmp_path: Path) -> None:
+    names = ["trainer_state.json", "metrics.json", "config.yaml"]
+    with recording(tmp_path, *names):
+        finished_run(tmp_path)
+    write_state(tmp_path / "checkpoint-100", logs_until(100), total_flos=5.0)
+    assert read_run(tmp_path).notes == ()
+    for name in names:
+        (tmp_path / name).write_text((tmp_path / name).read_text().replace("1", "2", 1))
+    run = read_run(tmp_path)
+    assert (run.metrics, run.options, run.total_flos) == ({}, {}, 5.0)
+    assert len(run.notes) == 3 and all(name in note for name, note in zip(names, run.notes, strict=True))
+    with pytest.raises(UserError, match=r"how long it trained \(.*metrics\.json is not what was written"):
+        system_of_run(run)
+
+
 def test_metrics_of_another_version_are_empty_where_they_differ(tmp_path: Path) -> None:
     finished_run(tmp_path)
     (tmp_path / "metrics.json").write_text('{"held_out": {"trained": [1], "x": {"a": "b", "c": 2}}, "plan": 3}')
@@ -81,8 +98,8 @@ def test_files_that_hold_something_else_are_left_out_and_said(tmp_path: Path) ->
     (tmp_path / "samples.json").write_bytes(b"\xff" * 1000)
     notes = read_run(tmp_path).notes
     assert len(notes) == 3 and all(len(note) < 200 + len(str(tmp_path)) for note in notes)
-    assert "metrics.json holds no names with values, but list" in notes
-    assert "config.yaml holds no names with values, but list" in notes
+    assert "metrics.json is not a mapping but list" in notes
+    assert "config.yaml is not a mapping but list" in notes
 
 
 def test_secrets_among_the_options_are_not_kept(tmp_path: Path) -> None:
@@ -93,10 +110,10 @@ def test_secrets_among_the_options_are_not_kept(tmp_path: Path) -> None:
     ("make", "message"),
     [
         (lambda folder: None, "there is no folder"),
-        (lambda folder: folder.mkdir(), "has no log of training"),
-        (lambda folder: write_state(folder, []), "has no log of training.*empty log_history"),
-        (lambda folder: write_state(folder, [{"loss": 1.0}]), "has no log of training"),
-        (lambda folder: write_state(folder, [{"loss": 1.0, "step": -5}]), "has no log of training.*empty log_history"),
+        (lambda folder: folder.mkdir(), "has no training log"),
+        (lambda folder: write_state(folder, []), "has no training log.*empty log_history"),
+        (lambda folder: write_state(folder, [{"loss": 1.0}]), "has no training log"),
+        (lambda folder: write_state(folder, [{"loss": 1.0, "step": -5}]), "has no training log.*empty log_history"),
     ],
 )
 def test_a_folder_without_a_log_is_refused(tmp_path: Path, make: object, message: str) -> None:
@@ -126,14 +143,3 @@ runpy.run_module({module!r}, run_name="__main__")
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.endswith("False\n"), done.stderr
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())  # nothing of the run was touched
-
-
-@pytest.mark.parametrize("module", ["electra.report", "electra.efficiency"])
-def test_a_wrong_option_is_one_line_with_exit_code_2(module: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", module, "run", "--y", "steps"], capture_output=True, text=True, cwd=ROOT
-    )
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: unrecognized arguments: --y steps; --help says what there is\n",
-    )

@@ -10,8 +10,8 @@ import yaml
 
 from electra.sweep.definition import Sweep, read_sweep
 from electra.sweep.folder import SweepFolder, open_folder
-from electra.sweep.points import number_of_points
 from electra.sweep.runner import Runner
+from electra.sweep.search import number_of_points
 from electra.sweep.stages import Task
 
 SCRIPT = '''

@@ -13,15 +13,15 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
 import run_glue
 import run_pretraining
-from electra.glue.options import parse_arguments as parse_glue
 from electra.pretraining.options import parse_arguments as parse_pretraining
 from electra.sweep.__main__ import make_task, parser
-from electra.sweep.check import parse_all, probes
+from electra.sweep.check import differing_options, parse_all, probes
 from electra.sweep.definition import Sweep, read_sweep
 from electra.sweep.stages import flags_of, script_flags
-from tests.glue.files import flags as glue_flags
-from tests.glue.files import write_encoder, write_glue
+from electra.tasks.glue.task import parse_arguments as parse_glue
 from tests.pretraining.runs import flags, write_corpus
+from tests.tasks.glue.files import flags as glue_flags
+from tests.tasks.glue.files import write_encoder, write_glue
 from tests.test_readme import shell_commands
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +54,11 @@ def test_the_files_have_every_method_and_values_of_every_kind() -> None:
     }  # fmt: skip
 
 
-def test_every_command_of_the_readme_runs_a_sweep_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_documented_command_runs_a_sweep_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    commands = [words[3:] for words in shell_commands((ROOT / "README.md").read_text()) if "electra.sweep" in words]
-    assert len(commands) == 3
+    page = (ROOT / "docs" / "sweeps.md").read_text()
+    commands = [words[3:] for words in shell_commands(page) if "electra.sweep" in words]
+    assert len(commands) == 4
     for words in commands:
         own, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
         options = parser().parse_args(own)
@@ -78,6 +79,44 @@ def test_our_scripts_take_each_value_as_wandb_s_agent_writes_it(path: Path, monk
         for name in set(values) - {"config"}:
             assert parsed[name] == values[name], name
     assert sweep.metric in parse_all(sweep.program.name, [agent_flags(probes(sweep)[0])])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_file_ranks_points_of_different_corruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    sweep = read_sweep(path)
+    if sweep.program.name != "run_pretraining.py":
+        return
+    expected = {
+        "discriminator_weight": {"discriminator_weight", "temperature"},
+        "generator_size": {"generator_size"},
+        "generator_size_cpu": {"generator_size"},
+        "learning_rate": set(),
+        "mask_rate": {"mlm_probability", "disallow_correct"},
+    }
+    differing = differing_options([flags_of(values) for values in probes(sweep)], sweep.metric)
+    assert set(differing) == expected[path.stem]
+    assert sweep.method != "bayes" or not differing
+
+
+@pytest.mark.parametrize(
+    ("metric", "points", "expected"),
+    [
+        ("eval/discriminator_auc", [["--hidden_size=256"], ["--hidden_size=128"]], {"hidden_size"}),
+        ("eval/generator_loss", [["--hidden_size=256"], ["--hidden_size=128"]], set()),
+        ("eval/generator_loss", [[], ["--mlm_replacement_probability=0.5"]], {"mlm_replacement_probability"}),
+        ("eval/mlm_loss", [["--objective=mlm"], ["--objective=mlm", "--num_hidden_layers=2"]], set()),
+        ("eval/discriminator_auc", [[], ["--objective=electra_15"]], {"objective"}),
+        ("eval/discriminator_auc", [["--cased"], ["--max_length=64"]], {"lowercase", "max_length"}),
+        ("eval/discriminator_auc", [["--seed=1"], ["--hidden_dropout_prob=0", "--max_steps=9"]], set()),
+        ("eval/discriminator_auc", [[], ["--data_seed=1"]], {"data_seed"}),
+    ],
+)
+def test_what_a_metric_asks_is_decided_by_text_masks_and_for_a_discriminator_its_generator(
+    metric: str, points: list[list[str]], expected: set[str]
+) -> None:
+    commands = [["--dataset_name=builtin", *words] for words in points]
+    assert set(differing_options(commands, metric)) == expected
 
 
 def parsed_values(sweep: Sweep, argv: list[str]) -> dict[str, Any]:

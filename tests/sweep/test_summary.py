@@ -1,20 +1,21 @@
 """Medians over seeds, and the picture of them: every dot where its value is."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from electra.glue.tasks import AVG_TASKS
+from electra.report.charts import log_ticks, scatter_file
 from electra.sweep.folder import Failure, PointResult
-from electra.sweep.metrics import glue_metrics
-from electra.sweep.picture import draw, log_ticks, make_panels
-from electra.sweep.summary import as_markdown, as_text, best_line, group_points, make_table, shown_metrics
-from tests.glue.runs import all_tasks, run_folder
-from tests.glue.runs import result as result_of
+from electra.sweep.runner import glue_metrics
+from electra.sweep.summary import as_markdown, best_line, group_points, make_plots, make_table, shown_metrics
+from electra.tasks.glue.tasks import AVG_TASKS
 from tests.sweep.standin import sweep_of
+from tests.tasks.glue.runs import all_tasks, run_folder
+from tests.tasks.glue.runs import result as result_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 AUC = "eval/discriminator_auc"
@@ -50,7 +51,6 @@ def test_the_table_has_median_and_range_over_seeds_and_never_hides_an_undefined_
         ["1", "1", "0.6500", "", "0.6000", ""],
     ]
     assert best_line(sweep, groups) == f"Best: generator_size 1, {AUC} 0.6500."
-    assert all(AUC in as_text([row]) for row in make_table(sweep, groups, metrics)[:1])
 
 
 def test_the_best_of_a_random_search_stands_first_by_its_goal(tmp_path: Path) -> None:
@@ -60,6 +60,32 @@ def test_the_best_of_a_random_search_stands_first_by_its_goal(tmp_path: Path) ->
         metric = {"name": AUC, "goal": goal}
         sweep = sweep_of(tmp_path, method="random", metric=metric, parameters=parameters)
         assert [group.points[0].number for group in group_points(sweep, points)] == expected
+
+
+def test_points_that_the_metric_asks_something_else_are_ranked_by_glue_or_not_at_all(tmp_path: Path) -> None:
+    parameters = {"temperature": {"values": [0.5, 1.0, 2.0]}, "max_steps": {"value": 5}}
+    found = {}
+    for method in ("grid", "random"):
+        sweep = replace(sweep_of(tmp_path, method=method, parameters=parameters), differing=("temperature",))
+        aucs = [result(n, {AUC: 0.1 * n}, temperature=t) for n, t in enumerate((0.5, 1.0, 2.0), start=1)]
+        groups = group_points(sweep, aucs)
+        assert [group.points[0].number for group in groups] == [1, 2, 3]
+        assert best_line(sweep, groups).startswith("Not ranked: ") and "temperature" in best_line(sweep, groups)
+        page = as_markdown(sweep, "x", make_table(sweep, groups, [AUC]), best_line(sweep, groups), [], "results.svg")
+        assert f"{AUC} (not comparable)" in page.replace("\\", "") and "to maximize" not in page
+        (panel,) = make_plots(sweep, groups, [AUC])
+        assert panel.title == f"{AUC} (not comparable)" and not panel.is_joined
+
+        scores = [{"median/cola": cola, "median/rte": 0.5} for cola in (0.2, 0.4, 0.3)]
+        scored = [replace(point, metrics=point.metrics | glue) for point, glue in zip(aucs, scores, strict=True)]
+        groups = group_points(sweep, scored)
+        found[method] = [group.points[0].number for group in groups]
+        assert best_line(sweep, groups).startswith("Best: temperature 1, mean of median/cola, median/rte 0.4500. ")
+        assert [panel.is_joined for panel in make_plots(sweep, groups, [AUC, "median/cola"])] == [
+            False,
+            method == "grid",
+        ]
+    assert found == {"grid": [1, 2, 3], "random": [2, 3, 1]}
 
 
 def test_a_point_of_several_fine_tunings_has_their_spread(tmp_path: Path) -> None:
@@ -84,7 +110,7 @@ def test_the_page_has_failures_with_their_last_lines(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, parameters=SIZES)
     failure = Failure(9, "009-x", {}, "run_pretraining.py", 2, "logs/009.log", ["first", "error: no"])
     page = as_markdown(sweep, "sweep_x", [["a", "b"], ["1", "2"]], "Best: 1.", [failure], "results.svg")
-    assert "| a | b |\n|---|---|\n| 1 | 2 |\n" in page and "![eval/discriminator_auc](results.svg)" in page
+    assert "| a | b |\n| --- | ---: |\n| 1 | 2 |\n" in page and "![eval/discriminator_auc](results.svg)" in page
     assert "## 009-x failed\n\nrun_pretraining.py, exit code 2, logs/009.log\n\n```\nfirst\nerror: no\n```" in page
     assert "`max_steps=5`" in page
 
@@ -101,7 +127,7 @@ def axis(panel: ElementTree.Element, anchor: str, coordinate: str) -> tuple[floa
 def test_every_dot_of_the_picture_stands_at_its_value(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, parameters=SIZES)
     groups = group_points(sweep, study())
-    root = ElementTree.fromstring(draw(make_panels(sweep, groups, [AUC, "median/cola"]), 1, "a < b"))
+    root = ElementTree.fromstring(scatter_file("a < b", make_plots(sweep, groups, [AUC, "median/cola"]), 1))
     panels = root.findall(f"{SVG}g")
     assert len(panels) == 2 and root.findtext(f"{SVG}title") == "a < b"
     x, y = axis(panels[0], "middle", "x"), axis(panels[0], "end", "y")
@@ -120,7 +146,7 @@ def test_every_dot_of_the_picture_stands_at_its_value(tmp_path: Path) -> None:
 def test_values_that_differ_by_rounding_alone_are_drawn(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, parameters={"x": {"values": [1.0, 1.0 + 3e-16]}})
     points = [result(n, {AUC: 0.1 + n * 1e-16}, x=1.0 + n * 1e-16) for n in (1, 2, 3)]
-    text = draw(make_panels(sweep, group_points(sweep, points), [AUC]), 1, "x")
+    text = scatter_file("x", make_plots(sweep, group_points(sweep, points), [AUC]), 1)
     heights = {float(y) for y in re.findall(r'cy="([^"]*)"', text)}
     assert len(heights) == 1 and all(0 < y < 250 for y in heights)
 
@@ -135,14 +161,14 @@ def test_two_parameters_have_a_panel_each_names_stand_side_by_side_and_rates_are
         result(1, {AUC: 0.5}, learning_rate=1e-3, objective="electra"),
         result(2, {AUC: 0.4}, learning_rate=1e-2, objective="mlm"),
     ]
-    panels = make_panels(sweep, group_points(sweep, points), [AUC])
-    assert [(panel.parameter, panel.has_line, panel.medians) for panel in panels] == [
-        ("learning_rate", False, ()),
-        ("objective", False, ()),
+    panels = make_plots(sweep, group_points(sweep, points), [AUC])
+    assert [(panel.x_label, panel.is_joined, panel.medians) for panel in panels] == [
+        ("learning_rate", False, []),
+        ("objective", False, []),
     ]
     assert [dot[:2] for dot in panels[0].dots] == [(-3, 0.5), (-2, 0.4)]
     assert [dot[:2] for dot in panels[1].dots] == [(1, 0.5), (0, 0.4)]
-    assert panels[1].ticks == ((0.0, "mlm"), (1.0, "electra"))
+    assert panels[1].x_ticks == [(0.0, "mlm"), (1.0, "electra")]
 
 
 def test_ticks_of_logarithms_are_round_and_enclose_the_values() -> None:

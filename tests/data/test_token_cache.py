@@ -1,0 +1,423 @@
+"""The token cache: exactly the tokenizer's ids, built once, never served half-built; and the held-out split."""
+
+import json
+import os
+import pickle
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+from filelock import FileLock
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from electra.config import CorpusArguments, TokenizerArguments
+from electra.data import token_cache as cache_module
+from electra.data.corpus import Corpus
+from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache, split_documents
+from electra.errors import UserError
+from electra.tokenizer import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizer_training import ALGORITHMS, train_tokenizer
+from tests.conftest import TEXTS
+
+Build = Callable[..., TokenCache]
+GAPS = [" ", "\n", "\n\n", "\n   ", "  \n", " \n \n ", "\n\t", "\n\n\n  \n", "\t", "  ", " \t\u3000\n\xa0"]
+VOCAB_SIZES = {"wordpiece": 160, "byte_bpe": 400, "unigram": 100}
+
+algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+def spaced_texts(count: int, seed: int = 0) -> list[str]:
+    """Documents of real words with every kind of white space between, before and after them."""
+    rng = random.Random(seed)
+    words = " ".join(TEXTS).split()
+    texts = []
+    for _ in range(count):
+        parts = [rng.choice(["", "", " ", "\n", "\n \n"])]
+        for _ in range(rng.randint(1, 60)):
+            parts += [rng.choice(words), rng.choice(GAPS) if rng.random() < 0.5 else " "]
+        texts.append("".join(parts))
+    return texts
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, PreTrainedTokenizerBase]:
+    """One trained tokenizer per algorithm; the byte-level one has learned runs of white space as tokens."""
+    texts = spaced_texts(200, seed=1)
+    return {
+        algorithm: train_tokenizer(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
+        for algorithm, vocab_size in VOCAB_SIZES.items()
+    }
+
+
+@pytest.fixture
+def build(
+    tokenizers: dict[str, PreTrainedTokenizerBase], write_corpus: Callable[..., Corpus], tmp_path: Path
+) -> Callable[..., TokenCache]:
+    """`build(texts or corpus, tokenizer, **options)`: the cache in `tmp_path / "cache"`."""
+
+    def build_cache(
+        texts: Sequence[str] | Corpus, tokenizer: str | PreTrainedTokenizerBase = "wordpiece", **options: Any
+    ) -> TokenCache:
+        corpus = texts if isinstance(texts, Corpus) else write_corpus(texts)
+        backend = tokenizers[tokenizer] if isinstance(tokenizer, str) else tokenizer
+        return load_or_build_cache(corpus, backend, tmp_path / "cache", **options)
+
+    return build_cache
+
+
+def all_ids(cache: TokenCache) -> list[list[int]]:
+    return [cache.tokens(d, 0, int(cache.lengths[d])).tolist() for d in range(len(cache))]
+
+
+def expected_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    return tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+
+def file_stamp(cache: TokenCache) -> tuple[int, int]:
+    """Another pair after a rebuild."""
+    status = (cache.path / ARROW_NAME).stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+# ------------------------------------------------------------------------------------------------------- what is in it
+
+
+@algorithms
+def test_the_cache_holds_exactly_the_ids_of_the_tokenizer_document_by_document(
+    algorithm: str, tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 500)  # many batches
+    cache = build(spaced_texts(100), algorithm)
+    expected = expected_ids(tokenizers[algorithm], spaced_texts(100))
+    assert all_ids(cache) == expected
+    assert len(cache) == 100 and cache.lengths.tolist() == [len(ids) for ids in expected]
+    assert cache.num_tokens == sum(map(len, expected))
+    copy = pickle.loads(pickle.dumps(cache))  # for a worker process: a path
+    assert all_ids(copy) == expected and len(pickle.dumps(cache)) < 1000
+    assert copy.content_hashes.tolist() == cache.content_hashes.tolist()
+
+
+def test_any_stretch_of_a_document_can_be_read_and_nothing_can_be_written(
+    make_cache: Callable[..., TokenCache],
+) -> None:
+    cache = make_cache([[[10, 11, 12]], [[20], [21, 22]], [[30]]])
+    assert cache.tokens(1, 0, 3).tolist() == [20, 21, 22]
+    assert cache.tokens(1, 1, 2).tolist() == [21, 22]
+    assert cache.tokens(2, 0, 1).tolist() == [30]
+    assert not cache.tokens(0, 0, 3).flags.writeable
+
+
+def test_datasets_opens_the_folder(make_cache: Callable[..., TokenCache]) -> None:
+    cache = make_cache([[[10, 11, 12]], [[20], [21, 22]]])
+    dataset = datasets.load_from_disk(str(cache.path))
+    assert dataset.features["input_ids"].feature.dtype == "uint16"
+    assert dataset.features["line_lengths"].feature.dtype == "uint32"
+    assert dataset.features["content_hash"].dtype == "uint64"
+    assert dataset["input_ids"][:] == [[10, 11, 12], [20, 21, 22]]
+    assert dataset["line_lengths"][:] == [[3], [1, 2]]
+    assert dataset["content_hash"][:] == cache.content_hashes.tolist()
+
+
+def test_line_lengths_count_the_tokens_of_each_line_that_has_text(
+    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 500)
+    cache = build(spaced_texts(100))
+    for document, text in enumerate(spaced_texts(100)):
+        lines = [line for line in text.split("\n") if line.strip()]
+        expected = [len(ids) for ids in expected_ids(tokenizers["wordpiece"], lines)]
+        assert cache.line_lengths(document).tolist() == expected
+        assert sum(expected) == cache.lengths[document]
+
+
+def test_byte_level_lines_together_spell_the_document_newlines_included(
+    write_corpus: Callable[..., Corpus], build: Build
+) -> None:
+    options = TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=400, lowercase=False)
+    tokenizer = train_tokenizer(spaced_texts(50), options)
+    corpus = write_corpus(["First line.\nSecond  line.\n\n\n  Third.\n", "One line", *spaced_texts(20)])
+    cache = build(corpus, tokenizer)
+    assert [tokenizer.decode(ids) for ids in all_ids(cache)] == list(corpus)
+    ends = np.cumsum(cache.line_lengths(0)).tolist()
+    lines = [tokenizer.decode(all_ids(cache)[0][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+    assert [line.strip() for line in lines] == ["First line.", "Second  line.", "Third."]
+
+
+@algorithms
+def test_text_that_spells_a_special_token_gets_no_special_id(algorithm: str, build: Build) -> None:
+    (ids,) = all_ids(build(["a [MASK] b[SEP]c [CLS] [PAD]"], algorithm))
+    assert len(ids) > 4 and {0, 2, 3, 4}.isdisjoint(ids)
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size: int, dtype: type, build: Build) -> None:
+    last = vocab_size - 1
+    ids = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())} | {str(i): i for i in (5, 6, last)}
+    backend = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    cache = build([f"5 {last} 6"], PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS))
+    assert cache.tokens(0, 0, 3).dtype == dtype
+    assert all_ids(cache) == [[5, last, 6]] == datasets.load_from_disk(str(cache.path))["input_ids"][:]
+
+
+@algorithms
+def test_lines_too_long_for_one_piece_give_the_same_ids(
+    algorithm: str, tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [text.replace("\n", " ") for text in spaced_texts(100)]
+    monkeypatch.setattr(cache_module, "MAX_PIECE_CHARACTERS", 30)  # of up to 500
+    cache = build(texts, algorithm)
+    assert all_ids(cache) == expected_ids(tokenizers[algorithm], texts)
+    assert all(len(cache.line_lengths(d)) == 1 for d in range(100))
+
+
+def test_a_line_without_any_white_space_is_cut_at_the_limit(build: Build) -> None:
+    vocab = [*SPECIAL_TOKENS.values(), "我", "们", "词"]
+    tokenizer = BertTokenizer(vocab={token: i for i, token in enumerate(vocab)})
+    text = "我们词" * 40_000
+    assert len(text) > 2 * cache_module.MAX_PIECE_CHARACTERS
+    assert all_ids(build([text], tokenizer)) == [[5, 6, 7] * 40_000]
+
+
+def test_equal_texts_have_equal_hashes_whatever_the_tokenizer(build: Build) -> None:
+    texts = ["one two", "one  two", "two", "one two", "One two"]
+    hashes = [build(texts, algorithm).content_hashes for algorithm in ALGORITHMS]
+    assert hashes[0].dtype == np.uint64 and hashes[0].tolist() == hashes[1].tolist() == hashes[2].tolist()
+    assert hashes[0][0] == hashes[0][3] and len(set(hashes[0].tolist())) == 4
+
+
+def test_documents_without_a_token_leave_no_row_not_even_where_they_fill_whole_batches(
+    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 4)
+    silent = "\u200b\u200b\u200b\u200b"  # not white space to Python, but nothing to BERT
+    cache = build([silent, silent, "fox", silent, "dog\n" + silent, silent])
+    assert all_ids(cache) == expected_ids(tokenizers["wordpiece"], ["fox", "dog"])
+    expected = [build([text]).content_hashes[0] for text in ("fox", "dog\n" + silent)]
+    assert cache.content_hashes.tolist() == expected
+
+
+def test_the_description_counts_what_is_inside(number_tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    texts = ["7 8 ü\n9", "", "10 unknown", "  \n"]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    corpus = Corpus(CorpusArguments(train_file=[str(path)]))
+    cache = load_or_build_cache(corpus, number_tokenizer, tmp_path / "cache")
+    description = json.loads((cache.path / DESCRIPTION_NAME).read_text())
+    assert description == cache.description
+    expected = {
+        "format_version": cache_module.FORMAT_VERSION,
+        "sources": [{**source, "documents": 2, "tokens": 6} for source in corpus.describe()],
+        "documents": 2,
+        "tokens": 6,
+        "unknown_tokens": 2,
+        "unknown_rate": 2 / 6,
+        "text_bytes": 8 + 10,
+        "bytes_per_token": 18 / 6,
+        "empty_documents_skipped": 2,
+        "documents_sampled_out": 0,
+        "bytes": (cache.path / ARROW_NAME).stat().st_size,
+    }
+    assert {name: description[name] for name in expected} == expected
+    assert description["tokenizer"]["vocab_size"] == len(number_tokenizer)
+    assert cache.path.name == f"documents-{description['fingerprint'][:16]}"
+
+
+def test_each_source_has_its_documents_and_tokens_although_batches_are_large(
+    number_tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("7 8\n\n9")
+    (tmp_path / "b.txt").write_text("\n\n")
+    (tmp_path / "c.txt").write_text("10 11 12 13\n")
+    files = [str(tmp_path / f"{name}.txt") for name in "abca"]
+    cache = load_or_build_cache(Corpus(CorpusArguments(train_file=files)), number_tokenizer, tmp_path / "cache")
+    counts = [(Path(s["name"]).stem, s["documents"], s["tokens"]) for s in cache.description["sources"]]
+    assert counts == [("a", 2, 3), ("b", 0, 0), ("c", 1, 4), ("a", 2, 3)]
+    assert all_ids(cache) == [[7, 8], [9], [10, 11, 12, 13], [7, 8], [9]]
+    assert (cache.description["documents"], cache.description["tokens"]) == (5, 10)
+
+
+# ------------------------------------------------------------------------------------------------ once, and only whole
+
+
+def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its_own(
+    tokenizers: dict[str, PreTrainedTokenizerBase], tmp_path: Path, write_corpus: Callable[..., Corpus]
+) -> None:
+    corpus = write_corpus(spaced_texts(30))
+    (file,) = corpus.options.train_file
+    first = load_or_build_cache(corpus, tokenizers["wordpiece"], tmp_path)
+    stamp = file_stamp(first)
+    sampled = [Corpus(CorpusArguments(train_file=[file], dataset_sampling=[0.5]), seed) for seed in (1, 2)]
+    others = [
+        load_or_build_cache(corpus, tokenizers["unigram"], tmp_path),
+        load_or_build_cache(write_corpus(spaced_texts(30)), tokenizers["wordpiece"], tmp_path),
+        *(load_or_build_cache(sample, tokenizers["wordpiece"], tmp_path) for sample in sampled),
+    ]
+    assert len({first.path, *(cache.path for cache in others)}) == 5
+    assert others[2].description["documents_sampled_out"] == 30 - len(others[2])
+    assert all_ids(others[2]) == expected_ids(tokenizers["wordpiece"], list(sampled[0]))
+
+    again = load_or_build_cache(Corpus(CorpusArguments(train_file=[file])), tokenizers["wordpiece"], tmp_path)
+    assert again.path == first.path and file_stamp(again) == stamp
+    tokenizers["wordpiece"].save_pretrained(tmp_path / "tokenizer")
+    reloaded = load_or_build_cache(corpus, load_tokenizer(str(tmp_path / "tokenizer")), tmp_path)
+    assert reloaded.path == first.path and file_stamp(reloaded) == stamp
+
+
+def test_overwrite_builds_anew_and_leaves_open_caches_readable(
+    write_corpus: Callable[..., Corpus], build: Build
+) -> None:
+    corpus = write_corpus(TEXTS)
+    first = build(corpus)
+    stamp, ids = file_stamp(first), all_ids(first)
+    second = build(corpus, overwrite=True)
+    assert second.path == first.path and file_stamp(second) != stamp
+    assert all_ids(second) == all_ids(first) == ids
+
+
+def zero_half(path: Path) -> None:
+    content = path.read_bytes()
+    quarter = len(content) // 4
+    path.write_bytes(content[:quarter] + bytes(2 * quarter) + content[3 * quarter :])
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "data truncated": lambda folder: os.truncate(folder / ARROW_NAME, (folder / ARROW_NAME).stat().st_size - 8),
+    "data missing": lambda folder: (folder / ARROW_NAME).unlink(),
+    "data zeroed": lambda folder: zero_half(folder / ARROW_NAME),
+    "description missing": lambda folder: (folder / DESCRIPTION_NAME).unlink(),
+    "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
+    "killed before the rename": lambda folder: folder.rename(f"{folder}.unfinished"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_incomplete_cache_is_never_used_but_built_again(
+    damage: str, write_corpus: Callable[..., Corpus], build: Build
+) -> None:
+    corpus = write_corpus(TEXTS)
+    path, ids = build(corpus).path, all_ids(build(corpus))
+    DAMAGES[damage](path)
+    cache = build(corpus)
+    assert cache.path == path and all_ids(cache) == ids
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+    assert file_stamp(build(corpus)) == file_stamp(cache)
+
+
+def test_a_build_that_fails_in_the_middle_leaves_nothing_and_frees_the_lock(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 100)
+    good, broken = tmp_path / "1.txt", tmp_path / "2.txt"
+    good.write_text("\n\n".join(TEXTS * 5))
+    broken.write_bytes(b"the fox \xff\xfe")
+    with pytest.raises(UserError, match=r"2\.txt") as caught:
+        build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))
+    (lock,) = (tmp_path / "cache").iterdir()  # nothing else is there
+    with FileLock(lock, timeout=0):  # free, although the traceback still has the frames of the build
+        assert caught.value is not None
+
+
+def test_two_that_build_the_same_cache_at_once_both_get_the_complete_one(
+    wordpiece_tokenizer: PreTrainedTokenizerBase, write_corpus: Callable[..., Corpus], tmp_path: Path
+) -> None:
+    options, barrier = write_corpus(TEXTS * 200).options, threading.Barrier(2)
+
+    def build(_: int) -> tuple[Any, list[list[int]]]:
+        corpus = Corpus(options)
+        barrier.wait(timeout=300)
+        cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
+        return file_stamp(cache), all_ids(cache)
+
+    with ThreadPoolExecutor(2) as pool:  # the lock excludes threads as it does processes
+        (stamp, ids), other = pool.map(build, range(2))
+    assert other == (stamp, ids)  # of one and the same build
+    assert ids == expected_ids(wordpiece_tokenizer, TEXTS) * 200
+    assert len(list(tmp_path.glob("documents-*"))) == 2  # the cache and its lock
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("text", ["\n \n", "\u200b"])
+def test_a_corpus_without_a_token_is_an_error(text: str, build: Build, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"documents\.jsonl"):
+        build([text])
+    assert [entry.suffix for entry in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_corpus_of_which_every_token_is_unknown_is_an_error(
+    build: Build, number_tokenizer: PreTrainedTokenizerBase
+) -> None:
+    with pytest.raises(UserError, match="--tokenizer_path"):
+        build(["no number"], number_tokenizer)
+
+
+def test_a_cache_folder_that_cannot_be_made_is_an_error_that_names_the_option(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(UserError, match="--cache_dir"):
+        build(TEXTS)
+
+
+# ------------------------------------------------------------------------------------------------------ held-out split
+
+
+def hashes_with_duplicates(distinct: int, seed: int = 0) -> np.ndarray:
+    """Each hash one to four times, in random order."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
+    return rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))
+
+
+@pytest.mark.parametrize(
+    ("distinct", "fraction", "expected"),
+    [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)],
+)
+def test_an_exact_share_of_the_distinct_documents_is_held_out_and_both_sides_get_some(
+    distinct: int, fraction: float, expected: int
+) -> None:
+    hashes = hashes_with_duplicates(distinct)
+    training, held_out = split_documents(hashes, fraction, seed=42)
+    assert len(set(hashes[held_out].tolist())) == expected
+    assert sorted([*training.tolist(), *held_out.tolist()]) == list(range(len(hashes)))
+    assert training.tolist() == sorted(training) and held_out.tolist() == sorted(held_out)
+
+
+def test_equal_documents_are_on_the_same_side() -> None:
+    hashes = hashes_with_duplicates(500)
+    training, held_out = split_documents(hashes, 0.3, seed=42)
+    assert set(hashes[training].tolist()).isdisjoint(hashes[held_out].tolist())
+
+
+def test_the_split_follows_from_seed_and_content_not_from_order() -> None:
+    hashes = hashes_with_duplicates(1000)
+    held_out = {seed: set(hashes[split_documents(hashes, 0.1, seed)[1]].tolist()) for seed in (1, 2)}
+    turned = hashes[::-1].copy()
+    assert set(turned[split_documents(turned, 0.1, 1)[1]].tolist()) == held_out[1]
+    assert len(held_out[1] & held_out[2]) < 30  # 10 of 100 are expected in both
+
+
+def test_a_document_is_held_out_as_often_as_any_other() -> None:
+    hashes = np.arange(20, dtype=np.uint64)
+    counts = np.bincount(
+        np.concatenate([split_documents(hashes, 0.25, seed)[1] for seed in range(1000)]), minlength=20
+    )
+    assert counts.sum() == 1000 * 5
+    assert np.abs(counts - 250).max() < 5 * (1000 * 0.25 * 0.75) ** 0.5
+
+
+def test_fraction_zero_holds_nothing_out() -> None:
+    training, held_out = split_documents(np.array([3, 3], dtype=np.uint64), 0, seed=1)
+    assert training.tolist() == [0, 1] and held_out.tolist() == []
+
+
+def test_one_distinct_document_cannot_be_split() -> None:
+    with pytest.raises(UserError, match="--validation_fraction 0"):
+        split_documents(np.array([3, 3, 3], dtype=np.uint64), 0.1, seed=1)

@@ -1,0 +1,148 @@
+"""The same run on one process, on two, on two hosts, and with accumulation: the same text, masks and weights.
+
+Real commands by torchrun and gloo; a host is a torchrun of its own. Without dropout, whose random numbers are each
+process's own. A host that is killed ends the other one with one line and a checkpoint to go on from.
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electra.checkpoint import find_checkpoint_corruption
+from tests.pretraining.runs import flags, write_corpus
+
+ROOT = Path(__file__).parents[2]
+STEPS = 8
+
+
+def options(folder: Path, name: str, **others: object) -> list[str]:
+    return flags(
+        folder,
+        experiment_name=name,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        bf16=False,
+        logging_steps=1,
+        **others,
+    )
+
+
+def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]:
+    """run_pretraining.py, by torchrun with the arguments of `launcher` if there are any; its lines go to `log`."""
+    by = ["-m", "torch.distributed.run", *launcher] if launcher else []
+    with log.open("w") as said:
+        return subprocess.Popen(
+            [sys.executable, *by, str(ROOT / "run_pretraining.py"), *argv],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def start_hosts(argv: list[str], folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Two torchruns of one process each, which find each other at a port that is free now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = ["--master_addr=127.0.0.1", f"--master_port={free.getsockname()[1]}"]
+    shape = ["--nnodes=2", "--nproc_per_node=1", *address]
+    return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log") for rank in range(2)]
+
+
+def run(folder: Path, name: str, processes: int, batch: int, accumulation: int, hosts: int = 1) -> Path:
+    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    argv = options(folder, name, **sizes, max_steps=STEPS, save_steps=STEPS)
+    if hosts > 1:
+        started = start_hosts(argv, folder)
+    else:
+        launcher = ["--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
+        started = [start(argv, *launcher, log=folder / "host-0.log")]
+    assert [process.wait() for process in started] == [0] * hosts, (folder / "host-0.log").read_text()
+    return folder / "output" / name
+
+
+def log_of(run_folder: Path) -> list[dict[str, float]]:
+    state = json.loads((run_folder / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
+    return [entry for entry in state["log_history"] if "loss" in entry]
+
+
+def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt", documents=80, words=6)  # rows of many lengths, hence padding
+    one = run(tmp_path, "one", processes=1, batch=8, accumulation=1)
+    wanted, weights = log_of(one), load_file(one / f"checkpoint-{STEPS}" / "model.safetensors")
+    assert len(wanted) == STEPS
+    others = [("two", 2, 4, 1, 1), ("hosts", 2, 4, 1, 2), ("four", 1, 2, 4, 1)]
+    for other in (run(tmp_path, *shape) for shape in others):
+        for step, (mine, theirs) in enumerate(zip(log_of(other), wanted, strict=True)):
+            for name in ("loss", "generator_loss", "discriminator_loss", "grad_norm", "replaced_rate", "tokens_seen"):
+                assert mine[name] == pytest.approx(theirs[name], rel=1e-4), (other.name, step, name)
+        for name, tensor in load_file(other / f"checkpoint-{STEPS}" / "model.safetensors").items():
+            # Adam divides by the gradient's size, so rounding moves weights whose gradient is nearly 0.
+            torch.testing.assert_close(tensor, weights[name], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_that_is_killed_ends_the_other_with_one_line_and_a_whole_checkpoint(tmp_path: Path, lost: int) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    hosts = start_hosts(options(tmp_path, "hosts", max_steps=100_000, save_steps=5), tmp_path)
+    try:
+        while not list(tmp_path.glob("output/hosts/checkpoint-*")):
+            assert all(host.poll() is None for host in hosts), (tmp_path / "host-0.log").read_text()
+            time.sleep(0.1)
+        host = psutil.Process(hosts[lost].pid)
+        for process in (*host.children(recursive=True), host):
+            process.kill()
+        assert hosts[1 - lost].wait(timeout=300) == 1  # torchrun's own code for a process that failed
+    finally:
+        for host in hosts:
+            host.kill()
+    said = (tmp_path / f"host-{1 - lost}.log").read_text()
+    (error,) = re.findall(r"^error: (.*)", said, re.MULTILINE)
+    assert error.startswith("another of the 2 processes has ended or cannot be reached, after step ")
+    named = re.search(r"the last good checkpoint is (\S+);", error)
+    assert named is not None and find_checkpoint_corruption(Path(named[1])) is None
+    assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
+
+
+LEAVING = """
+import atexit, pathlib, sys, time
+import torch.distributed
+from electra.errors import run_script
+
+written, told = map(pathlib.Path, sys.argv[1:3])
+
+def main():
+    torch.distributed.init_process_group("gloo")
+    if torch.distributed.get_rank() == 0:
+        time.sleep(1)
+        written.touch()
+    else:
+        atexit.register(lambda: told.write_text(str(written.exists())))
+    sys.exit(int(sys.argv[3]))
+
+run_script(main)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 85])
+def test_a_process_that_is_done_stays_until_the_first_has_written(tmp_path: Path, code: int) -> None:
+    (tmp_path / "leave.py").write_text(LEAVING)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "leave.py")]
+    done = subprocess.run(
+        [sys.executable, *launcher, str(tmp_path / "written"), str(tmp_path / "told"), str(code)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
+    assert "terminate called" not in done.stderr
+    assert done.returncode == (1 if code else 0) and (not code or f"exitcode  : {code} " in done.stderr)

@@ -1,0 +1,265 @@
+"""Whole runs of two stages, gate, lambda's warm-up, adversarial and uniform generators: what they train and log."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electra.errors import UserError
+from electra.pretraining.options import parse_arguments
+from run_pretraining import main
+from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all runs of this module, each of a name of its own."""
+    folder = tmp_path_factory.mktemp("objectives")
+    write_corpus(folder / "corpus.txt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stages(folder: Path) -> Path:
+    """A run of two stages of six steps each, saved after every step."""
+    main(flags(folder, **TWO_STAGE, experiment_name="stages", save_steps=1, eval_steps=3))
+    return folder / "output" / "stages"
+
+
+def weights(checkpoint: Path, network: str = "") -> dict[str, torch.Tensor]:
+    return {name: w for name, w in load_file(checkpoint / "model.safetensors").items() if name.startswith(network)}
+
+
+def changed(before: Path, after: Path) -> set[str]:
+    first, second = weights(before), weights(after)
+    return {name for name in first if not torch.equal(first[name], second[name])}
+
+
+def training_logs(checkpoint: Path) -> list[dict[str, float]]:
+    return [logs for logs in history(checkpoint) if "loss" in logs]
+
+
+def resume(folder: Path, run: Path, step: int, **options: object) -> Path:
+    """Resume a copy of a run's checkpoint; the last checkpoint of it."""
+    copy = folder / "output" / f"{run.name}-from-{step}"
+    shutil.copytree(run / f"checkpoint-{step}", copy / f"checkpoint-{step}")
+    shutil.copy(run / "config.yaml", copy)
+    main(flags(folder, **options, experiment_name=None, resume_from_checkpoint=copy / f"checkpoint-{step}"))
+    return copy / "checkpoint-12"
+
+
+# ---- two stages
+
+
+def test_each_stage_trains_one_network_and_leaves_the_other_bit_for_bit(stages: Path) -> None:
+    generator, discriminator = (set(weights(stages / "checkpoint-1", n)) for n in ("generator", "discriminator"))
+    # The first update has a learning rate of 0, here as in every warm-up.
+    assert changed(stages / "checkpoint-1", stages / "checkpoint-6") == generator
+    assert changed(stages / "checkpoint-6", stages / "checkpoint-12") == discriminator
+    optimizer = torch.load(stages / "checkpoint-6" / "optimizer.pt", weights_only=True)
+    assert len(optimizer["state"]) == len(generator)
+    # After the switch, and an update of rate 0: the encoder is the generator's, the head is its own.
+    pair = weights(stages / "checkpoint-7")
+    head = {name for name in discriminator if "predictions" in name}
+    for name in discriminator - head:
+        assert torch.equal(pair[name], pair[name.replace("discriminator", "generator")]), name
+    assert head and not changed(stages / "checkpoint-1", stages / "checkpoint-6") & head
+    name = "discriminator.electra.encoder.layer.0.output.dense.weight"
+    way = [weights(stages / f"checkpoint-{step}")[name] - pair[name] for step in (7, 8, 9, 10, 11)]
+    distances = [float(step.abs().mean()) for step in way]
+    assert distances == sorted(set(distances))  # copied once: it moves on and on
+
+
+def test_the_log_evaluations_and_cards_of_two_stages(stages: Path) -> None:
+    logs = training_logs(stages / "checkpoint-12")
+    for step, entry in enumerate(logs, start=1):
+        if step <= 6:
+            assert entry["loss"] == pytest.approx(entry["generator_loss"], rel=1e-6)
+            assert "discriminator_loss" not in entry and "replaced_rate" not in entry
+        else:
+            assert entry["loss"] == pytest.approx(entry["discriminator_loss"], rel=1e-6)
+            assert entry["generator_loss"] > 1 and entry["replaced_rate"] > 0
+    stage = [0, 0.5, 1, 0.75, 0.5, 0.25]  # warm-up of 2 steps, then down to nothing
+    assert [entry["learning_rate"] for entry in logs] == pytest.approx([1e-3 * factor for factor in [*stage, *stage]])
+    evaluations = {entry["step"]: entry for entry in history(stages / "checkpoint-12") if "eval_loss" in entry}
+    fresh, alone, switched, last = (evaluations[step] for step in (0, 3, 6, 12))
+    assert fresh["eval_generator_loss"] != alone["eval_generator_loss"]
+    assert alone["eval_discriminator_loss"] == pytest.approx(fresh["eval_discriminator_loss"], abs=0.02)
+    assert switched["eval_generator_loss"] == last["eval_generator_loss"]
+    assert last["eval_discriminator_loss"] < switched["eval_discriminator_loss"]
+    for entry in evaluations.values():
+        parts = entry["eval_generator_loss"] + entry["eval_discriminator_loss"]
+        assert entry["eval_loss"] == pytest.approx(parts, rel=1e-6)
+    assert json.loads((stages / "metrics.json").read_text())["plan"]["generator_steps"] == 6
+    cards = [(stages / network / "README.md").read_text() for network in ("generator", "discriminator")]
+    assert "trained first, alone" in cards[0] and "trained before it" in cards[1]
+
+
+def test_a_window_that_holds_the_switch_averages_each_loss_over_its_own_steps(folder: Path, stages: Path) -> None:
+    main(flags(folder, **{**TWO_STAGE, "logging_steps": 12}, experiment_name="window", eval_strategy="no"))
+    (window,) = training_logs(folder / "output" / "window" / "checkpoint-12")
+    each = training_logs(stages / "checkpoint-12")
+    for name, count in (("generator_loss", 12), ("discriminator_loss", 6), ("replaced_rate", 6)):
+        values = [entry[name] for entry in each if name in entry]
+        assert len(values) == count
+        assert window[name] == pytest.approx(sum(values) / len(values), rel=1e-5)
+
+
+@pytest.mark.parametrize("step", [3, 6, 9])
+def test_two_stages_resumed_before_at_and_after_the_switch_end_bit_for_bit_alike(
+    folder: Path, stages: Path, step: int
+) -> None:
+    last = resume(folder, stages, step, **TWO_STAGE, save_steps=6, eval_steps=3)
+    assert_same_state(stages / "checkpoint-12", last)
+    assert training_logs(last)[-1]["loss"] == training_logs(stages / "checkpoint-12")[-1]["loss"]
+
+
+def test_a_resumed_run_keeps_the_switch_where_it_was(folder: Path, stages: Path) -> None:
+    run = folder / "output" / "longer"
+    shutil.copytree(stages / "checkpoint-12", run / "checkpoint-12")
+    with pytest.raises(UserError, match="--generator_steps 6, not 7"):
+        main(flags(folder, **TWO_STAGE, generator_steps=7, resume_from_checkpoint=run))
+    main(flags(folder, **{**TWO_STAGE, "max_steps": 14}, save_steps=2, resume_from_checkpoint=run))  # half would be 7
+    assert json.loads((run / "checkpoint-14" / "config.json").read_text())["generator_steps"] == 6
+
+
+def test_a_discriminator_need_not_start_from_the_generator(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {**TWO_STAGE, "generator_size": 0.5, "generator_steps": 2, "save_steps": 1, "max_steps": 4}
+    main([*flags(folder, **options, experiment_name="fresh"), "--no_init_from_generator"])
+    assert capsys.readouterr().out.count("step 2: the generator is frozen") == 1
+    run = folder / "output" / "fresh"
+    # The first update of a stage has a learning rate of 0, and nothing was copied: it is as it was made.
+    assert changed(run / "checkpoint-1", run / "checkpoint-3") == set(weights(run / "checkpoint-1", "generator"))
+    assert "init_from_generator: false" in (run / "config.yaml").read_text()
+    assert not parse_arguments(["--config", str(run / "config.yaml")]).objective.init_from_generator
+
+
+def test_two_processes_leave_frozen_networks_alone_and_agree(folder: Path) -> None:
+    """torchrun with gloo: networks without gradient neither hang nor move, and both copies stay equal."""
+    root = Path(__file__).parents[2]
+    options = flags(folder, **TWO_STAGE, use_cpu="true", eval_strategy="no", experiment_name="processes")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
+    result = subprocess.run(
+        [*command, str(root / "run_pretraining.py"), *options],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-3000:]
+    run = folder / "output" / "processes"
+    assert changed(run / "checkpoint-4", run / "checkpoint-8") == set(weights(run / "checkpoint-4"))
+    assert changed(run / "checkpoint-8", run / "checkpoint-12") == set(weights(run / "checkpoint-8", "discriminator"))
+    state = torch.load(run / "checkpoint-12" / "optimizer.pt", weights_only=True)["state"]
+    assert {int(entry["step"]) for entry in state.values()} == {6}  # each network has had half of the updates
+    assert (run / "checkpoint-12" / "rng_state_1.pth").is_file()
+
+
+# ---- the gate and lambda's warm-up
+
+
+def test_a_gate_that_closes_stops_the_generator_and_one_that_opens_starts_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Closed from the first evaluation on by a threshold no AUC reaches; open all along by one that all do."""
+    for name, threshold in (("closed", 1.0), ("open", 0.0), ("none", None)):
+        gate = {} if threshold is None else {"generator_gate": f"['discriminator_auc', {threshold}]"}
+        main(flags(folder, experiment_name=name, logging_steps=1, save_steps=6, eval_steps=6, **gate))
+    output = folder / "output"
+    assert_same_state(output / "open" / "checkpoint-12", output / "none" / "checkpoint-12")
+    first, last = output / "closed" / "checkpoint-6", output / "closed" / "checkpoint-12"
+    assert not changed(first, output / "none" / "checkpoint-6")
+    own = {name for name in weights(first, "generator") if ".electra.embeddings." not in name}
+    assert changed(first, last) == set(weights(first)) - own
+    closed = training_logs(last)
+    assert [entry["train_generator"] for entry in closed] == [1.0] * 6 + [0.0] * 6
+    assert {entry["train_generator"] for entry in training_logs(output / "open" / "checkpoint-12")} == {1.0}
+    assert not any("train_generator" in entry for entry in training_logs(output / "none" / "checkpoint-12"))
+    for entry in closed:
+        expected = entry["train_generator"] * entry["generator_loss"] + 50 * entry["discriminator_loss"]
+        assert entry["loss"] == pytest.approx(expected, rel=1e-5)
+    assert capsys.readouterr().out.count("step 6: the generator is not trained until") == 1
+
+
+def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder: Path) -> None:
+    """The threshold lies between the values of two evaluations of the run, so the gate closes and opens again."""
+    options = {"logging_steps": 1, "eval_steps": 3, "save_steps": 3, "learning_rate": 5e-3}
+    main(flags(folder, experiment_name="probe", **options, generator_gate="['masked_accuracy', 9]"))
+    probe = history(folder / "output" / "probe" / "checkpoint-12")
+    losses = [entry["eval_generator_loss"] for entry in probe if "eval_loss" in entry]
+    threshold = (losses[1] + losses[2]) / 2
+    main(flags(folder, experiment_name="gated", **options, generator_gate=f"['generator_loss', {threshold!r}]"))
+    gated = folder / "output" / "gated"
+    state, logs = True, history(gated / "checkpoint-12")
+    for entry in logs:
+        if "eval_loss" in entry and entry["step"] > 0:
+            state = entry["eval_generator_loss"] >= threshold
+        elif "train_generator" in entry:
+            assert entry["train_generator"] == state
+    assert {entry["train_generator"] for entry in logs if "train_generator" in entry} == {0.0, 1.0}
+    for step in (3, 9):
+        assert_same_state(gated / "checkpoint-12", resume(folder, gated, step, **options))
+
+
+def test_lambdas_warm_up_is_in_the_loss_and_the_log_not_in_the_evaluation_and_is_resumed(folder: Path) -> None:
+    options = {"logging_steps": 1, "discriminator_warmup_steps": 8, "gradient_accumulation_steps": 2, "bf16": "true"}
+    main(flags(folder, experiment_name="warm-up", **options))
+    run = folder / "output" / "warm-up"
+    logs = training_logs(run / "checkpoint-12")
+    assert [entry["discriminator_weight"] for entry in logs] == [50 * min(1, step / 8) for step in range(1, 13)]
+    for entry in logs:
+        expected = entry["generator_loss"] + entry["discriminator_weight"] * entry["discriminator_loss"]
+        assert entry["loss"] == pytest.approx(expected, rel=1e-4)
+    for entry in history(run / "checkpoint-12"):
+        if "eval_loss" in entry:
+            expected = entry["eval_generator_loss"] + 50 * entry["eval_discriminator_loss"]
+            assert entry["eval_loss"] == pytest.approx(expected, rel=1e-5)
+    assert_same_state(run / "checkpoint-12", resume(folder, run, 4, **options))
+
+
+# ---- adversarial and uniform runs
+
+
+def test_an_adversarial_run_logs_its_parts_and_resumes_bit_for_bit(folder: Path) -> None:
+    main(flags(folder, objective="adversarial", experiment_name="adversarial"))
+    run = folder / "output" / "adversarial"
+    for entry in training_logs(run / "checkpoint-12"):
+        parts = entry["adversarial_loss"] + entry["baseline_loss"] + 50 * entry["discriminator_loss"]
+        assert entry["loss"] == pytest.approx(parts, rel=1e-4)
+        assert 4 < entry["generator_loss"] < 6 and 4 < entry["generator_entropy"] < 4.7876  # log 120
+    held_out = json.loads((run / "metrics.json").read_text())["held_out"]
+    assert 4 < held_out["trained"]["generator_entropy"] < 4.7876
+    assert "generator_entropy" not in held_out["frequencies"]
+    assert "by REINFORCE" in (run / "generator" / "README.md").read_text()
+    for network in ("generator", "discriminator"):
+        assert not any("baseline" in name for name in load_file(run / network / "model.safetensors"))
+    assert_same_state(run / "checkpoint-12", resume(folder, run, 4, objective="adversarial"))
+
+
+@pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
+def test_a_run_without_a_generator_network_ends_with_one_network(folder: Path, objective: str) -> None:
+    name = f"uniform-{objective}"
+    main(flags(folder, objective=objective, generator_type="uniform", experiment_name=name))
+    run = folder / "output" / name
+    assert not (run / "generator").exists()
+    assert f"| {objective}, replacements drawn uniformly |" in (run / "discriminator" / "README.md").read_text()
+    results = json.loads((run / "metrics.json").read_text())
+    plan, trained = results["plan"], results["held_out"]["trained"]
+    assert plan["uniform_generator"] and plan["generator_parameters"] == 0 and plan["generator_shape"] == ""
+    assert trained["replaced_rate"] > 0.1 and "mlm_accuracy_mask_token" not in trained
+    assert not any(name.startswith(("generator", "masked", "sampled")) for name in trained)
+    for entry in training_logs(run / "checkpoint-12"):
+        loss = next(entry[name] for name in ("discriminator_loss", "all_tokens_loss", "mlm_loss") if name in entry)
+        assert entry["loss"] == pytest.approx(loss, rel=1e-4) and entry["replaced_rate"] > 0.05
+        assert "generator_loss" not in entry
+    evaluation = next(entry for entry in history(run / "checkpoint-12") if "eval_loss" in entry)
+    names = ("eval_discriminator_loss", "eval_all_tokens_loss", "eval_mlm_loss")
+    assert evaluation["eval_loss"] == next(evaluation[name] for name in names if name in evaluation)
+    with pytest.raises(UserError, match="--generator_type uniform is True there and False here"):
+        main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
+    if objective == "electra":
+        assert_same_state(run / "checkpoint-12", resume(folder, run, 4, generator_size=None, generator_type="uniform"))

@@ -1,0 +1,191 @@
+"""run_squad.py on a tiny SQuAD that can be learned: scores, files, resuming, saved models, exit codes."""
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerBase
+
+import run_squad
+from electra.errors import UserError
+from electra.report.results import Result, read_results
+from electra.tasks.squad import metrics
+from electra.tasks.squad.data import read_questions
+from tests.finetuning.commands import file_flags, run, start
+from tests.pretraining.runs import WORDS
+from tests.tasks.glue.files import write_encoder
+from tests.tasks.squad.files import ANSWERS, flags, write_squad
+
+LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+    """Finished runs of version 1.1 with the joint head, one seed."""
+    folder = tmp_path_factory.mktemp("squad")
+    write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
+    write_squad(folder / "squad")
+    run_squad.main(flags(folder, num_seeds=1, **LEARN))
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the finished runs that a test may change."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def results_of(folder: Path, name: str = "run") -> list[Result]:
+    return read_results(folder / "output" / name / "results.jsonl")
+
+
+def read(folder: Path, file: str, task: str) -> Any:
+    return json.loads((folder / "output" / "run" / "predictions" / f"{task}-42" / f"{file}.json").read_text())
+
+
+def official(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, float]:
+    capsys.readouterr()
+    metrics.main([str(word) for word in words])
+    found: dict[str, float] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (result,) = results_of(trained)
+    assert (result.task, result.seed, result.collapsed) == ("squad_v1", 42, False)
+    assert result.rows == {"train": 40, "dev": 20}  # questions, not windows
+    assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
+    expected = {"head": "joint", "max_length": 32, "doc_stride": 128, "max_query_length": 64, "head_dropout": 0.0}
+    assert {name: result.settings[name] for name in expected} == expected
+
+    dev = trained / "squad" / "dev.json"
+    predicted = read(trained, "predictions", "squad_v1")
+    assert set(predicted) == set(read_questions(dev).references)
+    assert set(predicted.values()) & {ANSWERS[0], " ".join(ANSWERS)}
+    saved = trained / "output" / "run" / "predictions" / "squad_v1-42"
+    printed = official(capsys, dev, saved / "predictions.json")
+    assert printed == read(trained, "metrics", "squad_v1")
+    assert result.metrics == {name: value / 100 for name, value in printed.items()}
+    best = read(trained, "nbest_predictions", "squad_v1")
+    assert {name: answers[0]["text"] for name, answers in best.items()} == predicted
+    assert all(1 <= len(answers) <= 20 for answers in best.values()) and not (saved / "null_odds.json").exists()
+    report = (trained / "output" / "run" / "report.md").read_text()
+    assert all(text in report for text in ("train 40", "87599", "dev 20", "10570", "ELECTRA-Base ", "84.5", "90.8"))
+    assert "SQuAD 2.0 |" not in report
+
+
+@pytest.mark.parametrize("head", ["joint", "independent"])
+def test_version_2_is_learned_and_scored_at_its_best_threshold(
+    folder: Path, capsys: pytest.CaptureFixture[str], head: str
+) -> None:
+    shutil.rmtree(folder / "output")
+    write_squad(folder / "squad", version_2=True)
+    run_squad.main(flags(folder, head=head, num_seeds=1, **LEARN))
+    (result,) = results_of(folder)
+    assert result.task == "squad_v2" and not result.collapsed
+    assert set(result.metrics) == {"exact_match", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact"}
+    kept = folder / "output" / "run" / "predictions" / "squad_v2-42"
+    files = (folder / "squad" / "dev.json", kept / "predictions.json", "--null_odds", kept / "null_odds.json")
+    plain = official(capsys, *files)
+    best = official(capsys, *files, "--threshold", plain["best_f1_thresh"])
+    assert best == read(folder, "metrics", "squad_v2") and best["f1"] == best["best_f1"] == plain["best_f1"]
+    named = {"exact_match": "best_exact", "f1": "best_f1"}
+    assert result.metrics == {name: best[named.get(name, name)] / 100 for name in result.metrics}
+    assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
+    assert best["HasAns_total"] == best["NoAns_total"] == 10 and best["NoAns_f1"] > 80
+
+
+def test_long_paragraphs_are_learned_in_windows(folder: Path) -> None:
+    shutil.rmtree(folder / "output")
+    write_squad(folder / "squad", words=50)
+    run_squad.main(flags(folder, num_seeds=1, doc_stride=10, **LEARN))
+    (result,) = results_of(folder)
+    assert result.rows == {"train": 40, "dev": 20}
+    assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.8
+
+
+def test_finished_runs_are_kept_and_lost_predictions_are_made_again(folder: Path) -> None:
+    run_folder = folder / "output" / "run"
+    options = {"num_seeds": 1, **LEARN}
+    before = contents(run_folder)
+    run_squad.main(flags(folder, **options))
+    after = contents(run_folder)
+    (run_folder / "predictions" / "squad_v1-42" / "nbest_predictions.json").unlink()
+    run_squad.main(flags(folder, **options))
+    for path, content in before.items():
+        if path.name != "config.yaml" and not path.name.startswith("report"):
+            assert after[path] == path.read_bytes() == content, path
+
+
+def test_other_options_or_other_data_are_refused_in_the_same_folder(folder: Path) -> None:
+    options = {"num_seeds": 1, **LEARN}
+    with pytest.raises(UserError, match="doc_stride is 128 there and 64 here"):
+        run_squad.main(flags(folder, **options, doc_stride=64))
+    for name, setting in (("train", "train_data"), ("dev", "validation_data")):
+        path = folder / "squad" / f"{name}.json"
+        before = path.read_text()
+        path.write_text(before.replace(ANSWERS[0], WORDS[70]))
+        with pytest.raises(UserError, match=rf"{setting} is \w{{12}} there and \w{{12}} here"):
+            run_squad.main(flags(folder, **options))
+        path.write_text(before)
+    (folder / "squad").rename(folder / "moved")
+    run_squad.main(file_flags(folder, "moved/train.json", "moved/dev.json", **options))  # the same data elsewhere
+
+
+def test_a_saved_model_of_the_independent_head_has_its_logits(folder: Path) -> None:
+    options = {"head": "independent", "save_model": "best", "num_seeds": 1, "bf16": False, "experiment_name": "saved"}
+    run_squad.main(flags(folder, **options))
+    saved = folder / "output" / "saved" / "models" / "squad_v1"
+    data = read_questions(folder / "squad" / "dev.json")
+    question = data.questions[0]
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    model = AutoModelForQuestionAnswering.from_pretrained(saved).eval()
+    output = model(**tokenizer(question.text, data.paragraphs[question.paragraph], return_tensors="pt"))
+    row = np.load(folder / "output" / "saved" / "predictions" / "squad_v1-42.npz")["dev"][0]
+    scores, starts, end_scores, ends = row[1:].reshape(4, -1)
+    for logits, best, places in ((output.start_logits, scores, starts), (output.end_logits, end_scores, ends)):
+        exists = np.isfinite(best)
+        assert exists.any()
+        assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-4)
+
+
+def test_killed_in_the_second_seed_it_ends_in_the_same_files(folder: Path) -> None:
+    write_squad(folder / "squad", version_2=True)
+    argv = flags(folder, num_train_epochs=10, experiment_name=None)
+    run("run_squad.py", [*argv, "--experiment_name=undisturbed"], folder)
+
+    killed = start("run_squad.py", [*argv, "--experiment_name=killed"], folder)
+    output = folder / "output" / "killed"
+    results = output / "results.jsonl"
+    while not (results.is_file() and results.read_bytes().count(b"\n") == 1):
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert results.read_bytes().count(b"\n") == 1
+    run("run_squad.py", [*argv, "--experiment_name=killed"], folder)
+    names = ["results.jsonl"] + [
+        f"predictions/squad_v2-{seed}/{name}.json"
+        for seed in (42, 43)
+        for name in ("predictions", "nbest_predictions", "null_odds", "metrics")
+    ]
+    for name in names:
+        assert (output / name).read_bytes() == (folder / "output" / "undisturbed" / name).read_bytes(), name
+
+
+def test_a_broken_file_is_one_line_and_exit_code_2(folder: Path) -> None:
+    path = folder / "squad" / "dev.json"
+    path.write_text(path.read_text()[:-30])
+    _, err = run("run_squad.py", flags(folder, experiment_name="broken"), folder, expect=2)
+    assert str(path) in err and err.startswith("error: ") and err.count("\n") == 1
+    assert not (folder / "output" / "broken").exists()

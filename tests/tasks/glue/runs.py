@@ -1,0 +1,44 @@
+"""Results by hand, and folders of them."""
+
+from pathlib import Path
+from typing import Any
+
+from electra.report.results import Result, append_result
+from electra.tasks.glue.tasks import GLUE_TASKS, TASKS
+
+
+def result(task: str, seed: int, metrics: dict[str, float | None], **others: Any) -> Result:
+    values: dict[str, Any] = {
+        "collapsed": False,
+        "epoch": 3.0,
+        "start": "pretrained",
+        "model": "output/small",
+        "parameters": 13_548_800,
+        "rows": dict(TASKS[task].rows) if task in TASKS else {},
+        "settings": {"learning_rate": 3e-4},
+    }
+    return Result(task, seed, metrics, **(values | others))
+
+
+def mnli(matched: float, mismatched: float) -> dict[str, float | None]:
+    return {"accuracy_matched": matched, "accuracy_mismatched": mismatched, "accuracy": (matched + mismatched) / 2}
+
+
+def all_tasks(*tasks: str, without: tuple[str, ...] = (), **others: Any) -> list[Result]:
+    """One seed of each task: the first has 0.51, the second 0.52 and so on, in GLUE's order; mismatched 0.04 more."""
+    results = []
+    for number, name in enumerate(tasks or GLUE_TASKS, start=1):
+        value = 0.5 + number / 100
+        metrics: dict[str, float | None] = dict.fromkeys(TASKS[name].metrics, value)
+        if name == "mnli":
+            metrics = mnli(value, value + 0.04)
+        if name not in without:
+            results.append(result(name, 42, metrics, **others))
+    return results
+
+
+def run_folder(folder: Path, results: list[Result]) -> Path:
+    folder.mkdir(parents=True)
+    for one in results:
+        append_result(folder / "results.jsonl", one)
+    return folder

@@ -1,0 +1,82 @@
+"""The adapter of SQuAD without training: options, the threshold of no answer, collapsed runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+import run_squad
+from electra.errors import UserError
+from electra.finetuning.config import resolve
+from electra.finetuning.evaluation import open_evaluation
+from electra.finetuning.runner import open_encoder
+from electra.tasks.squad.decoding import Answer, Decoded
+from electra.tasks.squad.task import Squad, parse_arguments
+from tests.tasks.glue.files import write_encoder
+from tests.tasks.squad.files import flags, write_squad
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+    path = tmp_path_factory.mktemp("squad")
+    write_encoder(path / "encoder", glue_tokenizer, dropout=0.0)
+    write_squad(path / "squad", version_2=True)
+    return path
+
+
+def adapter(folder: Path, output_dir: Path, **options: object) -> Squad:
+    args = parse_arguments(flags(folder, output_dir=output_dir, **options))
+    return Squad(args, open_encoder(args), open_evaluation(args, "squad"))
+
+
+def test_if_answering_nothing_is_best_nothing_is_answered(folder: Path, tmp_path: Path) -> None:
+    squad = adapter(folder, tmp_path)
+    references = squad.questions["dev"].references
+    wrong = {name: [Answer("nowhere", 1.0, 1.0)] for name in references}
+    odds = {name: -5.0 - number for number, name in enumerate(references)}
+    found = squad.official_metrics(Decoded(wrong, odds))
+    assert (found["best_f1"], found["best_f1_thresh"]) == (50.0, 0.0)  # as the official script
+    assert (found["f1"], found["NoAns_f1"], found["HasAns_f1"]) == (50.0, 100.0, 0.0)
+    right = {name: [Answer(answers[0] if answers else "x", 1.0, 1.0)] for name, answers in references.items()}
+    some = Decoded(right, {name: -1.0 if answers else 3.0 for name, answers in references.items()})
+    assert squad.threshold(some) == -1.0 and squad.official_metrics(some)["f1"] == 100.0
+
+
+def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(folder: Path, tmp_path: Path) -> None:
+    squad = adapter(folder, tmp_path, head="joint", beam_size=1)
+    squad.load(["squad_v2"], {"squad_v2": resolve(squad.args, "squad_v2", squad.encoder)})
+    assert squad.dev is not None
+    windows = squad.dev.windows
+    starts = windows.context[:, 0] + np.arange(len(windows)) % 3  # not all at one place
+    has_answer = np.array([bool(question.answers) for question in squad.questions["dev"].questions])
+    odds = np.where(has_answer[windows.questions], -5, -9)  # the wrong way round: no answer is worth it
+    zeros = np.zeros(len(windows))
+    rows = np.stack([odds, zeros, starts, zeros, starts], axis=1).astype(np.float32)
+    found = squad.official_metrics(squad.decode(rows))
+    assert found["best_f1"] == 50.0 and squad.is_collapsed("squad_v2", {"dev": rows})
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"pretrain_path": None}, "--pretrain_path.*--from_scratch"),
+        ({"train_file": None}, "--train_file"),
+        ({"validation_file": None}, "--validation_file"),
+        ({"train_file": None, "validation_file": None, "dataset_name": ""}, "--dataset_name"),
+        ({"dataset_name": "squad_v2"}, "--dataset_name.*--train_file"),
+        ({"train_file": "nowhere.json"}, r"nowhere\.json"),
+        ({"train_file": None, "validation_file": None}, "squad.*--train_file"),
+        ({"train_file": "~nosuchuser/x.json"}, "~nosuchuser/x.json"),
+        ({"max_length": 64}, "--max_length 64.* 32 "),
+        ({"max_length": 12}, r"--max_length 12 "),
+        ({"head": "google"}, "--head.*'google'"),
+        ({"doc_stride": 0}, "--doc_stride 0"),
+        ({"max_answer_length": -3}, "--max_answer_length -3"),
+        ({"save_model": "best"}, "--head independent"),  # the joint head has no class in transformers
+    ],
+)
+def test_bad_options_are_one_line_and_leave_nothing(folder: Path, tmp_path: Path, options: dict, named: str) -> None:
+    with pytest.raises(UserError, match=named) as error:
+        run_squad.main(flags(folder, output_dir=tmp_path, **options))
+    assert "\n" not in str(error.value) and not list(tmp_path.glob("[!.]*"))

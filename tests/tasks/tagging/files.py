@@ -1,0 +1,60 @@
+"""A tiny corpus of labelled words that can be learned, and the command line of a run on it."""
+
+import random
+from pathlib import Path
+
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+from electra.config import TokenizerArguments
+from electra.tokenizer_training import train_tokenizer
+from tests.finetuning.commands import file_flags
+from tests.pretraining.runs import WORDS
+
+NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
+
+
+def sentences(count: int, seed: int) -> list[list[tuple[str, str]]]:
+    """Words and IOB1 labels; each word says by itself of which type it is, and whether it begins a name."""
+    source = random.Random(seed)
+    found = []
+    for _ in range(count):
+        sentence: list[tuple[str, str]] = []
+        for _ in range(source.randint(1, 3)):
+            sentence += [(word, "O") for word in source.choices(WORDS[30:60], k=source.randint(1, 3))]
+            kind = source.choice(list(NAMES))
+            name = [source.choice(NAMES[kind][:5]), source.choice(NAMES[kind][5:])]
+            sentence += [(word, f"I-{kind}") for word in name[: source.randint(1, 2)]]
+        found.append(sentence)
+    return found
+
+
+def write_columns(folder: Path) -> Path:
+    """train.txt, dev.txt and test.txt with columns for the word, something else and the label."""
+    folder.mkdir(parents=True)
+    for split, count, seed in (("train", 100, 0), ("dev", 12, 1), ("test", 8, 2)):
+        blocks = ["\n".join(f"{word} X {label}" for word, label in s) for s in sentences(count, seed)]
+        text = "-DOCSTART- X O\n\n" + "\n\n".join(blocks) + "\n\n"
+        (folder / f"{split}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def write_encoder(folder: Path) -> Path:
+    """A model folder with random weights, wide enough that words, a token each, are told apart without training."""
+    tokenizer = train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
+    torch.manual_seed(0)
+    model = ElectraModel(
+        ElectraConfig(
+            vocab_size=len(tokenizer), embedding_size=64, hidden_size=64, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=64, max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        )
+    )  # fmt: skip
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def flags(folder: Path, **options: object) -> list[str]:
+    """The command line of a run below `folder`: its names/ and its encoder/, two seeds."""
+    return file_flags(folder, "names/train.txt", "names/dev.txt", **options)

@@ -1,0 +1,90 @@
+"""Measured peak, bfloat16, and energy from counters and from the driver's answers."""
+
+import os
+import platform
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.hardware import EnergyMeter, computes_bf16, device_name, measure_matmul_flops
+
+
+def test_the_peak_counts_two_operations_for_each_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock by which any number of products takes 0.01 s; the best is the last, of 4 products."""
+    ticks, loops = count(), count()
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.01 * next(ticks))
+    monkeypatch.setattr(time, "monotonic", lambda: 0.1 * next(loops))
+    assert measure_matmul_flops("cpu", torch.float32, seconds=0.35) == pytest.approx(4 * 2 * 1024**3 / 0.01)
+
+
+def test_a_processor_is_named() -> None:
+    assert device_name("cpu").endswith(f", {torch.get_num_threads()} threads")
+
+
+def package(folder: Path, name: str, microjoules: int, size: int = 1_000_000_000) -> Path:
+    zone = folder / name
+    zone.mkdir(parents=True, exist_ok=True)
+    (zone / "energy_uj").write_text(f"{microjoules}\n")
+    (zone / "max_energy_range_uj").write_text(f"{size}\n")
+    return zone
+
+
+@pytest.fixture
+def no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH on which no driver's program is found."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path / "bin"
+
+
+def test_counters_of_packages_are_summed_also_when_one_goes_round(tmp_path: Path, no_gpu: Path) -> None:
+    package(tmp_path, "intel-rapl:0", 5_000_000)
+    package(tmp_path, "intel-rapl:1", 999_000_000)
+    package(tmp_path, "intel-rapl:0:0", 1)  # a part of package 0
+    meter = EnergyMeter(tmp_path, poll_seconds=60)
+    assert meter.start() and meter.sources == ["RAPL"]
+    package(tmp_path, "intel-rapl:0", 12_000_000)
+    package(tmp_path, "intel-rapl:1", 4_000_000)
+    package(tmp_path, "intel-rapl:0:0", 9_999_999)
+    meter.stop()
+    assert meter.joules == pytest.approx(7 + 5)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_counters_that_only_root_may_read_are_none(tmp_path: Path, no_gpu: Path) -> None:
+    (package(tmp_path, "intel-rapl:0", 5) / "energy_uj").chmod(0)
+    assert not EnergyMeter(tmp_path).start()
+
+
+def test_a_machine_that_tells_nothing_has_no_energy(tmp_path: Path, no_gpu: Path) -> None:
+    meter = EnergyMeter(tmp_path / "nothing")
+    assert not meter.start() and meter.sources == [] and meter.read() == 0.0
+
+
+def test_power_of_the_visible_gpus_is_integrated_over_time(
+    tmp_path: Path, no_gpu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = no_gpu / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nprintf "150.5\\n49.5\\n"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    meter = EnergyMeter(tmp_path / "nothing", poll_seconds=60)
+    monkeypatch.setattr("electra.hardware.time.monotonic", count(0, 5).__next__)
+    assert meter.start() and meter.sources == ["nvidia-smi"]
+    assert meter.read() == pytest.approx(5 * 200)
+    meter.stop()
+    assert (tmp_path / "asked").read_text().endswith("-i 2,3\n")
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    assert not EnergyMeter(tmp_path / "nothing").start()
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.system() != "Linux", reason="reads Linux's list of flags"
+)
+def test_a_processor_computes_bf16_if_it_says_so() -> None:
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert computes_bf16(use_cpu=True) == ("avx512_bf16" in flags or "amx_bf16" in flags)

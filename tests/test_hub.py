@@ -1,0 +1,153 @@
+"""Uploads against a small server that speaks the Hub's HTTP interface, by huggingface_hub's own client."""
+
+import base64
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from electra import hub
+from electra.errors import UserError
+from electra.pretraining.run import main as pretrain
+from tests.pretraining.runs import FAST, flags, write_corpus
+
+TOKEN = "hf_" + "a" * 34
+
+
+@dataclass
+class Hub:
+    """What the server was sent, and how often it breaks off."""
+
+    endpoint: str
+    files: dict[tuple[str, str], dict[str, bytes]] = field(default_factory=dict)
+    """(repository, revision) -> file -> content"""
+    tokens: set[str] = field(default_factory=set)
+    failures: Counter[str] = field(default_factory=Counter)
+    """Number of requests still to be refused, by the last part of the address."""
+    status: int = 503
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            state.tokens.add(self.headers.get("Authorization", ""))
+            parts = self.path.split("?")[0].strip("/").split("/")
+            if self.path == "/api/validate-yaml":  # the card's metadata
+                return self.answer({"errors": [], "warnings": []})
+            action = next(part for part in parts if part in ("create", "preupload", "commit", "branch"))
+            if state.failures[action] > 0:
+                state.failures[action] -= 1
+                return self.answer({"error": "refused"}, state.status)
+            if action == "create":
+                name = json.loads(body)["name"]
+                owner = json.loads(body).get("organization") or "me"
+                state.files.setdefault((f"{owner}/{name}", "main"), {})
+                return self.answer({"url": f"{state.endpoint}/{owner}/{name}", "name": f"{owner}/{name}"})
+            repository = "/".join(parts[2:4])
+            if action == "branch":
+                return self.answer({})
+            if action == "preupload":
+                files = [
+                    {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": None}
+                    for f in json.loads(body)["files"]
+                ]
+                return self.answer({"files": files})
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    received = state.files.setdefault((repository, parts[-1]), {})
+                    received[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            return self.answer({"commitUrl": f"{state.endpoint}/{repository}/commit/1", "commitOid": "1" * 40})
+
+        def do_GET(self) -> None:
+            is_known = self.path == "/api/whoami-v2"
+            self.answer(
+                {"name": "me", "type": "user"} if is_known else {"error": "not found"}, 200 if is_known else 404
+            )
+
+        def answer(self, content: dict[str, Any], status: int = 200) -> None:
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state = Hub(f"http://127.0.0.1:{http.server_port}")
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", state.endpoint)
+    monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", state.endpoint)
+    monkeypatch.setattr(hub, "SECONDS_UNTIL_RETRY", 0)
+    yield state
+    http.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    for name in ("discriminator", "generator", "checkpoint-4"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "config.json").write_text(f'{{"of": "{name}"}}')
+        (folder / name / "model.safetensors").write_bytes(name.encode())
+    return folder
+
+
+def push(run: Path, *flags: str) -> None:
+    hub.main([str(run), "--hub_model_id", "me/small", "--hub_token", TOKEN, *flags])
+
+
+def test_each_network_has_a_repository_and_the_joint_network_stays_here(server: Hub, run: Path) -> None:
+    push(run)
+    assert {repository for repository, _ in server.files} == {"me/small-discriminator", "me/small-generator"}
+    sent = server.files["me/small-discriminator", "main"]
+    assert sent["model.safetensors"] == b"discriminator" and set(sent) == {"config.json", "model.safetensors"}
+    assert server.tokens == {f"Bearer {TOKEN}"}
+
+
+def test_checkpoints_and_a_revision_are_sent_if_asked_for(server: Hub, run: Path) -> None:
+    push(run, "--with_checkpoints", "--revision", "v1")
+    assert server.files["me/small-discriminator", "v1"]["checkpoint-4/model.safetensors"] == b"checkpoint-4"
+    assert set(server.files["me/small-generator", "v1"]) == {"config.json", "model.safetensors"}
+
+
+def test_an_interrupted_upload_is_tried_once_more(server: Hub, run: Path) -> None:
+    server.failures["commit"] = 1
+    push(run)
+    assert server.files["me/small-discriminator", "main"]["model.safetensors"] == b"discriminator"
+
+
+@pytest.mark.parametrize(("status", "requests"), [(503, 20), (403, 1)])
+def test_a_refusal_is_one_line_with_the_command_to_repeat(server: Hub, run: Path, status: int, requests: int) -> None:
+    server.failures["commit"], server.status = requests, status
+    with pytest.raises(UserError, match="electra-push"):
+        push(run)
+
+
+def test_a_folder_without_networks_is_refused(server: Hub, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="discriminator"):
+        push(tmp_path)
+    assert not server.files
+
+
+def test_a_run_uploads_its_networks_at_its_end_and_nothing_before(server: Hub, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    hub_options = {"push_to_hub": True, "hub_model_id": "me/tiny", "hub_token": TOKEN, "hub_strategy": "every_save"}
+    pretrain(flags(tmp_path, **FAST, **hub_options, max_steps=4, save_steps=2))
+    assert {repository for repository, _ in server.files} == {"me/tiny-discriminator", "me/tiny-generator"}
+    run = tmp_path / "output" / "run"
+    sent = server.files["me/tiny-discriminator", "main"]
+    assert sent["model.safetensors"] == (run / "discriminator" / "model.safetensors").read_bytes()
+    assert TOKEN not in (run / "config.yaml").read_text()
