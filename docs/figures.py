@@ -1,8 +1,8 @@
-"""A run -> docs/images, the pictures of the README: the top of its report and a sample, as Chromium shows them.
+"""Make the pictures in docs/images from a run: the top of its report and a sample, rendered by Chromium.
 
     python -m docs.figures output/quickstart
 
-Pictures are kept small by a palette of 256 colours.
+A palette of 256 colours keeps the files small.
 """
 
 import argparse
@@ -14,20 +14,23 @@ import sys
 import tempfile
 from pathlib import Path
 
+from markupsafe import Markup
 from PIL import Image, ImageChops
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # if started as a file
+
 from electra.errors import UserError, run_script
-from electra.markup import page
+from electra.report.blocks import to_html
+from electra.report.page import write_report
 from electra.report.runs import read_run
-from electra.report.write import write_report
-from electra.samples import to_html
+from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger("figures")
 
 FOLDER = Path(__file__).parent / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, TOP = 1080, 884
-"""Pixels of the report's page: three charts side by side, the first three rows of them."""
+"""Pixels of the report: three rows of three charts."""
 MARGIN = 16
 
 
@@ -43,15 +46,17 @@ def main() -> None:
         report, _ = write_report([run.folder], output=Path(folder) / "report.html")
         save(screenshot(report, TOP), FOLDER / "report.png")
         prose = max(run.samples, key=lambda s: sum(token.strip().isalpha() for token in s.original) / len(s.original))
-        report.write_text(page("What the pair makes of held-out text", [to_html(prose)]), encoding="utf-8")
+        report.write_text(
+            to_html("A held-out text and the networks", [Markup(sample_to_html(prose))]), encoding="utf-8"
+        )
         save(screenshot(report, TOP), FOLDER / "sample.png")
 
 
 def screenshot(file: Path, height: int) -> Image.Image:
-    """The top of a page, light, without what is empty below.
+    """The top of a page in light colours, without the empty space below.
 
     Raises:
-        UserError: there is no Chromium, or it took no picture.
+        UserError: Chromium is not installed or failed.
     """
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
@@ -71,7 +76,7 @@ def screenshot(file: Path, height: int) -> Image.Image:
 
 
 def save(image: Image.Image, path: Path) -> None:
-    """Write a picture with few colours."""
+    """Write with 256 colours, to keep the file small."""
     image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     logger.info("%s (%.0f kB)", path, path.stat().st_size / 1e3)
 
