@@ -1,4 +1,4 @@
-# The two commands of the README. Each sets up all it needs in .venv; `PYTHON=python3.12 make quickstart` chooses the interpreter.
+# The two commands of the README. Each creates .venv first; `PYTHON=python3.12 make quickstart` chooses the interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -7,7 +7,7 @@ BIN := .venv/bin
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
 
-# The README's pictures, from the newest state of the quickstart; Chromium takes them.
+# The pictures of the documentation, from the last quickstart; needs Chromium.
 figures: .venv/ready
 	test -f output/quickstart/samples.json || $(BIN)/python run_pretraining.py
 	$(BIN)/python -m docs.figures output/quickstart
@@ -16,7 +16,7 @@ test: .venv/ready-dev lint
 	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses what is disturbed; CHAOS="--hours 1" soaks.
+# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses the runs to kill; CHAOS="--hours 1" runs for an hour.
 CHAOS ?= --matrix --kills 50
 chaos: .venv/ready-dev
 	$(BIN)/python -m tests.chaos $(CHAOS)
@@ -27,11 +27,11 @@ lint: .venv/ready-dev
 	$(BIN)/mypy
 
 .venv/python:
-	@$(PYTHON) -c 'import sys; ok = (3, 10) <= sys.version_info < (3, 14); sys.exit(None if ok else "error: Python %d.%d found, 3.10 to 3.13 needed; name another one: PYTHON=python3.12 make" % sys.version_info[:2])'
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 15); sys.exit(None if ok else "error: Python %d.%d found, 3.11 to 3.14 needed; name another one: PYTHON=python3.12 make" % sys.version_info[:2])'
 	$(PYTHON) -m venv .venv
 	touch $@
 
-# The stamps are made last, so that an installation that broke off is taken up again.
+# The stamp files are created last, so an interrupted installation is repeated.
 .venv/ready: requirements.txt | .venv/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	touch $@

@@ -4,31 +4,12 @@
     python run_swag.py --pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv
     python run_swag.py --pretrain_path output/small_owt --dataset_name allenai/ai2_arc --dataset_config_name ARC-Easy
 
-Every option: --help. Values come from defaults, then --config (configs/swag/), then flags.
-The same command again continues where it was stopped.
+--help lists the options. Flags override --config (see configs/swag/), which overrides the defaults.
+An interrupted evaluation continues with the same command.
 """
 
-from electra.console import setup_logging
 from electra.errors import run_script
-from electra.finetuning.protocol.evaluation import open_evaluation
-from electra.finetuning.protocol.finish import finish
-from electra.finetuning.protocol.setup import open_encoder, prepare
-from electra.multiple_choice.family import MultipleChoice
-from electra.multiple_choice.options import parse_arguments
-
-
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    args = parse_arguments(argv)
-    encoder = open_encoder(args)
-    evaluation = open_evaluation(args, args.task)
-    choice = MultipleChoice(args, encoder, evaluation)
-    runs = prepare(choice)
-
-    runs.run_all()
-
-    finish(choice, runs.tasks)
-
+from electra.tasks.multiple_choice.task import main
 
 if __name__ == "__main__":
     run_script(main)

@@ -9,6 +9,7 @@ in one process, alternating, after a warm-up; medians and their ratio. The next-
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,12 +18,15 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.config import CorpusArguments
 from electra.data.collator import SegmentCollator
-from electra.data.corpus import Corpus, CorpusOptions
-from electra.data.documents import TokenCache, load_or_build_cache
+from electra.data.corpus import Corpus
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import TrainingSegments
-from electra.tokenization import load_tokenizer, plain_backend
+from electra.data.token_cache import TokenCache, load_or_build_cache
+from electra.tokenizer import load_tokenizer, plain_backend
 
 BATCH_SIZE = 128
 BATCHES = 200
@@ -82,7 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.tokenizer_path)
-    corpus = Corpus(CorpusOptions(train_file=tuple(args.train_file)))
+    corpus = Corpus(CorpusArguments(train_file=args.train_file))
     compare_cache_building(corpus, tokenizer, args.rounds)
     with tempfile.TemporaryDirectory() as folder:
         cache = load_or_build_cache(corpus, tokenizer, Path(folder))

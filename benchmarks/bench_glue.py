@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +22,17 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
 from electra.console import setup_logging
+from electra.cpu import tune_networks
+from electra.finetuning.config import HYPERPARAMETERS, resolve
 from electra.finetuning.encoder import Encoder, fresh_encoder
-from electra.finetuning.encoding import PaddingCollator, encode
-from electra.finetuning.examples import Examples
+from electra.finetuning.encoding import Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.protocol.settings import hyperparameters, machine
 from electra.finetuning.trainer import FineTuner, training_arguments
-from electra.glue.data import load_tasks
-from electra.glue.options import parse_arguments
-from electra.kernels import tune_networks
+from electra.tasks.glue.data import load_tasks
+from electra.tasks.glue.task import parse_arguments
 
 
 def some_rows(examples: Examples, rows: int) -> Examples:
@@ -55,8 +55,7 @@ def timed_training(make: Callable[[], Trainer]) -> float:
 def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list[str]) -> dict[str, object]:
     """Examples per second of both, by round, and the ratio of the medians."""
     parsed = parse_arguments(options)
-    settings = replace(hyperparameters(parsed, task, encoder), num_train_epochs=1.0)
-    computed = machine(parsed.tuning)
+    settings = resolve(parsed, task, encoder, num_train_epochs=1.0)
     data = load_tasks([task], args.glue_dir, with_test=False)[task]
     examples = some_rows(data.splits["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)
@@ -74,7 +73,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
         model = EncoderWithHead(
             fresh_encoder(args.from_scratch, args.tokenizer_path).model, settings.head, num_labels, 0.1
         )
-        arguments = training_arguments(settings, computed, seed=0, folder=Path(folder), name="ours")
+        arguments = training_arguments(settings, seed=0, folder=Path(folder), name="ours")
         collator = PaddingCollator(encoder.tokenizer.pad_token_id)
         tune_networks(model)
         return FineTuner(settings, model=model, args=arguments, train_dataset=encoded, collator=collator)
@@ -87,8 +86,8 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             per_device_train_batch_size=settings.per_device_train_batch_size,
             num_train_epochs=1,
             learning_rate=settings.learning_rate,
-            bf16=computed.bf16,
-            use_cpu=computed.use_cpu or not torch.accelerator.is_available(),
+            bf16=bool(settings.bf16),
+            use_cpu=settings.use_cpu or not torch.accelerator.is_available(),
             save_strategy="no",
             disable_tqdm=True,
         )
@@ -108,7 +107,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     medians = {name: statistics.median(values) for name, values in rates.items()}
     return {
         "task": task,
-        "settings": asdict(settings),
+        "settings": {name: getattr(settings, name) for name in HYPERPARAMETERS},
         "mean_tokens": float(encoded.lengths.mean()),
         "rates": rates,
         **medians,

@@ -33,11 +33,13 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
 from benchmarks.plain_electra import PlainElectra
-from electra.machine import device_name, measure_matmul_flops
+from electra.hardware import device_name, measure_matmul_flops
 from electra.pretraining import setup
-from electra.pretraining.inputs import get_tokenizer, make_segments, open_corpora
-from electra.pretraining.networks import build_model
+from electra.pretraining.data import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
@@ -93,6 +95,7 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     corpus, validation = open_corpora(args)
     tokenizer = get_tokenizer(args, run, corpus)
     data = make_segments(args, tokenizer, corpus, validation)
+    args = setup.resolve(args, run, data)
     model = build_model(args, tokenizer)
     plan = setup.announce_plan(args, run, model, data)
     return setup.make_trainer(args, run, model, tokenizer, data, plan), plan.flops / plan.steps

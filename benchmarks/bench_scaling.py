@@ -20,7 +20,9 @@ from typing import Any
 
 import torch
 
-from electra.machine import device_name
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.hardware import device_name
 
 BASE = {"model_size": "small", "per_device_train_batch_size": 16, "max_length": 128, "generator_size": 0.25}
 POINTS: dict[str, list[Any]] = {

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
 from electra.console import setup_logging
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.objectives import OBJECTIVES

@@ -3,7 +3,7 @@
     python -m benchmarks.study_slow_start --train_file wiki_13m.txt --validation_file wiki_held_out.txt
 
 Every row trains for the same number of tokens and evaluates often. Started is what the detector of a run calls so
-(electra/pretraining/health.py): held-out loss .01 nats under the base rate's entropy and AUC of .60, once the
+(callbacks/health.py): held-out loss .01 nats under the base rate's entropy and AUC of .60, once the
 generator has settled. The loss alone would not do: at this length [CLS], [SEP] and token frequencies bring .011. Rows
 and seeds that are done are skipped; --report prints the table of what is there.
 """
@@ -16,7 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electra.pretraining.health import assess, evaluations_of
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.pretraining.callbacks.health import assess, evaluations_of
 
 BASE: dict[str, Any] = {
     "max_documents": 5000,
