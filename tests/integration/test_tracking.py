@@ -136,4 +136,4 @@ def test_neither_has_to_be_there(tmp_path: Path, glue_tokenizer: PreTrainedToken
     for tracker in ("wandb", "tensorboard"):
         done = call("run_pretraining.py", flags(tmp_path, report_to=tracker), tmp_path, missing)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert f"{tracker} is not installed; install it" in done.stderr
+        assert f"electra[{tracker}]" in done.stderr
