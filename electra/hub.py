@@ -1,4 +1,4 @@
-"""Upload a finished run to the Hugging Face Hub.
+"""Model cards, and the upload of a finished run to the Hugging Face Hub.
 
     electra-push output/small_owt --hub_model_id me/small_owt
     python -m electra.hub output/small_owt --hub_model_id me/small_owt --revision v1 --private
@@ -12,16 +12,22 @@ import time
 from pathlib import Path
 
 import httpx
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCardData
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
 from electra.console import setup_logging
 from electra.errors import Parser, UserError, run_script
+from electra.files import write_file
 
 logger = logging.getLogger(__name__)
 
 NETWORKS = ("discriminator", "generator")
 SECONDS_UNTIL_RETRY = 5.0
+
+
+def write_card(path: Path, data: ModelCardData, text: str) -> None:
+    """Write a model card atomically: the metadata that the Hub reads, then the text."""
+    write_file(f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace"), path)
 
 
 def push_run(

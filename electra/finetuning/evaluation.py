@@ -150,11 +150,16 @@ def _open(output_dir: Path, name: str) -> Evaluation:
 
 def default_name(args: Arguments[Any], prefix: str) -> str:
     """Prefix and name of the run or model: output/quickstart -> glue_quickstart or glue_quickstart_scratch."""
-    path = expand(args.encoder.pretrain_path or args.encoder.from_scratch or "")
-    parts = [part for part in path.absolute().parts if part not in NETWORKS] or ["model"]
-    stem = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    name = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
     trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
-    return f"{prefix}_{stem.removesuffix('.json')}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
+    return f"{prefix}_{name}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
+
+
+def model_name(path: str) -> str:
+    """The name of a run or model: output/quickstart/discriminator -> quickstart, with the number of a checkpoint."""
+    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS] or ["model"]
+    name = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    return name.removesuffix(".json")
 
 
 def is_sweep() -> bool:

@@ -15,26 +15,28 @@ import copy
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import EvalResult, ModelCardData
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 from transformers import (
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     PreTrainedModel,
 )
 
 from electra.cli import as_flags
 from electra.environment import shown_command
 from electra.errors import UserError
-from electra.files import replace_folder, write_file, write_json
+from electra.files import may_be_hub_id, replace_folder, write_json
+from electra.finetuning.evaluation import model_name
 from electra.finetuning.task import TaskAdapter
+from electra.hub import write_card
 from electra.model.pretrained import silent_transformers
 from electra.report.blocks import markdown_table
 from electra.report.evaluation import percent
@@ -49,21 +51,24 @@ PAIRS = ((1.0, 1.0), (2.0**-13, 2.0))
 """Scale of z, and (f(z) - f(-z)) / z: for GELU and the like, and for tanh, whose relative error there is z^2 / 3."""
 TOLERANCE = 1e-3
 """Maximum difference of the logits, relative to the largest."""
-PIPELINES = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
-"""Classes that `transformers.pipeline` loads. For others the card shows how to load the model."""
-
-_CARD = """---
-library_name: transformers
-pipeline_tag: {pipeline}
-license: unknown  # fill in before publishing, such as apache-2.0
----
-# {model}, fine-tuned on {title}
+METRIC_TYPES = {
+    "mcc": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "accuracy_matched": "accuracy",
+    "accuracy_mismatched": "accuracy",
+}
+"""Names of metrics on the Hub where they differ from ours."""
+_CARD = """# {model}, fine-tuned on {title}
 
 ```python
-{code}
+from transformers import AutoTokenizer, {auto_class}
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = {auto_class}.from_pretrained("{folder}")
 ```
 
-{notes}
+Inputs are truncated to {max_length} tokens. {note}
 
 ## Scores on the development set, percent
 {scores}
@@ -75,13 +80,6 @@ license: unknown  # fill in before publishing, such as apache-2.0
 {command}
 ```
 """
-_PIPELINE = """from transformers import pipeline
-
-model = pipeline("{kind}", model="{folder}")"""
-_MODEL = """from transformers import AutoTokenizer, {name}
-
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
-model = {name}.from_pretrained("{folder}")"""
 
 
 # ---- one model
@@ -197,10 +195,7 @@ def _difference(model: PreTrainedModel, auto_class: Any, layers: Sequence[nn.Lin
 
 
 def check_can_save(adapter: TaskAdapter, heads: Iterable[str]) -> None:
-    """
-    Raises:
-        UserError: --save_model, and transformers has no class that computes a head on this encoder.
-    """
+    """Refuse --save_model if transformers has no class that computes one of the heads on this encoder."""
     if adapter.args.options.save_model == "none":
         return
     encoder = adapter.encoder.model
@@ -219,7 +214,7 @@ def is_saved(adapter: TaskAdapter, task: str, seed: int) -> bool:
     which = adapter.args.options.save_model
     if which == "none" or (which == "best" and adapter.best_first(task)[:1] != [seed]):
         return True
-    return _result(_folder(adapter, task, seed)).get("seed") == seed
+    return _read_result(_folder(adapter, task, seed)).get("seed") == seed
 
 
 def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
@@ -245,16 +240,64 @@ def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
 def describe_models(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
     """Write the cards of the saved models, now that all seeds are known, and log where they are."""
     wanted = dict.fromkeys(_folder(adapter, task, seed) for task in tasks for seed in adapter.args.seeds)
-    folders = {folder: found for folder in wanted if (found := _result(folder))}
-    for folder, found in folders.items():
-        write_file(_card(adapter, folder, found).encode(), folder / "README.md")
-    if folders:
-        logger.info("models         %s", "  ".join(map(str, folders)))
+    saved = {folder: result for folder in wanted if (result := _read_result(folder))}
+    for folder, result in saved.items():
+        describe_model(adapter, folder, result)
+    if saved:
+        logger.info("models         %s", "  ".join(map(str, saved)))
     elif not (adapter.evaluation.folder / FOLDER_NAME).is_dir():
-        logger.info(
-            "The fine-tuned weights were not saved. --save_model saves those of the best seed of each task, "
-            "--save_model all those of every seed."
+        logger.info("The fine-tuned weights were not saved; --save_model saves them.")
+
+
+def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]) -> None:
+    """Write the card of a saved model.
+
+    Args:
+        result: the line of results.jsonl of its run.
+    """
+    name, model, settings = result["task"], result["model"], result["settings"]
+    (task,) = (run.tasks[name] for run in adapter.reporting.summarize(adapter.evaluation.results, ""))
+    hub_id, hub_config = (None, None) if task.other_rows else adapter.hub_dataset(name)
+    scores = [
+        EvalResult(
+            task_type=adapter.pipeline,
+            dataset_type=hub_id or name,
+            dataset_name=task.task.title,
+            dataset_config=hub_config,
+            dataset_split="test" if metric.startswith("test_") else "validation",
+            metric_type=METRIC_TYPES.get(metric, metric.removeprefix("test_")),
+            metric_name=metric,
+            metric_value=round(value, 6),
         )
+        for metric, value in result["metrics"].items()
+        if value is not None
+    ]
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=adapter.pipeline,
+        base_model=None if result["start"] == "scratch" else model if may_be_hub_id(model) else model_name(model),
+        datasets=hub_id and [hub_id],
+        metrics=sorted({score.metric_type for score in scores}),
+        model_name=f"{model_name(model)}-{name}" if scores else None,
+        eval_results=scores or None,
+    )
+    rows = [
+        [metric, percent(spread.values[result["seed"]]), percent(spread.median), percent(spread.std)]
+        for metric, spread in task.metrics.items()
+    ]
+    training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
+    text = _CARD.format(
+        model=model,
+        title=task.task.title,
+        auto_class=adapter.auto_model.__name__,
+        folder=folder,
+        max_length=settings["max_length"],
+        note=adapter.note(name),
+        scores=markdown_table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], rows),
+        training=markdown_table(["option", "value"], [[option, str(value)] for option, value in training.items()]),
+        command=shown_command(adapter.script, as_flags(adapter.args.effective)),
+    )
+    write_card(folder / "README.md", data, text)
 
 
 def _folder(adapter: TaskAdapter, task: str, seed: int) -> Path:
@@ -262,30 +305,10 @@ def _folder(adapter: TaskAdapter, task: str, seed: int) -> Path:
     return adapter.evaluation.folder / FOLDER_NAME / name
 
 
-def _result(folder: Path) -> dict[str, Any]:
+def _read_result(folder: Path) -> dict[str, Any]:
     """The result of the run whose model is in a folder; empty if there is none."""
     try:
-        values = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _card(adapter: TaskAdapter, folder: Path, found: dict[str, Any]) -> str:
-    (task,) = (run.tasks[found["task"]] for run in adapter.reporting.summarize(adapter.evaluation.results, ""))
-    scores = [
-        [metric, percent(spread.values[found["seed"]]), percent(spread.median), percent(spread.std)]
-        for metric, spread in task.metrics.items()
-    ]
-    training = {"source network": found["model"], "start": found["start"], "seed": found["seed"], **found["settings"]}
-    code = _PIPELINE if adapter.auto_model in PIPELINES else _MODEL
-    return _CARD.format(
-        model=found["model"],
-        title=task.task.title,
-        pipeline=adapter.pipeline,
-        code=code.format(kind=adapter.pipeline, name=adapter.auto_model.__name__, folder=folder),
-        notes=f"Inputs are truncated to {found['settings']['max_length']} tokens. {adapter.note(found['task'])}",
-        scores=markdown_table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], scores),
-        training=markdown_table(["option", "value"], [[name, str(value)] for name, value in training.items()]),
-        command=shown_command(adapter.script, as_flags(adapter.args.effective)),
-    )
+    return values

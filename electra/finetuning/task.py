@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from electra.files import expand
 from electra.finetuning.config import Arguments, FineTuningArguments
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.encoding import PaddingCollator, Rows
@@ -165,6 +166,13 @@ class TaskAdapter(ABC):
     def note(self, task: str) -> str:
         """A hint for users of a saved model."""
         return ""
+
+    def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
+        """Hub id and configuration of a task's data; None if it is read from files."""
+        name = getattr(self.args.options, "dataset_name", None)
+        if name is None or expand(name).is_dir():
+            return None, None
+        return name, getattr(self.args.options, "dataset_config_name", None)
 
     # ---- optional steps
 

@@ -28,7 +28,7 @@ from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
-from electra.tasks.glue.data import TaskData, load_diagnostics, load_tasks, task_data_settings
+from electra.tasks.glue.data import HUB_ID, TaskData, load_diagnostics, load_tasks, task_data_settings
 from electra.tasks.glue.metrics import combine, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
 from electra.tasks.glue.submission import prediction_words, write_submission
@@ -223,6 +223,9 @@ class Glue(TaskAdapter):
             return ""
         low, high = REGRESSION_RANGE
         return f"The model outputs a score in [0, 1], which corresponds to [{low:g}, {high:g}] in the data."
+
+    def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
+        return (None, None) if task == "demo" else (HUB_ID, task)
 
     # ---- MNLI as a start
 
