@@ -156,6 +156,10 @@ class PretrainingArguments(TrainingArguments):
         False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."
     )
     remove_unused_columns: bool = option(False, "Not used.")
+    license: str | None = option(
+        None, "Licence of the networks, for their model cards: an id of the Hub, such as apache-2.0. Not set: none."
+    )
+    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:

@@ -79,7 +79,8 @@ _NAMES = {
         dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
         dataloader_in_order remove_unused_columns label_names train_sampling_strategy length_column_name
         ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout
-        fsdp fsdp_config deepspeed debug skip_memory_metrics do_train do_eval do_predict local_rank""",
+        fsdp fsdp_config deepspeed debug skip_memory_metrics do_train do_eval do_predict local_rank
+        license language""",
 }
 RULES = {name: rule for rule, names in _NAMES.items() for name in names.split()}
 """Of all options of pre-training, those of transformers included."""

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pair]:
     """A pair for the WordPiece tokenizer, its weights far enough from 0 that its predictions differ."""
 
@@ -55,13 +55,13 @@ def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pai
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
     """Four documents of 100 tokens altogether."""
     return make_numbered_cache([50, 20, 20, 10])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def plan(make_pair: Callable[..., Pair], cache: TokenCache) -> Plan:
     return make_plan(
         make_pair(), cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16

@@ -81,7 +81,7 @@ def test_a_run_leaves_its_log_its_cost_its_samples_and_its_report(folder: Path) 
     page = (run / "report.html").read_text()
     assert page.count('<dl class="sample">') == 5 and "<li>" not in page.split("<h2>")[0]  # nothing is missing
     card = (run / "discriminator" / "README.md").read_text()
-    assert "license: unknown  # to be filled in" in card and "of training on " in card
+    assert "license" not in card and "| cost | " in card
     assert "python run_pretraining.py --train_file=" in card and "learning_rate: 0.001" in card
     assert f"{plan['google_flops']:.2e} by the original's count" in card
 
