@@ -2,7 +2,6 @@
 
     python run_tagging.py --pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa
     python run_tagging.py --pretrain_path output/small_owt --dataset_name some/data --label_column chunk_tags
-    python run_tagging.py --pretrain_path output/small_owt --train_file a.txt --validation_file b.txt --frozen_features
 
 --help lists the options. Flags override --config (see configs/tagging/), which overrides the defaults.
 An interrupted evaluation continues with the same command.

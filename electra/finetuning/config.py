@@ -213,7 +213,7 @@ class GlueArguments(ProtocolArguments):
 
 @dataclass
 class TaggingArguments(ProtocolArguments):
-    """Words and labels, feature extraction and output."""
+    """Words and labels, and output."""
 
     train_file: str | None = option(
         None, "File of columns: the word first, its label in --label_column; blank lines separate sentences."
@@ -237,14 +237,6 @@ class TaggingArguments(ProtocolArguments):
     scheme: Literal["auto", "iob2", "bioes"] = option(
         "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
     )
-    frozen_features: bool = option(
-        False, "Keep the encoder frozen: compute its hidden states once and train a head on them."
-    )
-    feature_layers: Literal["last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "weighted_sum"] = (
-        option("concat_last_4", "Layers the features are made of; weighted_sum: all layers with learned weights.")
-    )
-    feature_head: Literal["bilstm", "linear"] = option("bilstm", "Head on the frozen features.")
-    feature_lstm_size: int = option(768, "Width of the two BiLSTM layers, per direction.", POSITIVE)
 
 
 @dataclass

@@ -23,7 +23,39 @@ FIRST_TOKEN_HEADS = {"google": 1, "hf": 2}
 """Number of linear layers of the heads that read the first token only."""
 
 
-class EncoderWithHead(nn.Module):
+class TaskModel(nn.Module):
+    """An encoder and a head.
+
+    As in the encoder, the weights of the head are drawn from a normal distribution with standard deviation
+    `initializer_range`, and biases are zero.
+    """
+
+    # True, or **kwargs in `forward`, makes Trainer multiply loss and gradient by the number of accumulation steps.
+    accepts_loss_kwargs = False
+
+    def __init__(self, encoder: PreTrainedModel, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        config = encoder.config
+        # RoBERTa has one token type: the 1 of a second text would be out of range.
+        self.takes_token_types = (
+            "token_type_ids" in inspect.signature(encoder.forward).parameters
+            and getattr(config, "type_vocab_size", 0) > 1
+        )
+        for layer in head.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """The last hidden states (B, L, D); arguments int64 (B, L). Token types are ignored if there is one type."""
+        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
+        hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        return hidden
+
+
+class EncoderWithHead(TaskModel):
     """An encoder of width D with one of three heads.
 
     Args:
@@ -36,39 +68,21 @@ class EncoderWithHead(nn.Module):
         num_labels: number of classes; 1 for a regression.
         dropout: of the head; that of the encoder is not changed.
 
-    As in the encoder, weights are drawn from a normal distribution with standard deviation `initializer_range`, and
-    biases are zero.
-
     Raises:
         UserError: there is no such head.
     """
 
-    # True, or **kwargs in `forward`, makes Trainer multiply loss and gradient by the number of accumulation steps.
-    accepts_loss_kwargs = False
-
     def __init__(self, encoder: PreTrainedModel, head: str, num_labels: int, dropout: float = 0.1) -> None:
-        super().__init__()
         if head not in HEADS:
             raise UserError(f"unknown head '{head}'; choose from {' '.join(HEADS)}")
-        config = encoder.config
-        width = config.hidden_size
+        width = encoder.config.hidden_size
         layers: dict[str, list[nn.Module]] = {
             "google": [],
             "hf": [nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)],
             "mean_pool": [nn.Linear(width, width), nn.GELU()],
         }
-        self.encoder = encoder
-        self.head = nn.Sequential(nn.Dropout(dropout), *layers[head], nn.Linear(width, num_labels))
+        super().__init__(encoder, nn.Sequential(nn.Dropout(dropout), *layers[head], nn.Linear(width, num_labels)))
         self.is_mean_pooled = head == "mean_pool"
-        # RoBERTa has one token type: the 1 of a second text would be out of range.
-        self.takes_token_types = (
-            "token_type_ids" in inspect.signature(encoder.forward).parameters
-            and getattr(config, "type_vocab_size", 0) > 1
-        )
-        for layer in self.head:
-            if isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
-                nn.init.zeros_(layer.bias)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Logits, float32 (B, num_labels).
@@ -78,8 +92,7 @@ class EncoderWithHead(nn.Module):
             attention_mask: 1 for tokens, 0 for padding, (B, L).
             token_type_ids: 0 or 1, int64 (B, L); ignored by an encoder with fewer than two types.
         """
-        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         with full_precision(hidden):
             if self.is_mean_pooled:
                 is_token = attention_mask.unsqueeze(2).float()

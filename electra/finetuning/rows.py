@@ -1,4 +1,4 @@
-"""What tasks on tokens share: rows kept as columns, and the choice among overlapping windows."""
+"""What tasks on tokens share: rows kept as columns, and windows on long texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +41,19 @@ def pad(rows: Sequence[Any], value: int) -> Tensor:
     for i, row in enumerate(rows):
         batch[i, : len(row)] = row
     return torch.from_numpy(batch)
+
+
+def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool = False) -> NDArray[np.int64]:
+    """First token of each window and the one after its last, int64 (W, 2); an empty text has one empty window.
+
+    Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends
+    with the text; with `is_last_full` it starts earlier to be as long as the others.
+    """
+    step = min(stride, size)
+    firsts = step * np.arange(1 + max(0, -(-(num_tokens - size) // step)))
+    if is_last_full:
+        firsts = np.minimum(firsts, max(0, num_tokens - size))
+    return np.stack([firsts, np.minimum(firsts + size, num_tokens)], axis=1)
 
 
 def windows_with_most_context(windows: NDArray[np.int64], *, text_ends_count: bool) -> NDArray[np.int64]:

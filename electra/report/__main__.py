@@ -95,7 +95,7 @@ def kind_of(folder: Path) -> str:
     except (OSError, *YAML_ERRORS):
         options = None
     if isinstance(options, dict):
-        known = {"glue_dir": "glue", "doc_stride": "squad", "feature_layers": "tagging"}
+        known = {"glue_dir": "glue", "doc_stride": "squad", "label_column": "tagging"}
         return next((kind for name, kind in known.items() if name in options), "multiple_choice")
     metrics = results[0].metrics
     if "exact_match" in metrics:

@@ -1,7 +1,6 @@
 """run_tagging.py and run_swag.py on tiny data: scores, files, resuming, saved models, exit codes."""
 
 import csv
-import hashlib
 import json
 import shutil
 import signal
@@ -25,8 +24,7 @@ from electra.errors import UserError
 from electra.report.results import read_results
 from electra.tasks.multiple_choice.data import load_splits
 from electra.tasks.tagging.columns import read_columns
-from electra.tasks.tagging.metrics import score
-from electra.tasks.tagging.schemes import convert, to_bilou
+from electra.tasks.tagging.schemes import convert, score, to_bilou
 from tests.finetuning.commands import run, start
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
@@ -201,24 +199,6 @@ def test_parts_of_speech_are_scored_by_accuracy(folder: Path) -> None:
     assert set(result.metrics) == {"accuracy"} and (result.metrics["accuracy"] or 0) > 0.8
 
 
-@pytest.mark.parametrize(("layers", "head"), [("weighted_sum", "bilstm"), ("last", "linear")])
-def test_frozen_features_train_a_head_and_no_encoder(folder: Path, layers: str, head: str) -> None:
-    before = hashlib.sha256((folder / "encoder" / "model.safetensors").read_bytes()).digest()
-    options = {"frozen_features": True, "feature_layers": layers, "feature_head": head, "feature_lstm_size": 16,
-               "learning_rate": 2e-2, "num_train_epochs": 8, "num_seeds": 1, "bf16": False,
-               **({"save_model": "best"} if head == "linear" else {"select": "best"})}  # fmt: skip
-    run_tagging.main(flags(folder, **options))
-    (result,) = read_results(folder / "output" / "run" / "results.jsonl")
-    assert (result.metrics["f1"] or 0) > 0.7
-    assert (result.settings["head"], result.settings["feature_layers"]) == (head, layers)
-    assert result.settings["layerwise_lr_decay"] == 1.0
-    assert hashlib.sha256((folder / "encoder" / "model.safetensors").read_bytes()).digest() == before
-    if head == "linear":
-        check_saved_tagger(folder, folder / "output" / "run", 42, tolerance=0.01)  # features are float16
-        with pytest.raises(UserError, match="feature_layers is last there and sum_all here"):
-            run_tagging.main(flags(folder, **{**options, "feature_layers": "sum_all", "save_model": "none"}))
-
-
 def test_from_scratch_seeds_differ_in_the_whole_network(folder: Path) -> None:
     options = {"pretrain_path": None, "from_scratch": folder / "encoder", "learning_rate": 1e-9}
     run_tagging.main(flags(folder, **options, experiment_name=None))
@@ -278,13 +258,11 @@ def test_a_test_file_without_answers_is_predicted_row_by_row(answered: Path, tmp
 
 KINDS = [
     ("run_tagging.py", lambda folder: write_columns(folder / "names"), flags, {"save_model": "best"}),
-    ("run_tagging.py", lambda folder: write_columns(folder / "names"), flags,
-     {"frozen_features": True, "feature_layers": "last", "feature_lstm_size": 16}),
     ("run_swag.py", lambda folder: write_questions(folder / "quiz"), choice_flags, {"save_model": "all"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "write", "flags_of", "options"), KINDS, ids=["tags", "features", "choice"])
+@pytest.mark.parametrize(("script", "write", "flags_of", "options"), KINDS, ids=["tags", "choice"])
 def test_killed_and_started_again_it_ends_in_the_same_files(
     tmp_path: Path,
     glue_tokenizer: PreTrainedTokenizerBase,

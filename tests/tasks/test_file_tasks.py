@@ -30,15 +30,10 @@ def parse_choice(*argv: str) -> Any:
 
 
 def test_the_configurations_are_those_of_their_sources() -> None:
-    google, bert, features = (
-        parse_tagging(f"--config={CONFIGS / 'tagging' / name}.yaml") for name in ("google", "bert", "bert_features")
-    )
+    google, bert = (parse_tagging(f"--config={CONFIGS / 'tagging' / name}.yaml") for name in ("google", "bert"))
     assert (google.options.scheme, google.tuning.max_length, google.tuning.product_schedule) == ("bioes", 256, True)
     assert (bert.tuning.learning_rate, bert.tuning.layerwise_lr_decay) == (3e-5, 1.0)
-    assert not bert.options.frozen_features and features.options.frozen_features
-    chosen = features.options
-    assert (chosen.feature_layers, chosen.feature_head, chosen.feature_lstm_size) == ("concat_last_4", "bilstm", 768)
-    assert {args.options.num_seeds for args in (google, bert, features)} == {5}
+    assert {args.options.num_seeds for args in (google, bert)} == {5}
     swag = parse_choice(f"--config={CONFIGS / 'swag' / 'bert.yaml'}")
     assert (swag.tuning.learning_rate, swag.tuning.per_device_train_batch_size) == (2e-5, 16)
     assert (swag.options.dataset_name, swag.options.dataset_config_name) == ("allenai/swag", "regular")
@@ -83,12 +78,8 @@ NO_FILES = {"train_file": None, "validation_file": None}
         ({"train_file": "~nosuchuser/x.txt"}, "~nosuchuser/x.txt"),
         ({"label_column": 5}, r"train\.txt line 3.*--label_column 5"),
         ({"label_column": "ner"}, "--label_column ner"),
-        ({"feature_head": "linear"}, "--feature_head.*--frozen_features"),
         ({"label_column": 1, "scheme": "iob2"}, "--scheme iob2"),
         ({"max_length": 4096}, "--max_length 4096"),
-        ({"feature_lstm_size": 0, "frozen_features": True}, "--feature_lstm_size 0"),
-        ({"frozen_features": True, "feature_layers": "second_to_last"}, "second_to_last"),  # has one layer
-        ({"frozen_features": True, "save_model": "best"}, "--save_model.*--feature_layers last --feature_head linear"),
     ],
 )
 def test_bad_options_of_tagging_are_one_line_and_leave_nothing(

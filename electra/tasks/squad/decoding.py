@@ -4,16 +4,14 @@ Source: google-research/electra, finetune/qa/qa_metrics.py, write_predictions. A
 the characters of their tokens, where the original projects lower-cased tokens back.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.finetuning.task import is_one_answer
 from electra.tasks.squad.data import Questions
 from electra.tasks.squad.heads import Candidates
-from electra.tasks.squad.windows import EncodedQuestions, Windows
+from electra.tasks.squad.windows import Windows
 
 
 class Answer(NamedTuple):
@@ -25,11 +23,11 @@ class Answer(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """Predictions for all questions.
+    """Predictions for all questions, by id of the question.
 
     Args:
-        answers: id of the question -> its best answers with distinct texts, best first; a single "" if there is none.
-        null_odds: id of the question -> score of its having no answer.
+        answers: the best answers with distinct texts, best first; a single "" if there is none.
+        null_odds: score of the question's having no answer.
     """
 
     answers: dict[str, list[Answer]]
@@ -37,18 +35,26 @@ class Decoded(NamedTuple):
 
     @property
     def predictions(self) -> dict[str, str]:
-        """Id of the question -> best answer, as the official scripts read them."""
+        """The best answers, as the official scripts read them."""
         return {name: answers[0].text for name, answers in self.answers.items()}
 
     @property
     def nbest(self) -> dict[str, list[dict[str, Any]]]:
-        """Id of the question -> all answers with their probabilities among these, as the original writes them."""
-        return {name: _with_probabilities(answers) for name, answers in self.answers.items()}
+        """All answers with their probabilities among those of the question, as the original writes them."""
+        found = {}
+        for name, answers in self.answers.items():
+            scores = np.array([answer.start_score + answer.end_score for answer in answers])
+            weights = np.exp(scores - scores.max())
+            found[name] = [
+                {"text": a.text, "probability": p, "start_logit": a.start_score, "end_logit": a.end_score}
+                for a, p in zip(answers, (weights / weights.sum()).tolist(), strict=True)
+            ]
+        return found
 
 
 def decode(
     data: Questions,
-    encoded: EncodedQuestions,
+    windows: Windows,
     candidates: Candidates,
     *,
     n_best_size: int,
@@ -64,7 +70,7 @@ def decode(
         has_classifier: the null odds are the lowest `unanswerable` of the question's windows; without a classifier,
             that minus the score of the best answer.
     """
-    windows, starts, ends = encoded.windows, candidates.starts, candidates.ends
+    starts, ends = candidates.starts, candidates.ends
     is_start = (starts >= windows.most_context[:, :1]) & (starts < windows.most_context[:, 1:])
     is_start &= np.isfinite(candidates.start_scores)
     length = ends - starts[:, :, None] + 1
@@ -86,7 +92,7 @@ def decode(
     answers: dict[str, list[Answer]] = {}
     null_odds: dict[str, float] = {}
     for index, question in enumerate(data.questions):
-        paragraph, offsets = data.paragraphs[question.paragraph], encoded.offsets[question.paragraph]
+        paragraph, offsets = data.paragraphs[question.paragraph], windows.offsets[question.paragraph]
         found: dict[str, Answer] = {}
         for i in range(bounds[index], bounds[index + 1]):
             text = paragraph[offsets[firsts[i], 0] : offsets[lasts[i], 1]].strip()
@@ -100,15 +106,6 @@ def decode(
     return Decoded(answers, null_odds)
 
 
-def _with_probabilities(answers: list[Answer]) -> list[dict[str, Any]]:
-    scores = np.array([answer.start_score + answer.end_score for answer in answers])
-    weights = np.exp(scores - scores.max())
-    return [
-        {"text": a.text, "probability": p, "start_logit": a.start_score, "end_logit": a.end_score}
-        for a, p in zip(answers, (weights / weights.sum()).tolist(), strict=True)
-    ]
-
-
 def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
     """Whether a run has collapsed: its scores are not finite, or (almost) all best starts are at one place.
 
@@ -117,14 +114,10 @@ def has_one_start(candidates: Candidates, windows: Windows, questions: Questions
     """
     if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
         return True
+
+    def largest_share(places: Any) -> float:
+        return float(np.unique(places, return_counts=True)[1].max(initial=0) / max(1, len(places)))
+
     best = candidates.starts[np.arange(len(candidates.starts)), (candidates.starts > 0).argmax(1)]
-    expected = [question.start for question in questions.questions if question.start is not None]
-    return any(
-        is_one_answer(_largest_share(places), _largest_share(expected))
-        for places in (best, best - windows.context[:, 0])
-    )
-
-
-def _largest_share(places: Sequence[int] | NDArray[np.int64]) -> float:
-    """Share of the most frequent place; 0 if there is none."""
-    return float(np.unique(places, return_counts=True)[1].max(initial=0) / max(1, len(places)))
+    expected = largest_share([question.start for question in questions.questions if question.start is not None])
+    return any(is_one_answer(largest_share(places), expected) for places in (best, best - windows.context[:, 0]))

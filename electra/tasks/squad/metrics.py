@@ -12,7 +12,7 @@ import re
 import string
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,25 +59,16 @@ def null_aware_f1(answer: str, reference: str) -> float:
 
 
 def evaluate_v1(references: References, predictions: Mapping[str, str]) -> dict[str, float]:
-    """`exact_match` and `f1`: the best over a question's references, 0 without a prediction.
-
-    Raises:
-        UserError: there is no question, or a question has no reference.
-    """
-    if not references:
-        raise UserError("there are no questions to score")
-    unanswerable = next((name for name, answers in references.items() if not answers), None)
-    if unanswerable is not None:
-        raise UserError(f"question {unanswerable} has no answer; all questions of SQuAD 1.1 have one")
-    totals = {"exact_match": 0.0, "f1": 0.0}
-    for name, answers in references.items():
-        if name in predictions:
-            totals["exact_match"] += max(exact_match(predictions[name], answer) for answer in answers)
-            totals["f1"] += max(overlap_f1(predictions[name], answer) for answer in answers)
-    return {metric: 100.0 * total / len(references) for metric, total in totals.items()}
-
-
-_METRICS_V2: dict[str, Callable[[str, str], float]] = {"exact": exact_match, "f1": null_aware_f1}
+    """`exact_match` and `f1`: the best over a question's references, 0 without a prediction."""
+    found = {}
+    for metric, score in (("exact_match", exact_match), ("f1", overlap_f1)):
+        scores = [
+            max(score(predictions[name], answer) for answer in answers)
+            for name, answers in references.items()
+            if name in predictions
+        ]
+        found[metric] = 100.0 * sum(scores) / len(references)
+    return found
 
 
 def evaluate_v2(
@@ -96,32 +87,28 @@ def evaluate_v2(
         predictions: id -> answer, "" for no answer.
         null_odds: id -> score of no answer; above `threshold` the prediction is replaced by "".
     Raises:
-        UserError: there is no question, or a question has no prediction or no odds.
+        UserError: a question has no prediction or no odds.
     """
-    if not references:
-        raise UserError("there are no questions to score")
     odds = dict.fromkeys(references, 0.0) if null_odds is None else null_odds
-    for what, found in (("prediction", predictions), ("null odds", odds)):
-        missing = [name for name in references if name not in found]
+    for what, values in (("prediction", predictions), ("null odds", odds)):
+        missing = [name for name in references if name not in values]
         if missing:
             raise UserError(f"{len(missing)} of {len(references)} questions have no {what}, such as {missing[0]}")
     has_answer = {name: bool(answers) for name, answers in references.items()}
-    raw: dict[str, dict[str, float]] = {metric: {} for metric in _METRICS_V2}
+    raw: dict[str, dict[str, float]] = {"exact": {}, "f1": {}}
     for name, answers in references.items():
         # References that are empty when normalized do not count, unless there is no other.
         counted = [answer for answer in answers if normalize_answer(answer)] or [""]
-        for metric, score in _METRICS_V2.items():
-            raw[metric][name] = max(score(predictions[name], answer) for answer in counted)
-    decided = {
-        metric: {n: float(not has_answer[n]) if odds[n] > threshold else s for n, s in scores.items()}
-        for metric, scores in raw.items()
-    }
+        raw["exact"][name] = max(exact_match(predictions[name], answer) for answer in counted)
+        raw["f1"][name] = max(null_aware_f1(predictions[name], answer) for answer in counted)
     result: dict[str, float] = {}
     for prefix, wanted in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
         names = [name for name, has in has_answer.items() if has in wanted]
         if names:
-            means = {metric: 100.0 * sum(scores[n] for n in names) / len(names) for metric, scores in decided.items()}
-            result |= {f"{prefix}{metric}": value for metric, value in {**means, "total": len(names)}.items()}
+            for metric, scores in raw.items():
+                decided = [scores[name] if odds[name] <= threshold else float(not has_answer[name]) for name in names]
+                result[f"{prefix}{metric}"] = 100.0 * sum(decided) / len(names)
+            result[f"{prefix}total"] = len(names)
     if null_odds is not None:
         for metric, scores in raw.items():
             best, at = best_threshold(scores, predictions, null_odds, has_answer)
@@ -146,29 +133,17 @@ def best_threshold(
     current = best = float(sum(not has for has in has_answer.values()))
     at = 0.0
     for name in sorted(null_odds, key=lambda name: null_odds[name]):
-        if name not in scores:
-            continue
-        if has_answer[name]:
-            current += scores[name]
-        elif predictions[name]:
-            current -= 1
-        if current > best:
-            best, at = current, null_odds[name]
+        if name in scores:
+            current += scores[name] if has_answer[name] else -float(bool(predictions[name]))
+            if current > best:
+                best, at = current, null_odds[name]
     return 100.0 * best / len(scores), at
 
 
-def read_predictions(path: Path, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
-    """A json object from ids to values of one kind.
-
-    Raises:
-        UserError: it cannot be read, is not an object, or a value is of another kind.
-    """
+def _read_values(path: Path, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
     values = read_json(path)
-    if not isinstance(values, dict):
-        raise UserError(f"{path} must hold an object: id of each question -> {what}")
-    for name, value in values.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"{path}: question {name} has {value!r:.60}, expected {what}")
+    if not isinstance(values, dict) or not all(isinstance(value, kind) for value in values.values()):
+        raise UserError(f"{path} must be a JSON object that maps the id of each question to {what}")
     return values
 
 
@@ -185,9 +160,9 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
     questions = read_questions(arguments.questions)
-    predictions = read_predictions(arguments.predictions, str, "a text")
+    predictions = _read_values(arguments.predictions, str, "its answer")
     if questions.is_version_2:
-        odds = arguments.null_odds and read_predictions(arguments.null_odds, (int, float), "a number")
+        odds = arguments.null_odds and _read_values(arguments.null_odds, (int, float), "its score of no answer")
         found = evaluate_v2(questions.references, predictions, odds, arguments.threshold)
     elif arguments.null_odds:
         raise UserError(f"--null_odds is for SQuAD 2.0; all questions of {arguments.questions} have an answer")

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from electra.cli import CommandLine
-from electra.errors import UserError
 from electra.files import write_file, write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
 from electra.finetuning.file_task import check_data_options
@@ -26,30 +25,25 @@ from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer
 from electra.finetuning.trainer import Logits, Outcome
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
 from electra.tasks.squad.decoding import Decoded, decode, has_one_start
-from electra.tasks.squad.heads import Candidates, SpanModel, step_loss
+from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
-from electra.tasks.squad.windows import EncodedQuestions, WindowCollator, encode_questions
+from electra.tasks.squad.windows import WindowCollator, Windows, encode_questions
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
-DEFAULT_DATASET = "squad"
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
 
 logger = logging.getLogger(__name__)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
-    """The options; without data, those of SQuAD 1.1 on the Hub.
-
-    Raises:
-        UserError: unknown or impossible options, see `check_data_options`.
-    """
+    """The options; without data, those of SQuAD 1.1 on the Hub."""
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on SQuAD and score it.")
     encoder, squad, tuning = command_line.parse(argv)
     if check_data_options(squad):
         squad.train_file, squad.validation_file = map(os.path.expanduser, (squad.train_file, squad.validation_file))
     elif squad.dataset_name is None:
-        squad.dataset_name = DEFAULT_DATASET
+        squad.dataset_name = "squad"
     return Arguments(encoder, squad, tuning, command_line.effective)
 
 
@@ -69,11 +63,8 @@ class Squad(TaskAdapter):
     auto_model = AutoModelForQuestionAnswering
     pipeline = "question-answering"
     saved_heads: Mapping[str, int] = {"independent": 1}
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.dev: EncodedQuestions | None = None
-        self.decoded: tuple[NDArray[np.float32], Decoded] | None = None
+    dev: Windows
+    decoded: tuple[NDArray[np.float32], Decoded] | None = None
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
@@ -88,11 +79,15 @@ class Squad(TaskAdapter):
         if options.dataset_name is not None:
             return load_dataset_questions(options.dataset_name)
         files = {"train": options.train_file, "dev": options.validation_file}
-        return {split: read_questions(Path(path or "")) for split, path in files.items()}
+        return {split: read_questions(path or "") for split, path in files.items()}
 
     @property
     def is_version_2(self) -> bool:
         return any(split.is_version_2 for split in self.questions.values())
+
+    @cached_property
+    def references(self) -> dict[str, tuple[str, ...]]:
+        return self.questions["dev"].references
 
     def names(self) -> list[str]:
         return ["squad_v2" if self.is_version_2 else "squad_v1"]
@@ -101,29 +96,27 @@ class Squad(TaskAdapter):
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("all training questions have an answer, but some of the development set have none")
-        train = self._encode(align_answers(self.questions["train"]), settings[name], is_training=True)
-        self.dev = self._encode(self.questions["dev"], settings[name], is_training=False)
-        if train.left_out:
-            logger.warning("%d questions are left out: no token covers their answer", train.left_out)
-        if not len(train.windows):
-            raise UserError(f"{self.questions['train'].source}: no token covers any answer; name other data")
-        for split, encoded in (("train", train), ("dev", self.dev)):
-            logger.info(
-                "%-14s %s questions, %s windows", split, f"{len(self.questions[split]):,}", f"{len(encoded.windows):,}"
-            )
-        examples = {split: len(questions) for split, questions in self.questions.items()}
-        return {name: TaskRows(train.windows, {"dev": self.dev.windows}, examples)}
 
-    def _encode(self, data: Questions, settings: FineTuningArguments, *, is_training: bool) -> EncodedQuestions:
-        assert settings.max_length is not None
-        return encode_questions(
-            data,
-            self.encoder.tokenizer,
-            max_length=settings.max_length,
-            max_query_length=self.args.options.max_query_length,
-            doc_stride=self.args.options.doc_stride,
-            is_training=is_training,
-        )
+        data = {"train": align_answers(self.questions["train"]), "dev": self.questions["dev"]}
+        windows = {
+            split: encode_questions(
+                questions,
+                self.encoder.tokenizer,
+                max_length=settings[name].max_length,
+                max_query_length=self.args.options.max_query_length,
+                doc_stride=self.args.options.doc_stride,
+                is_training=split == "train",
+            )
+            for split, questions in data.items()
+        }
+        left_out = len(data["train"]) - len(np.unique(windows["train"].questions))
+        if left_out:
+            logger.warning("%d questions are left out: no token covers their answer", left_out)
+        for split in data:
+            logger.info("%-14s %d questions, %d windows", split, len(self.questions[split]), len(windows[split]))
+        self.dev = windows["dev"]
+        examples = {split: len(questions) for split, questions in self.questions.items()}
+        return {name: TaskRows(windows["train"], {"dev": self.dev}, examples)}
 
     @cached_property
     def data_settings(self) -> dict[str, str]:
@@ -137,22 +130,25 @@ class Squad(TaskAdapter):
     # ---- training
 
     @property
+    def has_joint_head(self) -> bool:
+        return self.args.tuning.head == "joint"
+
+    @property
     def beam_size(self) -> int:
         """Number of starts, and of ends for each, that are kept."""
-        options = self.args.options
-        return options.beam_size if self.args.tuning.head == "joint" else options.n_best_size
+        return self.args.options.beam_size if self.has_joint_head else self.args.options.n_best_size
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> SpanModel:
         return SpanModel(
             encoder,
             settings.head,
-            is_version_2=self.is_version_2,
+            has_classifier=self.is_version_2,
             beam_size=self.beam_size,
             dropout=settings.head_dropout,
         )
 
     def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-        return step_loss(output, labels, num_items_in_batch)
+        return span_loss(output, labels, num_items_in_batch)
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         return WindowCollator(self.encoder.tokenizer.pad_token_id)
@@ -176,24 +172,23 @@ class Squad(TaskAdapter):
     def decode(self, rows: NDArray[np.float32]) -> Decoded:
         """Answers to the development set from the output of the model; those of the last call are kept."""
         if self.decoded is None or self.decoded[0] is not rows:
-            assert self.dev is not None
+            options = self.args.options
             found = decode(
                 self.questions["dev"],
                 self.dev,
                 Candidates.unpack(rows, self.beam_size),
-                n_best_size=self.args.options.n_best_size,
-                max_answer_length=self.args.options.max_answer_length,
-                has_classifier=self.args.tuning.head == "joint",
+                n_best_size=options.n_best_size,
+                max_answer_length=options.max_answer_length,
+                has_classifier=self.has_joint_head,
             )
             self.decoded = rows, found
         return self.decoded[1]
 
     def official_metrics(self, decoded: Decoded) -> dict[str, float]:
         """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
-        references = self.questions["dev"].references
         if not self.is_version_2:
-            return evaluate_v1(references, decoded.predictions)
-        return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
+            return evaluate_v1(self.references, decoded.predictions)
+        return evaluate_v2(self.references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
 
     def threshold(self, decoded: Decoded) -> float:
         """The null odds with the best F1; higher odds mean no answer.
@@ -201,10 +196,9 @@ class Squad(TaskAdapter):
         -infinity if answering nothing is best. The official script then says 0, at which questions with lower odds
         would be answered.
         """
-        references = self.questions["dev"].references
-        found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
-        unanswerable = sum(not answers for answers in references.values())
-        is_silence_best = found["best_f1"] <= 100 * unanswerable / len(references)
+        found = evaluate_v2(self.references, decoded.predictions, decoded.null_odds)
+        unanswerable = sum(not answers for answers in self.references.values())
+        is_silence_best = found["best_f1"] <= 100 * unanswerable / len(self.references)
         return -math.inf if is_silence_best else found["best_f1_thresh"]
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:
@@ -220,16 +214,14 @@ class Squad(TaskAdapter):
 
     def is_collapsed(self, task: str, logits: Logits) -> bool:
         """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
-        assert self.dev is not None
-        candidates = Candidates.unpack(logits["dev"], self.beam_size)
-        if has_one_start(candidates, self.dev.windows, self.questions["dev"]):
+        if has_one_start(Candidates.unpack(logits["dev"], self.beam_size), self.dev, self.questions["dev"]):
             return True
         if not self.is_version_2:
             return False
         decoded = self.decode(logits["dev"])
         threshold = self.threshold(decoded)
         unanswered = np.mean([odds > threshold for odds in decoded.null_odds.values()])
-        unanswerable = np.mean([not answers for answers in self.questions["dev"].references.values()])
+        unanswerable = np.mean([not answers for answers in self.references.values()])
         return is_one_answer(float(unanswered), float(unanswerable))
 
     # ---- predictions

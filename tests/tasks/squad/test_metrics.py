@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import UserError, run_script
+from electra.errors import UserError
 from electra.tasks.squad.metrics import (
     best_threshold,
     evaluate_v1,
@@ -26,12 +26,8 @@ from electra.tasks.squad.metrics import (
         ("The  Cat's   hat!", "cats hat"),
         ("a.n.", ""),  # punctuation goes first, and what is left is an article
         ("an-the", "anthe"),  # one word, no article
-        ("Theatre of a Man", "theatre of man"),
-        ("\tthe\n", ""),
         ("Ünïcode “quoted” – dash", "ünïcode “quoted” – dash"),  # only ASCII punctuation is removed
-        ("$1,000.50", "100050"),
         ("A\u00a0b", "b"),  # a no-break space is white space
-        ("", ""),
     ],
 )
 def test_answers_are_normalized_as_in_the_official_scripts(text: str, normalized: str) -> None:
@@ -45,7 +41,6 @@ def test_answers_are_normalized_as_in_the_official_scripts(text: str, normalized
         ("Denver", "Denver Broncos", 0, 2 / 3),  # precision 1, recall 1/2
         ("in in Paris", "in Paris Paris", 0, 2 / 3),  # as multisets: one in and one Paris, of three and three
         ("Bronco", "Broncos", 0, 0),
-        ("1 2 3 4", "3", 0, 2 / 5),
         ("", "Paris", 0, 0),
     ],
 )
@@ -66,7 +61,7 @@ def test_version_1_takes_the_best_reference_and_counts_what_is_missing_as_wrong(
 
 
 def test_version_2_without_odds_is_the_official_dictionary() -> None:
-    references = {"a": ["Paris", "the city of Paris"], "b": [], "c": [], "d": ["the"]}
+    references = {"a": ["the", "Paris", "the city of Paris"], "b": [], "c": [], "d": ["the"]}
     predictions = {"a": "city Paris", "b": "", "c": "Rome", "d": ""}
     assert evaluate_v2(references, predictions) == {
         "exact": 50.0,  # b, and d, whose only reference is empty when normalised
@@ -81,23 +76,12 @@ def test_version_2_without_odds_is_the_official_dictionary() -> None:
     }
 
 
-def test_version_2_takes_no_notice_of_a_reference_that_is_empty_when_normalised() -> None:
-    found = evaluate_v2({"a": ["the", "x"], "b": ["the"]}, {"a": "", "b": ""})
-    assert (found["exact"], found["HasAns_f1"]) == (50.0, 50.0)  # a has another reference, b has not
-
-
 def test_odds_above_the_threshold_mean_no_answer() -> None:
     references, predictions = {"a": ["Paris"], "b": [], "c": ["x"]}, {"a": "Paris", "b": "Rome", "c": "x"}
     odds = {"a": -3.0, "b": 0.5, "c": 1.0}
-    at = {t: evaluate_v2(references, predictions, odds, t)["exact"] for t in (-4.0, -3.0, 0.5, 0.9, 1.0)}
     third = 100 / 3
-    assert at == {
-        -4.0: pytest.approx(third),
-        -3.0: pytest.approx(2 * third),
-        0.5: pytest.approx(third),
-        0.9: pytest.approx(third),
-        1.0: pytest.approx(2 * third),
-    }
+    for threshold, exact in ((-4.0, third), (-3.0, 2 * third), (0.9, third), (1.0, 2 * third)):
+        assert evaluate_v2(references, predictions, odds, threshold)["exact"] == pytest.approx(exact)
     found = evaluate_v2(references, predictions, odds)
     assert (found["best_exact"], found["best_exact_thresh"]) == (pytest.approx(2 * third), -3.0)  # the first of two
     assert (found["best_f1"], found["best_f1_thresh"]) == (pytest.approx(2 * third), -3.0)
@@ -127,66 +111,37 @@ def test_the_best_threshold_is_the_best_of_all() -> None:
         assert tried[at if best > 100 * tried[-100] / len(names) else -100] == pytest.approx(max(tried.values()))
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
-    with pytest.raises(UserError, match="question b "):
-        evaluate_v1({"a": ["x"], "b": []}, {})
+def test_a_question_without_prediction_or_odds_is_refused_in_version_2() -> None:
     with pytest.raises(UserError, match=r"1 of 2 .*prediction.* b"):
         evaluate_v2({"a": ["x"], "b": []}, {"a": "x"})
     with pytest.raises(UserError, match=r"1 of 1 .*null odds.* a"):
         evaluate_v2({"a": ["x"]}, {"a": "x"}, {"b": 1.0})
-    with pytest.raises(UserError, match="no questions"):
-        evaluate_v1({}, {})
 
 
-def write(folder: Path, **contents: Any) -> dict[str, str]:
-    for name, content in contents.items():
-        (folder / f"{name}.json").write_text(json.dumps(content))
-    return {name: str(folder / f"{name}.json") for name in contents}
+def write(folder: Path, name: str, content: Any) -> str:
+    (folder / f"{name}.json").write_text(json.dumps(content))
+    return str(folder / f"{name}.json")
 
 
-def dev_set(answers: dict[str, list[str]], **extra: Any) -> dict[str, Any]:
+def dev_set(answers: dict[str, list[str]]) -> dict[str, Any]:
     questions = [
-        {"id": n, "question": "?", "answers": [{"text": t, "answer_start": 0} for t in texts], **extra}
-        for n, texts in answers.items()
+        {"id": name, "question": "?", "answers": [{"text": text, "answer_start": 0} for text in texts]}
+        for name, texts in answers.items()
     ]
-    return {"version": "x", "data": [{"title": "t", "paragraphs": [{"context": "c", "qas": questions}]}]}
+    return {"data": [{"paragraphs": [{"context": "c", "qas": questions}]}]}
 
 
 def test_the_command_prints_the_official_metrics_of_both_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = write(
-        tmp_path,
-        one=dev_set({"a": ["x"], "b": ["y z"]}),
-        two=dev_set({"a": ["x"], "b": []}),
-        said={"a": "The X", "b": "y"},
-        odds={"a": 2, "b": 3.5},
-    )
-    main([paths["one"], paths["said"]])
+    one = write(tmp_path, "one", dev_set({"a": ["x"], "b": ["y z"]}))
+    two = write(tmp_path, "two", dev_set({"a": ["x"], "b": []}))
+    said, odds = write(tmp_path, "said", {"a": "The X", "b": "y"}), write(tmp_path, "odds", {"a": 2, "b": 3.5})
+    main([one, said])
     assert json.loads(capsys.readouterr().out) == {"exact_match": 50.0, "f1": pytest.approx(500 / 6)}
-    main([paths["two"], paths["said"], "--null_odds", paths["odds"], "--threshold", "3"])
+    main([two, said, "--null_odds", odds, "--threshold", "3"])
     found = json.loads(capsys.readouterr().out)
     assert (found["exact"], found["NoAns_exact"], found["best_f1"], found["best_f1_thresh"]) == (100, 100, 100, 2)
-
-
-@pytest.mark.parametrize(
-    ("contents", "message"),
-    [
-        ({"said": {"a": 1}}, r"said\.json: question a has 1"),
-        ({"said": ["x"]}, r"said\.json"),
-        ({"said": {"a": "x", "b": "y"}, "odds": {"a": "x"}}, r"odds\.json: question a has 'x'"),
-        ({"said": {"a": "x"}, "odds": {"a": 1, "b": 1}}, r"1 of 2 .*prediction.* b"),
-    ],
-)
-def test_the_command_refuses_what_it_cannot_read_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], contents: dict[str, Any], message: str
-) -> None:
-    paths = write(tmp_path, two=dev_set({"a": ["x"], "b": []}), **contents)
-    words = [paths["two"], paths["said"], *(["--null_odds", paths["odds"]] if "odds" in contents else [])]
-    with pytest.raises(UserError, match=message) as error:
-        main(words)
-    assert "\n" not in str(error.value)
-    with pytest.raises(SystemExit) as stopped:
-        run_script(lambda: main(words))
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err.startswith("error: ")
+    for words in ([two, odds], [two, said, "--null_odds", said], [one, said, "--null_odds", odds], [two, two]):
+        with pytest.raises(UserError, match=r"\.json|--null_odds"):
+            main(words)

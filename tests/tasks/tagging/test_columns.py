@@ -1,4 +1,4 @@
-"""Column files and tables: exact sentences, every bad line named, predictions in the file's own form."""
+"""Column files and tables: exact sentences, bad lines named, predictions in the file's own form."""
 
 from pathlib import Path
 
@@ -20,23 +20,24 @@ Peter NNP I-PER
 """
 
 
-def write(folder: Path, text: str, name: str = "a.txt") -> str:
-    (folder / name).write_text(text, encoding="utf-8")
-    return str(folder / name)
+def write(folder: Path, text: str) -> str:
+    (folder / "a.txt").write_text(text, encoding="utf-8")
+    return str(folder / "a.txt")
 
 
 def test_sentences_end_at_blank_lines_and_beginnings_of_documents_are_none(tmp_path: Path) -> None:
     found = read_columns(write(tmp_path, TEXT))
-    assert found.words == [["EU", "rejects"], ["Peter"]]
+    assert found.words == [["EU", "rejects"], ["Peter"]] and len(found) == 2
     assert found.labels == [["I-ORG", "O"], ["I-PER"]]
-    assert found.places == [3, 9] and found.place(0, 1) == f"{tmp_path}/a.txt line 4"
-    assert read_columns(write(tmp_path, TEXT), 1).labels == [["NNP", "VBZ"], ["NNP"]]
-    assert read_columns(write(tmp_path, TEXT), -2).labels == [["NNP", "VBZ"], ["NNP"]]
+    assert found.places == [f"{tmp_path}/a.txt line 3", f"{tmp_path}/a.txt line 9"]
+    for column in (1, -2):
+        assert read_columns(write(tmp_path, TEXT), column).labels == [["NNP", "VBZ"], ["NNP"]]
 
 
 def test_tabs_carriage_returns_byte_order_marks_and_strange_spaces(tmp_path: Path) -> None:
-    found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO"))
+    found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"))
     assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
+    assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a\u00a0b\tO\tB-X\nc\u2028d\t B-X\tO\n\ne\tO\tO\n"
 
 
 def test_predictions_are_a_column_behind_the_lines_of_the_file(tmp_path: Path) -> None:
@@ -44,15 +45,11 @@ def test_predictions_are_a_column_behind_the_lines_of_the_file(tmp_path: Path) -
     assert with_predictions(found, [["I-ORG", "I-PER"], ["O"]]) == (
         "-DOCSTART- -X- O O\n\nEU NNP I-ORG I-ORG\nrejects VBZ O I-PER\n\n\n-DOCSTART- -X- O O\n\nPeter NNP I-PER O\n"
     )
-    odd = read_columns(write(tmp_path, "\u00a0\nx\u00a0\n"), needs_labels=False)
-    assert with_predictions(odd, [["O", "B-X"]]) == "\u00a0 O\nx\u00a0 B-X\n"
-    tabs = read_columns(write(tmp_path, "a\tO\n"))
-    assert with_predictions(tabs, [["B-X"]]) == "a\tO\tB-X\n"
 
 
 def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
     path = write(tmp_path, "EU\nrejects\n")
-    found = read_columns(path, needs_labels=False)
+    found = read_columns(path, 2, needs_labels=False)
     assert found.labels is None and with_predictions(found, [["B-ORG", "O"]]) == "EU B-ORG\nrejects O\n"
     with pytest.raises(UserError, match=r"line 1 has 1 columns.*--label_column -1"):
         read_columns(path)
@@ -61,9 +58,7 @@ def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("a O\nb\n", -1, r"a\.txt line 2 has 1 columns.* 2"),
-        ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns"),
-        ("", -1, r"a\.txt"),
+        ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
         ("-DOCSTART- O\n\n", -1, r"a\.txt"),
         ("a O\n", 2, r"a\.txt line 1 has 2 columns.*--label_column 2"),
         ("a O\n", 0, r"--label_column 0"),
@@ -71,30 +66,23 @@ def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, text: str, column: int, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         read_columns(write(tmp_path, text), column)
-    assert "\n" not in str(error.value)
-
-
-def table(**columns: object) -> datasets.Dataset:
-    return datasets.Dataset.from_dict(columns)
 
 
 def test_a_data_set_gives_names_of_classes() -> None:
     names = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
-    found = datasets.Dataset.from_dict(
-        {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}, features
-    )
-    sentences = read_table(found, "data set d train", None)
+    columns = {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}
+    sentences = read_table(datasets.Dataset.from_dict(columns, features), "data set d train", None)
     assert sentences.words == [["Ann", "Lee"], ["x"]] and sentences.labels == [["B-PER", "I-PER"], ["O"]]
-    assert sentences.place(1, 0) == "data set d train row 3"
+    assert sentences.places == ["data set d train row 0", "data set d train row 3"]
     assert with_predictions(sentences, [["O", "O"], ["B-PER"]]) == "Ann B-PER O\nLee I-PER O\n\nx O B-PER\n"
 
 
 @pytest.mark.parametrize("hidden", [[[-1, -1], [-1]], [[None, None], [None]], [None, None]])
 def test_a_test_split_with_hidden_labels_is_one_without(hidden: list) -> None:
-    split = table(tokens=[["a", " "], ["c"]], tags=hidden)
+    split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
     found = read_table(split, "data set d test", None, needs_labels=False)
     assert found.labels is None and found.words == [["a", " "], ["c"]]
     assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
@@ -105,28 +93,27 @@ def test_a_test_split_with_hidden_labels_is_one_without(hidden: list) -> None:
 @pytest.mark.parametrize(
     ("columns", "column", "message"),
     [
-        ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.*label 1.*column tags"),
+        ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.*column tags.* without a name"),
         ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
-        ({"tokens": [["a", None]], "tags": [["O", "O"]]}, None, "row 0.*column tokens"),
-        ({"tokens": [["a"]], "tags": [[None]]}, None, "row 0.*column tags"),
-        ({"tokens": [["a"], None], "tags": [["O"], ["O"]]}, None, "row 1 has None in the column tokens"),
-        ({"tokens": ["ab"], "tags": [["O", "O"]]}, None, "row 0 has 'ab' in the column tokens"),
-        ({"tokens": [["a"]], "tags": [3]}, None, "row 0 has 3 in the column tags"),
-        ({"tokens": [["a"]], "tags": [[0.5]]}, None, "row 0.*label 0.5.*column tags"),
-        ({"text": ["a"], "tags": [["O"]]}, None, "tokens or words.*text tags"),
+        ({"text": ["a"], "tags": [["O"]]}, None, "text tags.*tokens or words"),
         ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags ner_tags.*--label_column"),
-        ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "chunks.*tokens tags"),
+        ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "--label_column"),
     ],
 )
 def test_a_data_set_that_does_not_fit_is_refused(columns: dict, column: str | None, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_table(table(**columns), "d", column)
+        read_table(datasets.Dataset.from_dict(columns), "d", column)
 
 
 def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_path: Path) -> None:
     for split, word in (("train", "a"), ("validation", "b")):
-        (tmp_path / f"{split}.jsonl").write_text(f'{{"tokens": ["{word}"], "ner_tags": ["O"]}}\n')
-    found = load_splits({}, str(tmp_path), None, None)
-    assert {split: s.words for split, s in found.items()} == {"train": [["a"]], "dev": [["b"]]}
+        row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": ["X"]}}\n'
+        (tmp_path / f"{split}.jsonl").write_text(row)
+    found = load_splits({}, str(tmp_path), None, "pos_tags")
+    assert {split: (s.words, s.labels) for split, s in found.items()} == {
+        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]),
+    }  # fmt: skip
+    found = load_splits({"train": write(tmp_path, TEXT), "test": None}, None, None, "1")
+    assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
     with pytest.raises(UserError, match="--label_column tags"):
         load_splits({"train": "a"}, None, None, "tags")

@@ -1,61 +1,46 @@
-"""Labels and entities: every scheme read and written, repairs, and seqeval as a second opinion."""
-
-import random
+"""Every scheme read and written, repairs, and entity F1 against counts by hand."""
 
 import pytest
-from seqeval.metrics.sequence_labeling import get_entities
 
 from electra.errors import UserError
 from electra.tasks.tagging.schemes import (
-    Entity,
     convert,
     count_repaired,
     detect_scheme,
-    entities,
+    has_one_label,
+    score,
     tag_set,
-    write_labels,
+    to_bilou,
 )
 
-ADJACENT = [Entity("PER", 0, 2), Entity("PER", 2, 3), Entity("LOC", 3, 5)]
 WRITTEN = {
-    "iob1": "I-PER I-PER B-PER I-LOC I-LOC O",
-    "iob2": "B-PER I-PER B-PER B-LOC I-LOC O",
-    "bioes": "B-PER E-PER S-PER B-LOC E-LOC O",
+    "iob1": "I-PER I-PER B-PER I-LOC I-LOC O I-LOC",
+    "iob2": "B-PER I-PER B-PER B-LOC I-LOC O B-LOC",
+    "bioes": "B-PER E-PER S-PER B-LOC E-LOC O S-LOC",
 }
+BILOU = "B-PER L-PER U-PER B-LOC L-LOC O U-LOC"
 
 
 @pytest.mark.parametrize("scheme", WRITTEN)
-def test_neighbouring_entities_are_written_and_read_in_every_scheme(scheme: str) -> None:
-    assert write_labels(ADJACENT, 6, scheme) == WRITTEN[scheme].split()
-    assert entities(WRITTEN[scheme].split()) == ADJACENT
+def test_every_scheme_is_read_and_written(scheme: str) -> None:
+    for labels in (*WRITTEN.values(), BILOU):
+        assert convert(labels.split(), scheme) == WRITTEN[scheme].split()
+    assert convert(["NN", "B-X"], "plain") == ["NN", "B-X"]
+    assert to_bilou(WRITTEN["bioes"].split()) == BILOU.split()
 
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        ("I-PER I-PER O", "B-PER I-PER O"),  # IOB1's openings
         ("O I-LOC I-PER", "O B-LOC B-PER"),  # another type begins another entity
         ("B-PER I-LOC I-LOC", "B-PER B-LOC I-LOC"),
-        ("B-PER B-PER", "B-PER B-PER"),
         ("E-PER I-PER", "B-PER B-PER"),  # BIOES: an end before anything, and something behind an end
         ("B-PER I-PER O E-PER", "B-PER I-PER O B-PER"),
         ("S-PER I-PER S-PER", "B-PER B-PER B-PER"),
-        ("B-PER L-PER U-LOC", "B-PER I-PER B-LOC"),  # BILOU
     ],
 )
 def test_what_a_scheme_does_not_allow_is_repaired(labels: str, expected: str) -> None:
     assert convert(labels.split(), "iob2") == expected.split()
-
-
-def test_random_labels_possible_or_not_are_the_entities_that_seqeval_finds() -> None:
-    source = random.Random(0)
-    for choices in (["O", "B-a", "I-a", "B-b", "I-b"], ["O", "B-a", "I-a", "E-a", "S-a", "B-b", "I-b", "E-b", "S-b"]):
-        for _ in range(500):
-            labels = source.choices(choices, k=source.randint(1, 9))
-            expected = [(kind, start, end + 1) for kind, start, end in get_entities(labels)]
-            assert [tuple(entity) for entity in entities(labels)] == expected, labels
-            for scheme in WRITTEN:
-                assert entities(convert(labels, scheme)) == entities(labels)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +69,36 @@ def test_repairs_are_counted_by_label() -> None:
     sentences = [["I-PER", "O"], ["B-LOC", "I-LOC"], ["O", "I-LOC"]]
     assert count_repaired(sentences, "iob2") == 2
     assert count_repaired(sentences, "iob1") == 1
-    assert count_repaired([["B-PER", "L-PER"]], "bioes") == 0
+    assert count_repaired([["B-PER", "L-PER", "U-LOC"]], "bioes") == 0
 
 
 def test_the_tags_are_all_that_a_type_may_need() -> None:
-    assert tag_set([["I-PER"], ["I-LOC"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     assert tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
     assert tag_set([["VB", "NN"]], "plain") == ["NN", "VB"]
+
+
+def test_an_entity_counts_if_its_type_and_both_ends_are_right() -> None:
+    true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "I-LOC", "O"], ["O", "B-PER"], ["B-PER"]]
+    said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "O"], ["O", "B-PER"], ["O"]]
+    # Said: PER PER LOC PER; right: the first and the last PER. True: PER LOC LOC PER PER.
+    assert score(said, true, "iob2") == {
+        "f1": pytest.approx(2 * 2 / (4 + 5)),
+        "precision": pytest.approx(2 / 4),
+        "recall": pytest.approx(2 / 5),
+        "accuracy": pytest.approx(7 / 10),
+        "f1_LOC": 0.0,
+        "f1_PER": pytest.approx(2 * 2 / (3 + 3)),
+    }
+
+
+def test_without_entities_f1_is_zero_and_plain_labels_have_accuracy_alone() -> None:
+    assert score([["O", "O"]], [["O", "O"]], "iob2") == {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
+    assert score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
+
+
+def test_one_label_for_all_words_is_a_collapse_unless_the_truth_is_so() -> None:
+    true = [["B-PER", *["O"] * 49]] * 2
+    assert has_one_label([["O"] * 50] * 2, true)
+    assert not has_one_label([["O"] * 50], [["O"] * 50])
+    assert not has_one_label([true[0], ["O"] * 50], true)  # a share below 1 may be right

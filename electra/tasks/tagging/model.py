@@ -1,7 +1,7 @@
-"""Sentences of words -> windows of tokens with one label per word, at its first token; and predictions back to words.
+"""Sentences of words -> windows of tokens -> a tag for each word, at its first token; and predictions back to words.
 
 A sentence that is too long becomes several windows that overlap by half. Each word is labelled in one window only, the
-one with most context around it. Windows differ from tokenizers' own overflow: the last one is as long as the others.
+one with most context around it. The head is that of google-research/electra, finetune/tagging/tagging_tasks.py.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.rows import IGNORED, ColumnRows, pad, windows_with_most_context
+from electra.finetuning.heads import TaskModel, full_precision
+from electra.finetuning.rows import IGNORED, ColumnRows, cut_windows, pad, windows_with_most_context
+from electra.model.networks import gather_hidden
 
 
 @dataclass(frozen=True)
 class Windows(ColumnRows):
-    """The windows of one split, W words in all of them.
+    """The windows of one split.
 
     Columns: `input_ids` with special tokens; `positions` of the first token of each word of this window; `labels` of
     these words, if known.
@@ -30,23 +32,12 @@ class Windows(ColumnRows):
 
     words: list[NDArray[np.int64]]
 
-    def by_sentence(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Values of all words, (W, ...) window by window, as one array per sentence."""
-        words = np.concatenate(self.words)
-        order = np.lexsort((words[:, 1], words[:, 0]))
-        return np.split(values[order], np.cumsum(np.bincount(words[:, 0]))[:-1])
-
     def predictions(self, values: NDArray[Any]) -> list[list[Any]]:
         """Predictions (windows, most words in a window) as one list per sentence."""
         flat = np.concatenate([row[: len(words)] for row, words in zip(values, self.words, strict=True)])
-        return [found.tolist() for found in self.by_sentence(flat)]
-
-
-def window_starts(length: int, size: int) -> list[int]:
-    """First tokens of windows of `size` tokens that cover `length` tokens; each overlaps the one before by half."""
-    if length <= size:
-        return [0]
-    return [*range(0, length - size, max(1, size // 2)), length - size]
+        words = np.concatenate(self.words)
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        return [found.tolist() for found in np.split(flat[order], np.cumsum(np.bincount(words[:, 0]))[:-1])]
 
 
 def make_windows(
@@ -69,13 +60,12 @@ def make_windows(
     for number, pieces in enumerate(_tokenize_words(sentences, tokenizer)):
         tokens = list(chain.from_iterable(pieces))
         first_tokens = np.cumsum([0, *map(len, pieces[:-1])])
-        starts = np.array(window_starts(len(tokens), size))
-        edges = np.stack([starts, np.minimum(starts + size, len(tokens))], axis=1)
+        edges = cut_windows(len(tokens), size, max(1, size // 2), is_last_full=True)
         chosen = windows_with_most_context(edges, text_ends_count=False)[first_tokens]
-        for window, start in enumerate(starts.tolist()):
+        for window, (start, end) in enumerate(edges.tolist()):
             own = np.flatnonzero(chosen == window)
             if len(own):  # a window inside a word of very many tokens has none
-                columns["input_ids"].append(np.array([*before, *tokens[start : start + size], *behind], np.int32))
+                columns["input_ids"].append(np.array([*before, *tokens[start:end], *behind], np.int32))
                 columns["positions"].append(first_tokens[own] - start + len(before))
                 words.append(np.stack([np.full(len(own), number), own], axis=1))
                 if labels is not None:
@@ -107,11 +97,21 @@ class WindowCollator:
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """int64 `input_ids`, `attention_mask` (B, L), `positions` (B, W), and `labels` (B, W) if rows have them."""
-        batch = {
-            "input_ids": pad([row["input_ids"] for row in rows], self.pad_token_id),
-            "attention_mask": pad([np.ones(len(row["input_ids"])) for row in rows], 0),
-            "positions": pad([row["positions"] for row in rows], 0),
-        }
-        if "labels" in rows[0]:
-            batch["labels"] = pad([row["labels"] for row in rows], IGNORED)
-        return batch
+        padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "positions": 0, "labels": IGNORED}
+        rows = [{"attention_mask": np.ones(len(row["input_ids"])), **row} for row in rows]
+        return {name: pad([row[name] for row in rows], value) for name, value in padding.items() if name in rows[0]}
+
+
+class EncoderWithTagger(TaskModel):
+    """An encoder, dropout, and a linear layer on the first token of each word."""
+
+    def __init__(self, encoder: PreTrainedModel, num_labels: int, dropout: float) -> None:
+        output = nn.Linear(encoder.config.hidden_size, num_labels)
+        super().__init__(encoder, nn.Sequential(nn.Dropout(dropout), output))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
+        """Logits of W words, float32 (B, W, num_labels), with their first tokens at `positions`, int64 (B, W)."""
+        hidden = self.hidden_states(input_ids, attention_mask)
+        with full_precision(hidden):
+            logits: Tensor = self.head(gather_hidden(hidden, positions).float())
+        return logits
