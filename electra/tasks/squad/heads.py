@@ -91,10 +91,8 @@ class JointHead(nn.Module):
         self.end_of_token = nn.Linear(width, HIDDEN_SIZE)
         self.end_of_start = nn.Linear(width, HIDDEN_SIZE, bias=False)
         self.end_logit = nn.Linear(HIDDEN_SIZE, 1)
-        self.unanswerable = None
-        if has_classifier:
-            layers = nn.Linear(2 * width, HIDDEN_SIZE), nn.GELU(), nn.Linear(HIDDEN_SIZE, 1)
-            self.unanswerable = nn.Sequential(*layers)
+        layers = [nn.Linear(2 * width, HIDDEN_SIZE), nn.GELU(), nn.Linear(HIDDEN_SIZE, 1)] if has_classifier else []
+        self.unanswerable = nn.Sequential(*layers) if has_classifier else None
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
         """Logits for training.
@@ -158,7 +156,7 @@ class SpanModel(TaskModel):
     """
 
     def __init__(
-        self, encoder: PreTrainedModel, head: str, *, has_classifier: bool, beam_size: int, dropout: float = 0.0
+        self, encoder: PreTrainedModel, head: str, has_classifier: bool, beam_size: int, dropout: float = 0.0
     ) -> None:
         width = encoder.config.hidden_size
         super().__init__(encoder, JointHead(width, has_classifier) if head == "joint" else IndependentHead(width))
@@ -182,11 +180,10 @@ class SpanModel(TaskModel):
         can_be_answer = (positions >= context[:, :1]) & (positions < context[:, 1:]) | (positions == 0)
         with full_precision(hidden):
             hidden = self.dropout(hidden.float())
+            head: Any = self.head
             if start_positions is not None:
-                logits: SpanLogits = self.head(hidden, can_be_answer, start_positions)
-                return logits
-            found: Candidates = self.head.find_candidates(hidden, can_be_answer, self.beam_size)
-            return found.pack()
+                return head(hidden, can_be_answer, start_positions)
+            return head.find_candidates(hidden, can_be_answer, self.beam_size).pack()
 
 
 def span_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:

@@ -1,9 +1,7 @@
 """SQuAD: options, data as windows, span heads, answers and official scores."""
 
-import json
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from electra.cli import CommandLine
-from electra.files import write_file, write_json
+from electra.files import write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
 from electra.finetuning.file_task import check_data_options
 from electra.finetuning.runner import evaluate
@@ -40,9 +38,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
     """The options; without data, those of SQuAD 1.1 on the Hub."""
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on SQuAD and score it.")
     encoder, squad, tuning = command_line.parse(argv)
-    if check_data_options(squad):
-        squad.train_file, squad.validation_file = map(os.path.expanduser, (squad.train_file, squad.validation_file))
-    elif squad.dataset_name is None:
+    if not check_data_options(squad) and squad.dataset_name is None:
         squad.dataset_name = "squad"
     return Arguments(encoder, squad, tuning, command_line.effective)
 
@@ -119,33 +115,24 @@ class Squad(TaskAdapter):
         return {name: TaskRows(windows["train"], {"dev": self.dev}, examples)}
 
     @cached_property
-    def data_settings(self) -> dict[str, str]:
-        """Fingerprints of the data."""
+    def settings(self) -> dict[str, Any]:
         options = self.args.options
-        return data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
+        data = data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
+        return {**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data}
 
     def more_settings(self, task: str) -> dict[str, Any]:
-        return {**{name: getattr(self.args.options, name) for name in WINDOW_OPTIONS}, **self.data_settings}
+        return self.settings
 
     # ---- training
 
     @property
-    def has_joint_head(self) -> bool:
-        return self.args.tuning.head == "joint"
-
-    @property
     def beam_size(self) -> int:
         """Number of starts, and of ends for each, that are kept."""
-        return self.args.options.beam_size if self.has_joint_head else self.args.options.n_best_size
+        options = self.args.options
+        return options.beam_size if self.args.tuning.head == "joint" else options.n_best_size
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> SpanModel:
-        return SpanModel(
-            encoder,
-            settings.head,
-            has_classifier=self.is_version_2,
-            beam_size=self.beam_size,
-            dropout=settings.head_dropout,
-        )
+        return SpanModel(encoder, settings.head, self.is_version_2, self.beam_size, settings.head_dropout)
 
     def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
         return span_loss(output, labels, num_items_in_batch)
@@ -159,9 +146,8 @@ class Squad(TaskAdapter):
         """Starts and ends as one layer, as in transformers."""
         layers = super().linear_layers(model)
         both = nn.Linear(layers[0].in_features, len(layers))
-        with torch.no_grad():
-            both.weight.copy_(torch.cat([layer.weight for layer in layers]))
-            both.bias.copy_(torch.cat([layer.bias for layer in layers]))
+        both.weight.data = torch.cat([layer.weight.data for layer in layers])
+        both.bias.data = torch.cat([layer.bias.data for layer in layers])
         return [both]
 
     def note(self, task: str) -> str:
@@ -179,7 +165,7 @@ class Squad(TaskAdapter):
                 Candidates.unpack(rows, self.beam_size),
                 n_best_size=options.n_best_size,
                 max_answer_length=options.max_answer_length,
-                has_classifier=self.has_joint_head,
+                has_classifier=self.args.tuning.head == "joint",
             )
             self.decoded = rows, found
         return self.decoded[1]
@@ -219,8 +205,7 @@ class Squad(TaskAdapter):
         if not self.is_version_2:
             return False
         decoded = self.decode(logits["dev"])
-        threshold = self.threshold(decoded)
-        unanswered = np.mean([odds > threshold for odds in decoded.null_odds.values()])
+        unanswered = np.mean(np.array(list(decoded.null_odds.values())) > self.threshold(decoded))
         unanswerable = np.mean([not answers for answers in self.references.values()])
         return is_one_answer(float(unanswered), float(unanswerable))
 
@@ -237,9 +222,8 @@ class Squad(TaskAdapter):
         decoded = self.decode(outcome.logits["dev"])
         folder = self._predictions_folder(task, seed)
         folder.mkdir(exist_ok=True)
-        for name, values in (("predictions", decoded.predictions), ("nbest_predictions", decoded.nbest)):
-            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-            write_file(text.encode(errors="backslashreplace"), folder / f"{name}.json")
+        write_json(decoded.predictions, folder / "predictions.json")
+        write_json(decoded.nbest, folder / "nbest_predictions.json")
         if self.is_version_2:
             write_json(decoded.null_odds, folder / "null_odds.json")
         write_json(self.official_metrics(decoded), folder / "metrics.json")

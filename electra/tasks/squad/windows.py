@@ -71,13 +71,9 @@ def encode_questions(
     doc_stride: int,
     is_training: bool,
 ) -> Windows:
-    """Tokenizes questions and paragraphs and cuts them into windows.
+    """Tokenizes questions and paragraphs and cuts them into windows. Lengths and strides are in tokens.
 
-    Args:
-        max_length: tokens in the longest window, including special tokens.
-        max_query_length: tokens in a question; longer questions are cut.
-        doc_stride: tokens of the paragraph from the start of one window to the start of the next.
-        is_training: add labels, and leave out questions whose answer no token covers.
+    For training, windows have labels, and questions whose answer no token covers are left out.
     """
     pair = tokenizer("a", "a", return_token_type_ids=True)
     texts = pair.sequence_ids(0)  # None at special tokens
@@ -90,8 +86,9 @@ def encode_questions(
 
     paragraphs, offsets = _tokenize(data.paragraphs, tokenizer)
     asked, _ = _tokenize([question.text for question in data.questions], tokenizer)
-    columns: dict[str, list[Any]] = {"input_ids": [], "token_type_ids": [], "labels": []}
-    places: list[tuple[int, ...]] = []
+    ids: list[NDArray[np.int32]] = []
+    type_ids: list[NDArray[np.uint8]] = []
+    numbers: list[tuple[int, ...]] = []  # columns of a table
     for index, question in enumerate(data.questions):
         question_ids, paragraph = asked[index][:max_query_length], paragraphs[question.paragraph]
         room = max_length - len(question_ids) - texts.count(None)
@@ -110,27 +107,19 @@ def encode_questions(
         own = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
         for number, (begin, end) in enumerate(edges.tolist()):
             types = np.full(len(question_ids), pair_types[first.start]), np.full(end - begin, pair_types[second.start])
-            columns["input_ids"].append(replace_texts(pair_ids, question_ids, paragraph[begin:end]).astype(np.int32))
-            columns["token_type_ids"].append(replace_texts(pair_types, *types).astype(np.uint8))
+            ids.append(replace_texts(pair_ids, question_ids, paragraph[begin:end]).astype(np.int32))
+            type_ids.append(replace_texts(pair_types, *types).astype(np.uint8))
             shift = start - begin  # index of a token in the paragraph -> its position
-            if answer is not None and begin <= answer[0] and answer[1] < end:
-                columns["labels"].append((answer[0] + shift, answer[1] + shift, 0))
-            else:
-                columns["labels"].append((0, 0, 1))
-            places.append((index, begin, start, end + shift, own[number] + shift, own[number + 1] + shift))
-    table = np.array(places, dtype=np.int64).reshape(-1, 6)
-    tables = {"context": table[:, 2:4]}
-    if is_training:
-        tables["labels"] = np.array(columns["labels"], dtype=np.int64)
-    return Windows(
-        columns={"input_ids": columns["input_ids"], "token_type_ids": columns["token_type_ids"], **tables},
-        lengths=np.array([len(row) for row in columns["input_ids"]], dtype=np.int64),
-        questions=table[:, 0],
-        first_tokens=table[:, 1],
-        context=table[:, 2:4],
-        most_context=table[:, 4:],
-        offsets=offsets,
+            has_answer = answer is not None and begin <= answer[0] and answer[1] < end
+            label = (answer[0] + shift, answer[1] + shift, 0) if answer and has_answer else (0, 0, 1)
+            numbers.append((index, begin, start, end + shift, own[number] + shift, own[number + 1] + shift, *label))
+    questions, first_tokens, context, most_context, labels = np.split(
+        np.array(numbers, dtype=np.int64).reshape(-1, 9), [1, 2, 4, 6], axis=1
     )
+    columns: dict[str, Any] = {"input_ids": ids, "token_type_ids": type_ids, "context": context}
+    lengths = np.array([len(row) for row in ids], dtype=np.int64)
+    columns |= {"labels": labels} if is_training else {}
+    return Windows(columns, lengths, questions[:, 0], first_tokens[:, 0], context, most_context, offsets)
 
 
 def answer_tokens(offsets: NDArray[np.int64], question: Question) -> tuple[int, int] | None:
