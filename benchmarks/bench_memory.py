@@ -40,7 +40,7 @@ WATCHED = """
 import sys
 from transformers import TrainerCallback
 import run_pretraining
-from electra.pretraining import setup
+from electra.pretraining import trainer
 
 class Watch(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
@@ -48,12 +48,12 @@ class Watch(TrainerCallback):
             found = dict(line.split(":") for line in open("/proc/self/status"))
             print("MEMORY", *(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon")), flush=True)
 
-class Trainer(setup.ElectraTrainer):
+class Trainer(trainer.ElectraTrainer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.add_callback(Watch)
 
-setup.ElectraTrainer = Trainer
+trainer.ElectraTrainer = Trainer
 run_pretraining.main(sys.argv[1:])
 """
 

@@ -37,12 +37,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, n
 
 from benchmarks.plain_electra import PlainElectra
 from electra.hardware import device_name, measure_matmul_flops
-from electra.pretraining import setup
-from electra.pretraining.data import get_tokenizer, make_segments, open_corpora
+from electra.pretraining import trainer as trainer_module
+from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.trainer import ElectraTrainer
+from electra.pretraining.trainer import ElectraTrainer, make_trainer
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -92,13 +93,11 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     """The trainer of a run, and its FLOPs per step."""
     args = parse_arguments(flags(case, options, folder))
     run = open_run(args)
-    corpus, validation = open_corpora(args)
-    tokenizer = get_tokenizer(args, run, corpus)
-    data = make_segments(args, tokenizer, corpus, validation)
-    args = setup.resolve(args, run, data)
-    model = build_model(args, tokenizer)
-    plan = setup.announce_plan(args, run, model, data)
-    return setup.make_trainer(args, run, model, tokenizer, data, plan), plan.flops / plan.steps
+    data = load_data(args, run.checkpoint)
+    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+    model = build_model(args, data.tokenizer)
+    plan = announce_plan(args, model, data, [])
+    return make_trainer(args, model, data, plan, origin={}), plan.flops / plan.steps
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[], float]:
@@ -168,8 +167,8 @@ def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection
         stack.enter_context(contextlib.redirect_stdout(silence))
         stack.enter_context(contextlib.redirect_stderr(silence))
         if way == "plain":  # nothing of what ours does to its process or its networks
-            setup.tune_process = lambda device: None
-            setup.tune_networks = lambda model: None
+            trainer_module.tune_process = lambda device: None
+            trainer_module.tune_networks = lambda model: None
         trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
         step = bare_loop(trainer, way == "plain", case["precision"])
         for _ in range(WARM_UP):

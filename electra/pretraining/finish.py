@@ -14,7 +14,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples
 from electra.pretraining.callbacks.cost import compute_ledger, ledger_line
 from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.data import Segments
+from electra.pretraining.data import PretrainingData
 from electra.pretraining.metrics import unigram_metrics
 from electra.pretraining.plan import Plan
 from electra.pretraining.results import results_table, rows_of, token_counts, without_prefix
@@ -30,19 +30,16 @@ SAMPLES = 5
 """Held-out segments in samples.json."""
 
 
-def evaluate_at_end(trainer: ElectraTrainer, data: Segments, before: str) -> dict[str, dict[str, float]]:
+def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued: bool) -> dict[str, dict[str, float]]:
     """Held-out metrics of the pair before its first step, of token frequencies alone, and of the trained pair.
 
     All three are measured on the same segments with the same masks, so a run resumed with other held-out text has no
-    first column. Empty if nothing is held out.
-
-    Args:
-        before: title of the first column.
+    first column. Empty if nothing is held out. `is_continued`: the networks were trained before this run.
     """
     if data.evaluation is None:
         return {}
     evaluations = [logs for logs in trainer.state.log_history if "eval_loss" in logs]
-    last = evaluations[-1] if evaluations else {}
+    first, last = (evaluations[0], evaluations[-1]) if evaluations else ({}, {})
     is_current = last.get("step") == trainer.state.global_step and not trainer.args.load_best_model_at_end
     if not is_current or trainer.last_records is None:
         last = trainer.evaluate()
@@ -50,10 +47,9 @@ def evaluate_at_end(trainer: ElectraTrainer, data: Segments, before: str) -> dic
     asked = {"objective": config.objective, "uniform_generator": config.uniform_generator}
     rows = rows_of(**asked)
     columns = {}
-    is_same_text = trainer.origin.get(FIRST_HELD_OUT) in (None, data.held_out)
-    is_at_start = bool(evaluations) and evaluations[0]["step"] == 0
-    if is_same_text and is_at_start and evaluations[0]["eval_tokens"] == last["eval_tokens"]:
-        columns[before] = without_prefix(evaluations[0], rows=rows)
+    is_same_text = trainer.origin[FIRST_HELD_OUT] == data.text[FIRST_HELD_OUT]
+    if is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]:
+        columns["start" if is_continued else "untrained"] = without_prefix(first, rows=rows)
     assert trainer.last_records is not None
     counts = token_counts(data.cache, data.training_documents, config.discriminator.vocab_size)
     columns["frequencies"] = unigram_metrics(
@@ -74,22 +70,16 @@ def gather_model(trainer: ElectraTrainer) -> ElectraForJointPretraining:
 
     With FSDP each process has a part of each weight: only the first process gets the whole model.
     """
-    model: ElectraForJointPretraining = trainer.model
     if trainer.is_fsdp_enabled:
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         if trainer.is_world_process_zero():
-            model = ElectraForJointPretraining(model.config)
-            model.load_state_dict(weights)
-            trainer.model = model
-    return model
+            trainer.model = ElectraForJointPretraining(trainer.model.config)
+            trainer.model.load_state_dict(weights)
+    return trainer.model
 
 
 def save_logs(trainer: ElectraTrainer, folder: Path, plan: Plan) -> dict[str, Any]:
-    """Write the log, and samples if text is held out, into the run folder; measure the cost of the run.
-
-    Returns:
-        see `compute_ledger`.
-    """
+    """Write the log, and samples if text is held out, into the run folder; measure the cost, see `compute_ledger`."""
     ledger = compute_ledger(trainer.state, trainer.args, plan)
     with recording(folder, STATE_NAME, SAMPLES_NAME):
         write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
@@ -110,13 +100,9 @@ def report(
     networks: dict[str, Path],
 ) -> None:
     """Write metrics.json; print the table, the cost, and the folders of the networks."""
-    values: dict[str, Any] = {
-        "held_out": results,
-        "plan": plan.as_dict() | {"main_network": plan.main_network},
-        "compute": ledger,
-        **environment(),
-    }
+    sizes = plan.as_dict() | {"main_network": plan.main_network}
     with recording(folder, METRICS_NAME):
+        values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
         write_json(values, folder / METRICS_NAME)
     if results:
         logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")

@@ -223,9 +223,11 @@ def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:
     }
 
 
-def record_given_parts(args: Arguments, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Record in `args.effective` the sizes of trained networks and of a given tokenizer instead of the recipe's."""
-    sizes, effective = args.model, args.effective
+def record_given_parts(
+    args: Arguments, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
+) -> Arguments:
+    """The options with the sizes of trained networks and of a given tokenizer as `effective`, not the recipe's."""
+    sizes, effective = args.model, dict(args.effective)
     generator, discriminator = model.config.generator, model.config.discriminator
     if sizes.init_discriminator:
         effective.update(_sizes_of(discriminator), **{name: value_of(discriminator, name) for name in DROPOUTS})
@@ -240,3 +242,4 @@ def record_given_parts(args: Arguments, model: ElectraForJointPretraining, token
         for field in fields(args.tokenizer):  # options of a new tokenizer
             effective.pop(field.name, None)
         effective["vocab_size"] = len(tokenizer)
+    return args._replace(effective=effective)

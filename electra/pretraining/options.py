@@ -1,23 +1,22 @@
-"""The options of a pre-training run: Trainer's with our own, parsed, and checked against each other.
+"""The options of a pre-training run: Trainer's with our own, parsed, checked against each other, and resolved.
 
-What options of several groups must agree on is refused here, before anything is read or built.
+What options of several groups must agree on is refused here, before anything is read or built. `resolve` puts numbers
+in place of epochs, shares and defaults once the data are known; nothing changes an option after that.
 """
 
 import json
 import logging
 import math
 import os
-import sys
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import huggingface_hub
 import torch
 from accelerate.utils import DistributedType
-from torch.utils.checkpoint import checkpoint
 from transformers import TrainingArguments
+from transformers.trainer_utils import IntervalStrategy
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.checkpoint import find_file_corruption
@@ -50,6 +49,7 @@ from electra.hardware import computes_bf16
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
 from electra.pretraining.results import rows_of
+from electra.pretraining.resume import generator_steps_of, read_state
 
 logger = logging.getLogger(__name__)
 
@@ -65,17 +65,14 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "batch_eval_metrics": False,
     "eval_do_concat_batches": True,
     "ignore_data_skip": False,
+    "include_num_input_tokens_seen": False,
     "neftune_noise_alpha": None,
     "use_liger_kernel": False,
     "liger_kernel_config": None,
     "enable_jit_checkpoint": False,
 }
 """Options of Trainer that pre-training would ignore, and the only value that it accepts."""
-
-_UNUSED = {
-    *("remove_unused_columns", "include_num_input_tokens_seen", "length_column_name"),
-    *("do_train", "do_eval", "do_predict"),
-}
+_UNUSED = {"remove_unused_columns", "length_column_name", "do_train", "do_eval", "do_predict"}
 """Other options of Trainer that have no effect; accepted because scripts for other models set them."""
 
 
@@ -160,17 +157,12 @@ class PretrainingArguments(TrainingArguments):
         None, "Licence of the networks, for their model cards: an id of the Hub, such as apache-2.0. Not set: none."
     )
     language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
+    include_num_input_tokens_seen: str | bool = option(False, "Not used: the log always has tokens_seen.")
+    dataloader_num_workers: int = option(0, "Processes that prepare batches.", NOT_NEGATIVE)
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
         check_options(self)
-        # Fields of TrainingArguments that have no declaration above.
-        check(self.dataloader_num_workers >= 0, "dataloader_num_workers", self.dataloader_num_workers, "0 or more")
-        for name in ("dataloader_prefetch_factor", "eval_accumulation_steps"):
-            check(getattr(self, name) is None or getattr(self, name) > 0, name, getattr(self, name), "positive")
-        for name in ("dataloader_persistent_workers", "dataloader_multiprocessing_context"):
-            if getattr(self, name) and self.dataloader_num_workers == 0:
-                raise UserError(f"--{name} needs --dataloader_num_workers above 0; set it, or leave --{name} out")
         for name, only in _WITHOUT_EFFECT.items():
             expected = "left out" if only is None else only
             check(getattr(self, name) == only, name, getattr(self, name), f"{expected}, pre-training does not use it")
@@ -182,10 +174,6 @@ class PretrainingArguments(TrainingArguments):
             raise UserError(
                 "--auto_resume finds the checkpoint itself; leave --resume_from_checkpoint out, or --auto_resume"
             )
-        if self.include_num_input_tokens_seen not in ("no", False):
-            raise UserError("--include_num_input_tokens_seen: tokens_seen is always logged; leave the option out")
-        if "tpu_metrics_debug" in (self.debug or []):
-            raise UserError("--debug tpu_metrics_debug is for TPUs, which are not supported; leave it out")
         for name in ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
             check(_is_json_object(getattr(self, name)), name, getattr(self, name), "a JSON object")
         if not torch.accelerator.is_available():
@@ -200,6 +188,17 @@ class PretrainingArguments(TrainingArguments):
     def __getstate__(self) -> dict[str, Any]:
         """Without tokens: Trainer pickles its arguments into what it pushes to the Hub."""
         return without_secrets(self.__dict__)
+
+    def with_values(self, **values: Any) -> Self:
+        """A copy with other values. `dataclasses.replace` would run Trainer's checks again, `copy` lose tokens."""
+        other = object.__new__(type(self))
+        other.__dict__.update({**vars(self), **values})
+        return other
+
+    @property
+    def segments_per_step(self) -> int:
+        """Segments of an optimizer step, over all devices and accumulated batches."""
+        return int(self.train_batch_size * self.gradient_accumulation_steps * self.world_size)
 
 
 def _is_json_object(value: Any) -> bool:
@@ -238,59 +237,66 @@ class Arguments(NamedTuple):
     flags: frozenset[str] = frozenset()
     """Options given on the command line itself, not only in a file or a recipe."""
 
+    def values(self) -> dict[str, Any]:
+        """All options by name."""
+        groups: tuple[Any, ...] = self[: len(GROUPS)]
+        return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
+
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
-    given = {name: command_line.value_of(name, argv) for name in ("config", "dataset_name", "train_file")}
-    resumed = command_line.value_of("resume_from_checkpoint", argv)
-    default_config = None
-    if resumed is not None:
-        output_dir = command_line.value_of("output_dir", argv) or PretrainingArguments.output_dir
-        experiment_name = command_line.value_of("experiment_name", argv)
-        default_config = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
-        wrong = find_file_corruption(Path(default_config)) if default_config and given["config"] is None else None
-        if wrong is not None:
-            raise UserError(
-                f"cannot resume with the options of {Path(str(default_config)).parent}: {wrong}; name the right file "
-                "with --config, this one if you edited it"
-            )
-    if default_config is None and all(value is None for value in given.values()):
-        if resumed and resumed.lower() not in NEWEST:
-            raise UserError(
-                f"there is no {CONFIG_NAME} beside {resumed} with the options of its run; name them with --config, or "
-                "the corpus with --train_file or --dataset_name"
-            )
-        default_config = str(QUICKSTART)
-        if not {"-h", "--help", "--help_all", "--help-all"} & set(sys.argv[1:] if argv is None else argv):
-            logger.info(
-                "No corpus named: using %s, on the documentation that comes with Python. "
-                "Name your own with --train_file FILES or --dataset_name NAMES.",
-                os.path.relpath(QUICKSTART),
-            )
-    groups = command_line.parse(argv, default_config)
+    config = _default_config(command_line, argv)
+    groups = command_line.parse(argv, config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
+    if config == str(QUICKSTART):
+        logger.info(
+            "No corpus named: using %s, on the documentation that comes with Python. "
+            "Name your own with --train_file FILES or --dataset_name NAMES.",
+            os.path.relpath(QUICKSTART),
+        )
     args.effective["bf16"] = args.training.bf16  # resolved for this device
     if args.segments.max_length > args.model.max_position_embeddings:
         raise UserError(
             f"--max_length {args.segments.max_length} is longer than the position table, --max_position_embeddings "
             f"{args.model.max_position_embeddings}; shorten the segments or enlarge the table"
         )
-    check_networks(args.model, args.objective, args.flags)
-    gate_of(args.objective, args.segments, args.training)
-    check_training(args.training, args.model, args.objective)
+    check_networks(args)
+    gate_of(args)
+    check_training(args)
     return args
 
 
-def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str | None) -> str | None:
+def _default_config(command_line: CommandLine, argv: list[str] | None) -> str | None:
+    """The file of options where none is named: that of the resumed run, or the quickstart where no corpus is named."""
+    if command_line.value_of("config", argv) is not None:
+        return None
+    resumed = command_line.value_of("resume_from_checkpoint", argv)
+    if resumed is not None:
+        output_dir = command_line.value_of("output_dir", argv) or PretrainingArguments.output_dir
+        saved = config_of_resumed_run(resumed or NEWEST[0], output_dir, command_line.value_of("experiment_name", argv))
+        wrong = None if saved is None else find_file_corruption(saved)
+        if wrong is not None:
+            raise UserError(f"cannot resume {resumed}: {wrong}; if you edited {saved}, name it with --config")
+        if saved is not None:
+            return str(saved)
+    if any(command_line.value_of(name, argv) is not None for name in ("dataset_name", "train_file")):
+        return None
+    if resumed and resumed.lower() not in NEWEST:
+        raise UserError(
+            f"there is no {CONFIG_NAME} beside {resumed} with the options of its run; name them with --config, or the "
+            "corpus with --train_file or --dataset_name"
+        )
+    return str(QUICKSTART)
+
+
+def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str | None) -> Path | None:
     """The saved options of the run that is resumed, if the command names the run and they exist."""
     if experiment_name is None and resume_from_checkpoint.lower() in NEWEST:
         return None  # the options, perhaps the quickstart's, decide which run is meant
     folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name or "").resolve()
-    for candidate in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
-        if folder.is_dir() and candidate.is_file():
-            return str(candidate)
-    return None
+    candidates = (folder / CONFIG_NAME, folder.parent / CONFIG_NAME) if folder.is_dir() else ()
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def resumed_folder(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
@@ -299,50 +305,73 @@ def resumed_folder(resume_from_checkpoint: str, output_dir: str, experiment_name
     return Path(output_dir) / experiment_name if is_newest else Path(resume_from_checkpoint)
 
 
-def check_training(training: PretrainingArguments, model: ModelArguments, objective: ObjectiveArguments) -> None:
-    """Refuse options of Trainer that would be ignored, or stop the run in the middle."""
-    is_cpu = training.device.type == "cpu" and training.distributed_state.distributed_type in (
-        DistributedType.NO,
-        DistributedType.MULTI_CPU,
-    )
-    if training.fsdp and is_cpu:  # accelerate would ignore it
-        raise UserError("--fsdp needs GPUs, and this run is on the CPU; leave it out: processes then share the batch")
-    if training.metric_for_best_model is not None:
-        metrics = ["loss", *(metric for metric, _ in rows_of(objective.objective, model.generator_type == UNIFORM))]
-        if training.metric_for_best_model.removeprefix("eval_") not in metrics:
-            raise UserError(
-                f"--metric_for_best_model {training.metric_for_best_model}: --objective {objective.objective} has no "
-                f"such metric; it has {', '.join(metrics)}"
-            )
-    kwargs = training.gradient_checkpointing_kwargs
-    if kwargs:
-        try:  # only a trial tells which keywords and values torch accepts
-            output: torch.Tensor = checkpoint(torch.square, torch.ones(1, requires_grad=True), **kwargs)
-            output.sum().backward()
-        except (ValueError, TypeError, RuntimeError, AttributeError, LookupError) as error:
-            raise UserError(
-                f"--gradient_checkpointing_kwargs {kwargs} does not work: {error}; torch accepts use_reentrant, "
-                "preserve_rng_state, determinism_check, debug and early_stop"
-            ) from error
-    if training.push_to_hub:
-        if huggingface_hub.constants.HF_HUB_OFFLINE:
-            raise UserError("--push_to_hub needs the Hub, and HF_HUB_OFFLINE forbids it; unset it, or push later")
-        token = training.hub_token or huggingface_hub.get_token()
-        if token is None:
-            raise UserError("--push_to_hub found no token on this machine; run `hf auth login`, or set HF_TOKEN")
-        try:
-            huggingface_hub.HfApi(token=token).whoami()
-        except Exception as error:  # errors of the Hub's client and of its HTTP library
-            raise UserError(f"--push_to_hub does not work: {error}; check the network and the token") from error
-
-
-def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: Collection[str]) -> None:
-    """Refuse options of a network that the run does not have, and ways to share weights that do not work.
+def resolve(
+    args: Arguments, folder: Path, checkpoint: str | None, segments_per_epoch: int, has_held_out: bool
+) -> Arguments:
+    """The options with the run's folder, and with steps in place of epochs, shares of steps and defaults.
 
     Args:
-        model, objective: the options.
-        flags: options on the command line itself; sizes of a recipe do not count as given.
+        args: as they were given.
+        folder: of the run.
+        checkpoint: that is resumed, if any.
+        segments_per_epoch: of the training text.
+        has_held_out: whether there is text to evaluate on.
     """
+    training, objective, batch_size = args.training, args.objective, args.training.segments_per_step
+    max_steps = training.max_steps
+    if max_steps == -1:
+        max_steps = math.ceil(training.num_train_epochs * segments_per_epoch / batch_size)
+    if checkpoint is not None and (step := read_state(Path(checkpoint)).global_step) > max_steps:
+        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; choose more steps")
+    values: dict[str, Any] = {"max_steps": max_steps}
+    for event in ("eval", "save", "logging"):
+        strategy, steps = getattr(training, f"{event}_strategy"), getattr(training, f"{event}_steps")
+        if strategy == IntervalStrategy.EPOCH:  # Trainer sees the whole run as one epoch
+            strategy, steps = type(strategy)("steps"), max(1, math.ceil(segments_per_epoch / batch_size))
+        values[f"{event}_strategy"] = strategy
+        values[f"{event}_steps"] = int(steps) if steps >= 1 else math.ceil(max_steps * steps)
+    if not has_held_out:
+        values["eval_strategy"] = IntervalStrategy.NO
+    values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and checkpoint is None
+    has_stages = OBJECTIVES[objective.objective].has_stages
+    if has_stages:
+        steps = generator_steps_of(objective.generator_steps, max_steps, checkpoint)
+        objective = replace(objective, generator_steps=steps)
+    if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
+        values["ddp_find_unused_parameters"] = True
+    values |= {"output_dir": str(folder), "run_name": training.run_name or folder.name}
+    return args._replace(training=training.with_values(**values), objective=objective)
+
+
+def check_training(args: Arguments) -> None:
+    """Refuse options of Trainer that would be ignored, or stop the run in the middle."""
+    training, objective = args.training, args.objective.objective
+    on_cpu = (DistributedType.NO, DistributedType.MULTI_CPU)
+    if training.fsdp and training.device.type == "cpu" and training.distributed_state.distributed_type in on_cpu:
+        raise UserError("--fsdp needs GPUs, and this run is on the CPU; leave it out: processes then share the batch")
+    if training.metric_for_best_model is not None:
+        metrics = ["loss", *(metric for metric, _ in rows_of(objective, args.model.generator_type == UNIFORM))]
+        if training.metric_for_best_model.removeprefix("eval_") not in metrics:
+            raise UserError(
+                f"--metric_for_best_model {training.metric_for_best_model}: --objective {objective} has no such "
+                f"metric; it has {', '.join(metrics)}"
+            )
+    if training.push_to_hub:
+        try:
+            huggingface_hub.whoami(token=training.hub_token)
+        except Exception as error:  # errors of the Hub's client and of its HTTP library
+            raise UserError(
+                f"--push_to_hub does not work: {error}; check the network, HF_HUB_OFFLINE and the token (`hf auth "
+                "login`, HF_TOKEN)"
+            ) from error
+
+
+def check_networks(args: Arguments) -> None:
+    """Refuse options of a network that the run does not have, and ways to share weights that do not work.
+
+    Sizes of a recipe do not count as given.
+    """
+    model, objective, flags = args.model, args.objective, args.flags
     spec, is_uniform = OBJECTIVES[objective.objective], model.generator_type == UNIFORM
     name = f"--objective {objective.objective}"
     if is_uniform:
@@ -375,11 +404,10 @@ def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: 
         )
     if not spec.has_stages:
         return
-    shared = "tie" if model.tie not in (None, "none") else "tie_embedding_projection"
-    if getattr(model, shared) not in (None, "none", False):
+    if model.tie not in (None, "none") or model.tie_embedding_projection:
+        shared = "tie_embedding_projection" if model.tie_embedding_projection else f"tie {model.tie}"
         raise UserError(
-            f"--{shared} {getattr(model, shared)} does not work with {name}: the weights of the frozen generator must "
-            "not change; leave it out"
+            f"--{shared} does not work with {name}: the weights of the frozen generator must not change; leave it out"
         )
     if objective.init_from_generator and model.init_discriminator:
         raise UserError(
@@ -394,8 +422,9 @@ def check_networks(model: ModelArguments, objective: ObjectiveArguments, flags: 
             )
 
 
-def gate_of(objective: ObjectiveArguments, segments: SegmentArguments, training: PretrainingArguments) -> Gate | None:
+def gate_of(args: Arguments) -> Gate | None:
     """Parse and check --generator_gate."""
+    objective, segments = args.objective, args.segments
     if not objective.generator_gate:
         return None
     given = f"--generator_gate {' '.join(objective.generator_gate)}"
@@ -409,7 +438,7 @@ def gate_of(objective: ObjectiveArguments, segments: SegmentArguments, training:
         raise UserError(f"{given} is not possible: expected METRIC THRESHOLD, such as discriminator_auc 0.6")
     if metric not in metrics:
         raise UserError(f"{given}: --objective {objective.objective} has no such metric; it has {', '.join(metrics)}")
-    if training.eval_strategy == "no" or (segments.validation_fraction == 0 and not segments.validation_file):
+    if args.training.eval_strategy == "no" or (segments.validation_fraction == 0 and not segments.validation_file):
         raise UserError(
             f"{given} needs held-out metrics, but --eval_strategy is no or no text is held out; leave the gate out"
         )

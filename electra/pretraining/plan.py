@@ -1,6 +1,7 @@
 """The plan of a run, made before it starts: corpus, parameters, tokens, epochs, FLOPs."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +23,12 @@ from electra.model.configuration import ElectraPretrainingConfig, embedding_widt
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import stage_lengths
+from electra.pretraining.callbacks.retention import fraction_steps
+from electra.pretraining.data import PretrainingData
+from electra.pretraining.options import Arguments
+from electra.pretraining.resume import describe
+
+logger = logging.getLogger(__name__)
 
 MOST_SOURCES = 20
 """Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
@@ -139,19 +146,6 @@ _SHARED = {
 }
 
 
-def _describe_shared(model: ElectraForJointPretraining) -> str:
-    tie = model.config.tie
-    if tie == "embeddings" and not _shares_more_than_words(model):
-        tie = "word"
-    return _SHARED[tie] + (", and their projection" if model.config.tie_embedding_projection else "")
-
-
-def _shares_more_than_words(model: ElectraForJointPretraining) -> bool:
-    """Different architectures may share no other table of the same shape."""
-    shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
-    return len(shared) > 1
-
-
 def make_plan(
     model: ElectraForJointPretraining,
     cache: TokenCache,
@@ -164,18 +158,15 @@ def make_plan(
     checkpoint_steps: Sequence[int] = (),
     changes: Sequence[str] = (),
 ) -> Plan:
-    """Collect the sizes of a run.
-
-    Args:
-        held_out_lengths: tokens of each document that is held out.
-        batch_size: of an optimizer step, over all devices.
-    """
+    """Collect the sizes of a run; `held_out_lengths` are tokens of documents, `batch_size` is over all devices."""
+    config = model.config
     parameters = parameter_counts(model)
-    flops, google_flops, google_sparse_flops = training_flops(
-        model.config, max_length=max_length, batch_size=batch_size, steps=steps
-    )
+    flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
+    shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
+    # Different architectures may share no other table of the same shape.
+    tie = "word" if config.tie == "embeddings" and len(shared) == 1 else config.tie
     return Plan(
-        objective=model.config.objective,
+        objective=config.objective,
         sources=[
             {"name": s["name"], "files": len(s.get("files", ())), "text_files": s.get("text_files", 0)}
             | {"documents": s["documents"], "tokens": s["tokens"]}
@@ -192,39 +183,83 @@ def make_plan(
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],
         total_parameters=parameters["total"],
-        discriminator_type=model.config.discriminator.model_type,
-        generator_type=model.config.generator.model_type if model.config.generator else "",
-        discriminator_shape=describe_network(model.config.discriminator),
-        generator_shape=describe_network(model.config.generator) if model.config.generator else "",
+        discriminator_type=config.discriminator.model_type,
+        generator_type=config.generator.model_type if config.generator else "",
+        discriminator_shape=describe_network(config.discriminator),
+        generator_shape=describe_network(config.generator) if config.generator else "",
         steps=steps,
         batch_size=batch_size,
         max_length=max_length,
         tokens_per_step=batch_size * max_length,
         total_tokens=steps * batch_size * max_length,
         epochs=steps * batch_size / segments_per_epoch,
-        flops=flops,
-        google_flops=google_flops,
-        google_sparse_flops=google_sparse_flops,
+        flops=flops[0],
+        google_flops=flops[1],
+        google_sparse_flops=flops[2],
         checkpoint_steps=list(checkpoint_steps),
-        shared=_describe_shared(model),
-        uniform_generator=model.config.uniform_generator,
-        generator_steps=model.config.generator_steps,
+        shared=_SHARED[tie] + ", and their projection" * config.tie_embedding_projection,
+        uniform_generator=config.uniform_generator,
+        generator_steps=config.generator_steps,
         changes=list(changes),
     )
+
+
+def announce_plan(
+    args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, changes: Sequence[Mapping[str, Any]]
+) -> Plan:
+    """Make the plan of a run and log it, with warnings of options that look like mistakes.
+
+    Args:
+        args: resolved.
+        changes: of options since the run began, see resume.py.
+    """
+    training, steps = args.training, args.training.max_steps
+    plan = make_plan(
+        model,
+        data.cache,
+        held_out_lengths=data.held_out_lengths,
+        segments_per_epoch=len(data.policy),
+        steps=steps,
+        batch_size=training.segments_per_step,
+        max_length=args.segments.max_length,
+        checkpoint_steps=fraction_steps(training.checkpoint_fractions, steps),
+        changes=describe(changes),
+    )
+    for line in [*plan.lines(), f"run folder     {training.output_dir}"]:
+        logger.info(line)
+    fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
+    for warning in document_warnings(plan, args.corpus.document_separator, fraction):
+        logger.warning(warning)
+    saves_between = any(step < steps for step in plan.checkpoint_steps)
+    if training.save_strategy == "steps" and training.save_steps > steps and not saves_between:
+        logger.warning(
+            "save_steps=%d is more than max_steps=%d: the only checkpoint will be that of the last step. Steps are "
+            "optimizer steps here, not samples.",
+            training.save_steps,
+            steps,
+        )
+    for length in stage_lengths(steps, plan.generator_steps):
+        if training.get_warmup_steps(length) >= length:
+            logger.warning(
+                "warmup_steps=%d is not less than the %d steps of the run or stage: the learning rate never reaches "
+                "%g. Set --warmup_steps, 0.1 for a tenth of the steps.",
+                training.get_warmup_steps(length),
+                length,
+                training.learning_rate,
+            )
+            break
+    return plan
 
 
 def document_warnings(plan: Plan, document_separator: str, validation_fraction: float) -> list[str]:
     """Warnings of documents that look like paragraphs, and of an unrepresentative held-out set.
 
-    Args:
-        document_separator: the option.
-        validation_fraction: the option; 0 if no document of the corpus is held out.
+    `validation_fraction` is 0 if no document of the corpus is held out.
     """
     warnings = []
     texts = [source for source in plan.sources if source["text_files"]]
-    files, documents, tokens = (
-        sum(source[name] for source in texts) for name in ("text_files", "documents", "tokens")
-    )
+    names = ("text_files", "documents", "tokens")
+    files, documents, tokens = (sum(source[name] for source in texts) for name in names)
     is_short = tokens < documents * max(SHORT_DOCUMENT, plan.max_length)
     if document_separator == "blank_line" and documents > files > 1 and is_short:
         warnings.append(
@@ -232,15 +267,13 @@ def document_warnings(plan: Plan, document_separator: str, validation_fraction: 
             "every blank line ends a document, and parts of one file are both trained on and held out. If a file is "
             "one document, use --document_separator file."
         )
-    if validation_fraction == 0:
-        return warnings
     share = plan.held_out_tokens / plan.corpus_tokens
-    if plan.held_out_documents < FEWEST_HELD_OUT:
+    if validation_fraction and plan.held_out_documents < FEWEST_HELD_OUT:
         warnings.append(
-            f"held-out metrics will be of {_count(plan.held_out_documents, 'document')} only, less than "
-            f"{FEWEST_HELD_OUT}: raise --validation_fraction {validation_fraction:g}, or name a --validation_file."
+            f"held-out metrics will be of {plan.held_out_documents} documents only, less than {FEWEST_HELD_OUT}: "
+            f"raise --validation_fraction {validation_fraction:g}, or name a --validation_file."
         )
-    if not validation_fraction / 2 <= share <= 2 * validation_fraction:
+    if validation_fraction and not validation_fraction / 2 <= share <= 2 * validation_fraction:
         warnings.append(
             f"the held-out documents have {share:.2%} of the tokens, where --validation_fraction asks for "
             f"{validation_fraction:.2%} of the documents: try another --data_seed, or name a --validation_file."

@@ -1,157 +1,34 @@
-"""Memory of a training step and disk use of a run, computed before anything is allocated.
+"""What a run needs: disk space, computed before it starts, and time and memory, measured by ten steps (--plan)."""
 
-Weights, gradients and optimizer states have known sizes. Activations are the peak of what else is alive in a forward
-and backward pass, which depends on objective, attention kernel, precision and checkpointing; so the pass runs on
-`FakeTensorMode` tensors, which have a shape but no content, and the bytes of their storages are counted. It takes a
-second or two.
-
-The sum is what torch requests from its allocator. The allocator's reserve comes on top (about a third with glibc's
-malloc on a CPU, less than 2 % with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ at 65536), and so do the scratch
-space of kernels and the buckets of DistributedDataParallel.
-"""
-
-import copy
 import logging
-import math
 import shutil
-import weakref
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+import sys
+import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+from transformers import TrainerCallback
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.checkpoint import checkpoints_of
-from electra.console import format_bytes
-from electra.cpu import tune_networks
+from electra.console import format_bytes, format_seconds
+from electra.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.options import Arguments
+from electra.pretraining.callbacks.progress import ReadableLog
+from electra.pretraining.data import PretrainingData
+from electra.pretraining.options import Arguments, PretrainingArguments
 from electra.pretraining.plan import Plan
+from electra.pretraining.trainer import make_trainer
 
 logger = logging.getLogger(__name__)
 
 ADAM_STATES = 2
-"""Numbers that Adam keeps for each weight."""
-_STATES = {"8bit": 0.5, "4bit": 0.25, "adafactor": 0.0, "sgd": 0.0, "lion": 1.0, "rmsprop": 1.0, "adagrad": 1.0}
-"""The same of other optimizers, by a part of the name of --optim."""
-
-
-@dataclass(frozen=True)
-class TrainingMemory:
-    """Bytes on each device in a training step."""
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations
-
-
-def training_memory(
-    build: Callable[[], nn.Module],
-    make_batch: Callable[[], Mapping[str, Tensor]],
-    *,
-    optimizer_states: float = ADAM_STATES,
-    autocast: torch.dtype | None = None,
-    device: str = "cpu",
-) -> TrainingMemory:
-    """The memory of a micro-batch, forward and backward.
-
-    Args:
-        build: makes the model; its output is a loss or has a `loss`.
-        make_batch: makes its keyword arguments.
-        optimizer_states: numbers that the optimizer keeps for each weight, in the weight's type.
-        autocast: the type of mixed precision, if any.
-        device: a device type of this machine, such as "cuda".
-    """
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(device):
-        model = build().train()
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        weights = sum(p.numel() * p.element_size() for p in parameters)
-        batch = make_batch()
-        live = LiveBytes()
-        mixed = nullcontext() if autocast is None else torch.autocast(device, autocast)
-        with live:
-            with mixed:
-                output = model(**batch)
-            (output if isinstance(output, Tensor) else output.loss).backward()
-    gradients = sum(p.grad.numel() * p.grad.element_size() for p in parameters if p.grad is not None)
-    return TrainingMemory(weights, gradients, round(optimizer_states * weights), max(0, live.peak - gradients))
-
-
-class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of the tensors made in its context: those alive now, and their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        for value in tree_iter((args, kwargs or {})):  # existed before
-            if isinstance(value, Tensor):
-                self._remember(value, counted=False)
-        result = func(*args, **(kwargs or {}))
-        for value in tree_iter(result):
-            if isinstance(value, Tensor):
-                self._remember(value, counted=True)
-        return result
-
-    def _remember(self, tensor: Tensor, counted: bool) -> None:
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self._known:
-            return
-        size = storage.nbytes() if counted else 0
-        self._known.add(key)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._forget, key, size)
-
-    def _forget(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.now -= size
-
-
-def step_memory(args: Arguments, model: ElectraForJointPretraining) -> TrainingMemory | None:
-    """Memory of a training step on each device, without sharding; None if fake tensors lack an operation."""
-    training = args.training
-    shape = (training.per_device_train_batch_size, args.segments.max_length)
-    optimizer = str(getattr(training.optim, "value", training.optim))
-
-    def build() -> nn.Module:
-        pair = ElectraForJointPretraining(copy.deepcopy(model.config))
-        if training.gradient_checkpointing:
-            pair.gradient_checkpointing_enable(training.gradient_checkpointing_kwargs)
-        if training.device.type == "cpu":
-            tune_networks(pair)
-        return pair
-
-    try:
-        return training_memory(
-            build,
-            lambda: {
-                "input_ids": torch.zeros(shape, dtype=torch.long),
-                "token_type_ids": torch.zeros(shape, dtype=torch.long),
-            },
-            optimizer_states=next((n for part, n in _STATES.items() if part in optimizer), ADAM_STATES),
-            autocast=torch.bfloat16 if training.bf16 else torch.float16 if training.fp16 else None,
-            device=training.device.type,
-        )
-    except Exception as error:  # an estimate must not stop a run
-        logger.debug("memory is not known: %s", error)
-        return None
+"""Numbers that Adam keeps for each weight; other optimizers keep fewer."""
+TRIAL_STEPS = 10
+"""Timed steps of a trial, after one for warm-up."""
 
 
 class DiskUse(NamedTuple):
@@ -167,49 +44,29 @@ class DiskUse(NamedTuple):
     superfluous: bool = True
     """Whether others are deleted: each still exists while the next one is written."""
 
-    @property
-    def total(self) -> int:
-        return self.cache + self.checkpoints * self.checkpoint + self.networks
 
-
-def disk_use(args: Arguments, model: ElectraForJointPretraining, plan: Plan, memory: TrainingMemory | None) -> DiskUse:
-    """The disk use of a run; `memory` is the result of `step_memory`."""
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    optimizer = ADAM_STATES * weights if memory is None else memory.optimizer
-    if args.training.save_only_model:
-        optimizer = 0
+def disk_use(training: PretrainingArguments, plan: Plan, weights: int) -> DiskUse:
+    """The disk use of a run; `weights` is in bytes. --save_total_limit spares --checkpoint_fractions."""
+    saved = set(plan.checkpoint_steps)
+    if training.save_strategy != "no":
+        every = int(training.save_steps) or plan.steps
+        saved |= {plan.steps, *range(every, plan.steps + 1, every)}
+    others = len(saved) - len(plan.checkpoint_steps)
+    kept = min(others, training.save_total_limit or others)
     return DiskUse(
         cache=plan.cache_bytes,
-        checkpoint=weights + optimizer,
-        checkpoints=kept_checkpoints(args, plan),
-        superfluous=saved_checkpoints(args, plan) > kept_checkpoints(args, plan),
+        checkpoint=weights * (1 if training.save_only_model else 1 + ADAM_STATES),
+        checkpoints=len(plan.checkpoint_steps) + kept,
         networks=4 * (plan.discriminator_parameters + plan.generator_parameters),
+        superfluous=others > kept,
     )
-
-
-def estimate_lines(memory: TrainingMemory | None, disk: DiskUse, args: Arguments) -> list[str]:
-    """Memory and disk use, as lines of the plan."""
-    lines = []
-    if memory is not None:
-        lines.append(
-            f"memory         {format_bytes(memory.total)} on each device: weights {format_bytes(memory.weights)}, "
-            f"gradients {format_bytes(memory.gradients)}, optimizer {format_bytes(memory.optimizer)}, activations of "
-            f"{args.training.per_device_train_batch_size} x {args.segments.max_length} tokens "
-            f"{format_bytes(memory.activations)}"
-        )
-    lines.append(
-        f"disk           {format_bytes(disk.total)}: token cache {format_bytes(disk.cache)}, {disk.checkpoints} "
-        f"checkpoints of {format_bytes(disk.checkpoint)}, networks {format_bytes(disk.networks)}"
-    )
-    return lines
 
 
 def missing_disk(disk: DiskUse, run: Path) -> str | None:
     """Why a run does not fit on its disk; None if it does. The cache and earlier checkpoints already exist."""
-    there = next(folder for folder in (run, *run.resolve().parents) if folder.is_dir())
-    usage = shutil.disk_usage(there)
-    kept = len(checkpoints_of(run)) if run.is_dir() else 0
-    needed = (max(0, disk.checkpoints - kept) + disk.superfluous) * disk.checkpoint + disk.networks
+    usage = shutil.disk_usage(next(folder for folder in (run, *run.resolve().parents) if folder.is_dir()))
+    there = len(checkpoints_of(run)) if run.is_dir() else 0
+    needed = (max(0, disk.checkpoints - there) + disk.superfluous) * disk.checkpoint + disk.networks
     if usage.total == 0 or usage.free >= needed:  # some network file systems report 0
         return None
     return (
@@ -218,17 +75,74 @@ def missing_disk(disk: DiskUse, run: Path) -> str | None:
     )
 
 
-def kept_checkpoints(args: Arguments, plan: Plan) -> int:
-    """Number of checkpoints that are kept; those of --checkpoint_fractions come on top of the limit."""
-    others = saved_checkpoints(args, plan) - len(plan.checkpoint_steps)
-    return len(plan.checkpoint_steps) + min(others, args.training.save_total_limit or others)
+def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> None:
+    """Log the disk use of a run, and the memory of its weights; refuse a run that does not fit on its disk."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    disk = disk_use(args.training, plan, weights)
+    logger.info(
+        "memory         %s on each device for weights, gradients and Adam's averages; --plan measures the whole",
+        format_bytes((2 + ADAM_STATES) * weights),
+    )
+    logger.info(
+        "disk           %s: token cache %s, %d checkpoints of %s, networks %s",
+        format_bytes(disk.cache + disk.checkpoints * disk.checkpoint + disk.networks),
+        format_bytes(disk.cache),
+        disk.checkpoints,
+        format_bytes(disk.checkpoint),
+        format_bytes(disk.networks),
+    )
+    missing = missing_disk(disk, Path(str(args.training.output_dir)))
+    if missing is not None and not args.training.plan:
+        raise UserError(missing)
+    if missing is not None:
+        logger.warning(missing)
 
 
-def saved_checkpoints(args: Arguments, plan: Plan) -> int:
-    """Number of checkpoints that are written during the run."""
-    training = args.training
-    if training.save_strategy == "no":
-        return len(plan.checkpoint_steps)
-    interval = training.save_steps if training.save_steps >= 1 else math.ceil(training.save_steps * plan.steps)
-    regular = {int(step) for step in range(int(interval), plan.steps + 1, int(interval))} if interval else set()
-    return len(regular | {plan.steps} | set(plan.checkpoint_steps))
+class _Clock(TrainerCallback):
+    """Records when each step ended on the device."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
+        self.ends.append(time.monotonic())
+
+
+def run_trial(args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
+    """Train the model for eleven steps in a temporary folder, and log time and memory."""
+    quiet = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": True, "report_to": []}
+    nothing = {"eval_strategy": IntervalStrategy.NO, "eval_on_start": False, "save_strategy": SaveStrategy.NO}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        training = args.training.with_values(
+            **quiet,
+            **nothing,
+            load_best_model_at_end=False,
+            max_steps=min(TRIAL_STEPS + 1, plan.steps),
+            output_dir=folder,
+        )
+        # A gate needs evaluations; without it both networks are trained, which is the longest step.
+        short = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
+        trial, clock = make_trainer(short, model, data, replace(plan, checkpoint_steps=[]), origin={}), _Clock()
+        trial.remove_callback(ReadableLog)
+        trial.add_callback(clock)
+        clock.ends.append(time.monotonic())
+        trial.train()
+    ends = clock.ends[1:] if len(clock.ends) > 2 else clock.ends
+    seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
+    if trial.is_world_process_zero():
+        logger.info(
+            "trial          %d steps of %.3g s, %s tokens/s: about %s without evaluations and checkpoints",
+            len(ends) - 1,
+            seconds,
+            f"{plan.tokens_per_step / seconds:,.0f}",
+            format_seconds(seconds * plan.steps),
+        )
+        if torch.cuda.is_available():
+            logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
+        elif sys.platform == "linux":
+            import resource  # not on Windows; other systems count in other units
+
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            logger.info("               peak memory %s, of the whole process", format_bytes(peak))

@@ -5,20 +5,16 @@ corpus a resumed run would see some text twice and some never, unnoticed; with o
 compared with earlier ones. So every option of pre-training has a rule in `RULES`.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import PreTrainedTokenizerBase, TrainerState
@@ -28,7 +24,6 @@ from electra.errors import UserError
 from electra.files import absolute, absolute_if_there
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
-from electra.pretraining.options import GROUPS, Arguments
 from electra.tokenizer import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -86,121 +81,94 @@ RULES = {name: rule for rule, names in _NAMES.items() for name in names.split()}
 """Of all options of pre-training, those of transformers included."""
 
 FIRST_HELD_OUT = "first_held_out_text"
-"""Key of the text that was evaluated on before the first step; None for runs older than this key."""
+"""Key of the text that was evaluated on before the first step."""
 BEST_METRIC_OPTIONS = {
     *("metric_for_best_model", "greater_is_better", "validation_file", "validation_fraction", "max_eval_segments")
 }
 """If one of them changes, the best metric so far cannot be compared with later ones."""
-_IN_MODEL_CONFIG = {
-    name: name
-    for name in (
-        *("objective", "mlm_probability", "mlm_replacement_probability", "mlm_random_probability"),
-        *("discriminator_weight", "disallow_correct", "generator_steps", "init_from_generator"),
-    )
-} | {"temperature": "sampling_temperature"}
-"""Options that the model's config.json has, and their names there; the objective sets those that are not given."""
+_SET_BY_OBJECTIVE = (
+    *("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"),
+    *("generator_steps", "init_from_generator"),
+)
+"""Options whose values, where they are not given, are in the model's config.json."""
 _SAME_AVERAGES = {"adamw_torch", "adamw_torch_fused"}
 _STATEFUL_SCHEDULES = {"reduce_lr_on_plateau", "greedy"}
 """Their learning rate is not a function of the step, so it cannot change on resuming."""
 
 
-def fingerprint_of(content_hashes: NDArray[np.uint64]) -> str:
-    """Of documents in their order."""
-    return hashlib.blake2b(content_hashes.tobytes(), digest_size=16).hexdigest()
-
-
 def origin_of(
-    args: Arguments,
-    model: ElectraForJointPretraining,
-    content_hashes: NDArray[np.uint64],
-    training_documents: NDArray[np.int64],
-    held_out: str,
-    batch_size: int,
+    options: Mapping[str, Any], model: ElectraForJointPretraining, text: Mapping[str, Any], batch_size: int
 ) -> dict[str, Any]:
     """The record of text, batch size and options that each checkpoint keeps.
 
     Args:
-        args: the options, with `max_steps` and the steps between events resolved.
+        options: all options of the run by name, resolved.
         model: for values that the objective sets.
-        content_hashes: of the documents of the corpus, whichever files they come from.
-        training_documents: indices of those that are trained on.
-        held_out: fingerprint of the documents that are evaluated on.
+        text: `PretrainingData.text`.
         batch_size: segments of an optimizer step, over all devices and accumulated batches.
     """
-    groups: tuple[Any, ...] = args[: len(GROUPS)]
-    given = {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
-    options = {name: given[name] for name, rule in RULES.items() if rule in (Rule.KEPT, Rule.NEW) and name in given}
-    for name in ("init_discriminator", "init_generator"):
-        options[name] = options[name] and absolute_if_there(options[name])
-    options["validation_file"] = [absolute(path) for path in options["validation_file"]]
-    resolved = TrainerState()
-    resolved.compute_steps(args.training, args.training.max_steps)
-    options |= _steps_of(resolved) | {"max_steps": args.training.max_steps} | _options_in(model.config.to_dict())
-    return {
-        "corpus": fingerprint_of(content_hashes),
-        "documents": len(content_hashes),
-        "training_text": fingerprint_of(content_hashes[training_documents]),
-        "training_documents": len(training_documents),
-        FIRST_HELD_OUT: held_out,
-        "batch_size": batch_size,
-        "options": json.loads(json.dumps(options, default=lambda value: value.value)),  # as it will be read
-        "changes": [],
-    }
+    config = model.config.to_dict()
+    kept = {name: options[name] for name, rule in RULES.items() if rule in (Rule.KEPT, Rule.NEW) and name in options}
+    kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
+    kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in ("init_discriminator", "init_generator")}
+    kept["validation_file"] = [absolute(path) for path in kept["validation_file"]]
+    options = json.loads(json.dumps(kept, default=lambda value: value.value))  # as it will be read
+    return {**text, "batch_size": batch_size, "options": options, "changes": []}
 
 
-def check_resumed(
-    checkpoint: Path, origin: dict[str, Any], model: ElectraForJointPretraining, batch: str
-) -> dict[str, Any]:
+def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJointPretraining) -> dict[str, Any]:
     """Refuse to resume with text, networks or options that would make it another run; log options that changed.
 
     Args:
         checkpoint: to resume.
         origin: of this start, see `origin_of`.
         model: of this start.
-        batch: the factors of its batch size, for the message.
     Returns:
         the record to keep from here on: `origin`, with the text that was evaluated on before the first step, and all
         changes so far, each with step, option, before and now.
-    Raises:
-        UserError: something differs that must not.
     """
     path = checkpoint / ORIGIN_NAME
-    try:  # older checkpoints have fewer keys, the oldest no such file
-        saved = json.loads(path.read_text()) if path.is_file() else {**origin, FIRST_HELD_OUT: None, "options": {}}
-        documents, batch_size = int(saved["documents"]), int(saved["batch_size"])
-        corpus, options, changes = saved["corpus"], dict(saved.get("options", {})), list(saved.get("changes", []))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} does not describe a corpus; name an older checkpoint, or another run") from error
-    config, state = _saved_config(checkpoint), read_state(checkpoint)
-    before = {**_steps_of(state), "max_steps": state.max_steps} if state.max_steps else {}  # 0: not known
-    before |= {"bf16": saved["bf16"]} if "bf16" in saved else {}
-    before |= _options_in(config) | options
+    try:
+        saved = json.loads(path.read_text())
+        before = saved["options"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} does not describe a run; name an older checkpoint, or another run") from error
+    _check_same_networks(checkpoint, model.config.to_dict())  # first: networks set defaults of other options
     now = origin["options"]
-    _check_same_networks(checkpoint, config, model.config.to_dict())  # first: they also set defaults of options
-    different = _compare_options(checkpoint, before, now)
-    if batch_size != origin["batch_size"]:
+    different = [name for name in now if name in before and before[name] != now[name]]
+    if {before.get("optim"), now["optim"]} <= _SAME_AVERAGES:
+        different = [name for name in different if name != "optim"]
+    kept = {name for name, rule in RULES.items() if rule is Rule.KEPT}
+    if {before.get("lr_scheduler_type"), now["lr_scheduler_type"]} & _STATEFUL_SCHEDULES:
+        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate"}
+    for name in different:
+        if name in kept:
+            raise UserError(
+                f"{checkpoint} was trained with --{name} {_shown(before[name])}, not {_shown(now[name])}; leave it as "
+                "it was, or start a new run"
+            )
+    if saved["batch_size"] != origin["batch_size"]:
         raise UserError(
-            f"{checkpoint} was trained with {batch_size} segments per step, not {origin['batch_size']} ({batch}): its "
-            "position in the corpus would be lost; choose sizes with the same product"
+            f"{checkpoint} was trained with {saved['batch_size']} segments per step, not {origin['batch_size']}: its "
+            "position in the corpus would be lost; choose batch size, accumulation and processes with that product"
         )
-    if corpus != origin["corpus"]:
+    if saved["corpus"] != origin["corpus"]:
         raise UserError(
-            f"{checkpoint} was trained on another corpus: it had {documents:,} documents, this one has "
+            f"{checkpoint} was trained on another corpus: it had {saved['documents']:,} documents, this one has "
             f"{origin['documents']:,}; name the same corpus, or start a new run with --init_discriminator and "
             "--init_generator"
         )
-    if saved.get("training_text") not in (None, origin["training_text"]):
+    if saved["training_text"] != origin["training_text"]:
         raise UserError(
-            f"{checkpoint} was trained on {saved.get('training_documents')} of these documents, this run would train "
-            f"on {origin['training_documents']}, not all of them the same; leave --validation_fraction and "
+            f"{checkpoint} was trained on {saved['training_documents']} of these documents, this run would train on "
+            f"{origin['training_documents']}, not all of them the same; leave --validation_fraction and "
             "--validation_file as they were, or start a new run"
         )
-    step = state.global_step
+    step = read_state(checkpoint).global_step
     new = [{"step": step, "option": name, "before": before[name], "now": now[name]} for name in different]
     for line in describe(new):
-        schedule = "; the learning rate follows the new schedule" if "max_steps" in different else ""
-        logger.warning("%s%s", line, schedule)
-    return {**origin, FIRST_HELD_OUT: saved.get(FIRST_HELD_OUT), "changes": changes + new}
+        logger.warning("%s%s", line, "; the learning rate follows the new schedule" * ("max_steps" in different))
+    return {**origin, FIRST_HELD_OUT: saved[FIRST_HELD_OUT], "changes": [*saved["changes"], *new]}
 
 
 def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -212,37 +180,6 @@ def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"from step {step:,} on: {', '.join(words)}" for step, words in lines.items()]
 
 
-def _compare_options(checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The options with another value than a checkpoint's.
-
-    Raises:
-        UserError: one of them must not change.
-    """
-    different = [name for name in now if name in before and before[name] != now[name]]
-    if {before.get("optim"), now.get("optim")} <= _SAME_AVERAGES:
-        different = [name for name in different if name != "optim"]
-    kept = {name for name, rule in RULES.items() if rule is Rule.KEPT}
-    if {before.get("lr_scheduler_type"), now.get("lr_scheduler_type")} & _STATEFUL_SCHEDULES:
-        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate"}
-    refused = next((name for name in different if name in kept), None)
-    if refused is not None:
-        raise UserError(
-            f"{checkpoint} was trained with --{refused} {_shown(before[refused])}, not {_shown(now[refused])}; leave "
-            "it as it was, or start a new run"
-        )
-    return different
-
-
-def _options_in(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the configuration of a joint model holds; the oldest ones have no objective."""
-    known = {"objective": "electra", **config}
-    return {option: known[name] for option, name in _IN_MODEL_CONFIG.items() if name in known}
-
-
-def _steps_of(state: TrainerState) -> dict[str, Any]:
-    return {name: int(getattr(state, name)) for name in ("logging_steps", "eval_steps", "save_steps")}
-
-
 def _shown(value: object) -> str:
     if value is None or value == []:
         return "none"
@@ -251,10 +188,8 @@ def _shown(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool | dict) else str(value)
 
 
-def _check_same_networks(checkpoint: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    if not isinstance(saved.get("discriminator"), dict):
-        raise UserError(f"the config.json in {checkpoint} is not of a pair of networks; name another checkpoint")
-    old, new = _architecture(saved), _architecture(now)
+def _check_same_networks(checkpoint: Path, config: Mapping[str, Any]) -> None:
+    old, new = _architecture(_saved_config(checkpoint)), _architecture(config)
     differences = [
         f"{name} is {value} there and {new[name]} here" for name, value in old.items() if new.get(name, value) != value
     ]
@@ -264,15 +199,11 @@ def _check_same_networks(checkpoint: Path, saved: Mapping[str, Any], now: Mappin
 
 def _architecture(config: Mapping[str, Any]) -> dict[str, Any]:
     """What determines the weights of a joint model: model types, tying, and sizes, which are the integers."""
-    found = {
-        "--generator_type uniform": bool(config.get("uniform_generator")),
-        "tie": config.get("tie", "embeddings"),
-        "tie_embedding_projection": config.get("tie_embedding_projection", False),
-    }
+    defaults = {"uniform_generator": False, "tie": "embeddings", "tie_embedding_projection": False}
+    found = {name: config.get(name, default) for name, default in defaults.items()}
     for network in ("discriminator", "generator"):
         for name, value in (config.get(network) or {}).items():
-            is_size = isinstance(value, int) and not isinstance(value, bool) and not name.endswith("_token_id")
-            if is_size or name == "model_type":
+            if name == "model_type" or (type(value) is int and not name.endswith("_token_id")):
                 found[f"{network}.{name}"] = value
     return found
 
@@ -280,19 +211,15 @@ def _architecture(config: Mapping[str, Any]) -> dict[str, Any]:
 def _saved_config(checkpoint: Path) -> dict[str, Any]:
     try:
         saved = json.loads((checkpoint / "config.json").read_text())
-        if not isinstance(saved, dict):
-            raise ValueError("not a mapping")
+        if not isinstance(saved, dict) or not isinstance(saved.get("discriminator"), dict):
+            raise ValueError("it is not of a pair of networks")
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read config.json in {checkpoint}: {error}; name another checkpoint") from error
     return saved
 
 
 def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None) -> int:
-    """Optimizer steps of the generator's stage: the given number, else the resumed checkpoint's, else half.
-
-    Raises:
-        UserError: one of the two stages would have none.
-    """
+    """Optimizer steps of the generator's stage: the given number, else the resumed checkpoint's, else half."""
     resumed = _saved_config(Path(checkpoint)).get("generator_steps") if checkpoint is not None else None
     steps = asked or resumed or max_steps // 2
     if max_steps < 2:
@@ -306,14 +233,7 @@ def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None
 
 
 def tokenizer_of(checkpoint: Path, named: str | None) -> PreTrainedTokenizerBase:
-    """The checkpoint's own tokenizer, even if the one at --tokenizer_path has been moved.
-
-    Args:
-        checkpoint: to resume.
-        named: --tokenizer_path.
-    Raises:
-        UserError: another tokenizer is named.
-    """
+    """The checkpoint's own tokenizer, even if the one of --tokenizer_path, `named`, has been moved."""
     own = load_tokenizer_beside_model(str(checkpoint))
     try:
         other = own if named is None else load_tokenizer_beside_model(named)
@@ -328,25 +248,12 @@ def tokenizer_of(checkpoint: Path, named: str | None) -> PreTrainedTokenizerBase
     return own
 
 
-def check_steps(checkpoint: Path, max_steps: int) -> None:
-    """Refuse to resume for fewer steps than were taken."""
-    step = read_state(checkpoint).global_step
-    if step > max_steps:
-        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; choose more steps")
-
-
 def read_state(checkpoint: Path) -> TrainerState:
-    """The trainer_state.json of a checkpoint.
-
-    Raises:
-        UserError: it cannot be read.
-    """
     path = checkpoint / "trainer_state.json"
     try:
         state = TrainerState.load_from_json(str(path))
-        if not isinstance(state.global_step, int) or not isinstance(state.max_steps, int):
-            raise TypeError("its steps are not integers")
-        _steps_of(state)
+        if not isinstance(state.global_step, int):
+            raise TypeError("its step is not an integer")
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}; name an older checkpoint, or another run") from error
     return state
@@ -374,15 +281,16 @@ def translate_loading_errors(checkpoint: str | None, part: str) -> Iterator[None
 def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | None) -> Iterator[None]:
     """Restore the options' learning rate, decay and betas after the block has loaded a checkpoint's over them.
 
-    Loading an optimizer replaces its parameter groups, loading a schedule its base rates. Equal values stay as they
-    were loaded, so that a run resumed with unchanged options continues bit for bit.
+    Loading an optimizer replaces its parameter groups, loading a schedule its base rates.
     """
-    groups = [_numbers_of(group) for group in optimizer.param_groups]
+    options = [
+        {name: value for name, value in group.items() if name not in ("params", "lr") and not _is_flag(value)}
+        for group in optimizer.param_groups
+    ]
     base_rates = list(getattr(schedule, "base_lrs", []))
     yield
-    for group, options in zip(optimizer.param_groups, groups, strict=True):
-        loaded = _numbers_of(group)
-        group.update({name: value for name, value in options.items() if loaded.get(name, value) != value})
+    for group, given in zip(optimizer.param_groups, options, strict=True):
+        group.update(given)
     if isinstance(schedule, LambdaLR):
         schedule.base_lrs = base_rates
         factors = [factor(schedule.last_epoch) for factor in schedule.lr_lambdas]
@@ -392,11 +300,6 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
         schedule._last_lr = rates
 
 
-def _numbers_of(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a parameter group, which are its numbers; truth values choose a kernel, and stay as loaded."""
-    numbers = {name: tuple(value) if isinstance(value, list) else value for name, value in group.items()}
-    return {
-        name: value
-        for name, value in numbers.items()
-        if isinstance(value, int | float | tuple) and not isinstance(value, bool) and name not in ("params", "lr")
-    }
+def _is_flag(value: Any) -> bool:
+    """Truth values choose a kernel, to which the loaded state belongs."""
+    return value is None or isinstance(value, bool)

@@ -2,13 +2,14 @@
 
 import sys
 import time
+from pathlib import Path
 
 from electra.checkpoint import describe_latest_valid, translate_write_errors
 from electra.console import setup_logging
 from electra.environment import shown_command
 from electra.hub import push_run
 from electra.pretraining.callbacks.stopping import StopRequests
-from electra.pretraining.data import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.data import load_data
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import (
     evaluate_at_end,
@@ -20,10 +21,12 @@ from electra.pretraining.finish import (
     track,
 )
 from electra.pretraining.model import build_model, record_given_parts
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.plan import announce_plan
+from electra.pretraining.resources import check_disk, run_trial
+from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
-from electra.pretraining.setup import announce_plan, make_trainer, resolve
-from electra.pretraining.trial import run_trial
+from electra.pretraining.trainer import make_trainer
 from electra.report.page import REPORT_NAME, try_to_report
 
 
@@ -36,34 +39,36 @@ def main(argv: list[str] | None = None) -> None:
         if args.training.process_index == 0 and not (run.folder / REPORT_NAME).is_file():  # killed before it had one
             try_to_report(run.folder)
         return
-    corpus, validation = open_corpora(args)
-    tokenizer = get_tokenizer(args, run, corpus)
-    data = make_segments(args, tokenizer, corpus, validation)
-    args = resolve(args, run, data)
-    model = build_model(args, tokenizer, run.checkpoint)
-    record_given_parts(args, model, tokenizer)
-    plan = announce_plan(args, run, model, data)
+    data = load_data(args, run.checkpoint)
+    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+    model = build_model(args, data.tokenizer, run.checkpoint)
+    args = record_given_parts(args, model, data.tokenizer)
+    origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
+    if run.checkpoint is not None:
+        origin = check_resumed(Path(run.checkpoint), origin, model)
+    plan = announce_plan(args, model, data, origin["changes"])
+    check_disk(args, model, plan)
     if args.training.plan:
-        run_trial(args, model, tokenizer, data, plan)
+        run_trial(args, model, data, plan)
         return
     stop = StopRequests(args.training.max_hours, started)
-    trainer = make_trainer(args, run, model, tokenizer, data, plan, stop)
-    save_options(args, run, tokenizer)
+    trainer = make_trainer(args, model, data, plan, origin, stop)
+    save_options(args, run, data.tokenizer, plan.changes)
 
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint)
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    is_fresh = not (args.model.init_discriminator or args.model.init_generator)
-    results = evaluate_at_end(trainer, data, before="untrained" if is_fresh else "start")
+    is_continued = bool(args.model.init_discriminator or args.model.init_generator)
+    results = evaluate_at_end(trainer, data, is_continued)
     model = gather_model(trainer)
     if trainer.is_world_process_zero():
         with translate_write_errors(run.folder, lambda: describe_latest_valid(run.folder)):
             ledger = save_logs(trainer, run.folder, plan)
             folders = export_networks(
                 model,
-                tokenizer,
+                data.tokenizer,
                 run.folder,
                 plan=plan,
                 metrics=results.get("trained", {}),

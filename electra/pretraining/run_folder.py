@@ -17,9 +17,9 @@ import itertools
 import json
 import logging
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -42,8 +42,7 @@ from electra.data.corpus import absolute_dataset_name
 from electra.environment import without_secrets
 from electra.errors import UserError
 from electra.files import absolute, absolute_if_there
-from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, resumed_folder
-from electra.pretraining.resume import describe
+from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +55,7 @@ _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, so that two processes never write the same run. The files lie beside the run folders."""
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """Where a run writes, and the checkpoint it continues from, if any."""
 
     folder: Path
@@ -66,22 +64,15 @@ class Run:
     """The user named this checkpoint; there may be later ones."""
     is_finished: bool = False
     """With --auto_resume: there is nothing left to do."""
-    origin: dict[str, Any] = field(default_factory=dict)
-    """See resume.py; known once the plan is made."""
 
 
 def open_run(args: Arguments) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
-    training = args.training
-    if training.plan:
-        if training.resume_from_checkpoint is not None:
-            raise UserError("--plan is for a new run; omit --resume_from_checkpoint")
-        return Run(Path(training.output_dir) / training.experiment_name, None)
-    state = PartialState()
+    training, state = args.training, PartialState()
     shared: list[Any] = [None]
     if state.is_main_process:
         try:
-            shared = [_find_run(training.output_dir, args)]
+            shared = [_find_run(training)]
         except UserError as error:
             shared = [error]
     if state.num_processes > 1:
@@ -91,42 +82,39 @@ def open_run(args: Arguments) -> Run:
         raise run
     if run.is_finished:
         logger.info("%s is finished: nothing to do; choose more --max_steps to extend it", run.folder)
-        return run
-    if run.checkpoint is not None:
+    elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
         logger.info("%s/%s is taken; writing to %s", training.output_dir, training.experiment_name, run.folder)
     return run
 
 
-def _find_run(output_dir: str, args: Arguments) -> Run:
-    training = args.training
-    resume = training.resume_from_checkpoint
+def _find_run(training: PretrainingArguments) -> Run:
+    output_dir, name, resume = training.output_dir, training.experiment_name, training.resume_from_checkpoint
+    if training.plan:
+        if resume is not None:
+            raise UserError("--plan is for a new run; omit --resume_from_checkpoint")
+        return Run(Path(output_dir) / name, None)
     if resume is not None and resume.lower() not in ("false", "no", "0"):
-        checkpoint = find_checkpoint(resume or NEWEST[0], output_dir, training.experiment_name)
+        checkpoint = find_checkpoint(resume or NEWEST[0], output_dir, name)
         _lock_or_refuse(checkpoint.parent)
         shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
         return Run(checkpoint.parent, str(checkpoint), Path(resume).resolve() == checkpoint)
-    if training.auto_resume:
-        return start_or_continue(output_dir, training.experiment_name, training.max_steps)
-    return Run(new_run_folder(output_dir, training.experiment_name), None)
-
-
-def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> Run:
-    """The run of this name: resumed if it has a checkpoint, new if it has none, or finished.
-
-    Raises:
-        UserError: none of its checkpoints is valid, another process writes it, or the folder holds something else.
-    """
-    _check_name(experiment_name)
-    folder = (Path(output_dir) / experiment_name).resolve()
+    if name in ("", "..") or Path(name).name != name:
+        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _lock_or_refuse(folder)
-        is_new = not folder.exists()
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        if training.auto_resume:
+            return start_or_continue(Path(output_dir).resolve() / name, training.max_steps)
+        return Run(new_run_folder(Path(output_dir), name), None)
     except OSError as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
-    if is_new:
+
+
+def start_or_continue(folder: Path, max_steps: int) -> Run:
+    """The run in this folder: resumed if it has a checkpoint, new if it has none, or finished."""
+    _lock_or_refuse(folder)
+    if not folder.exists():
         return Run(folder, None)
     if not folder.is_dir():
         raise UserError(f"{folder} is a file, not a run; choose another --experiment_name")
@@ -139,9 +127,10 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
     if checkpoints_of(folder):
         return Run(folder, str(latest_valid_checkpoint(folder)))
     if (folder / METRICS_NAME).is_file():
-        what = "finished with too few steps" if steps is not None else f"has a damaged {METRICS_NAME}"
-        what = what if has_networks else f"has a {METRICS_NAME} but no discriminator"
-        raise UserError(f"{folder} {what}, and has no checkpoint to resume; choose another --experiment_name")
+        raise UserError(
+            f"{folder} has a {METRICS_NAME}, but too few steps or no valid networks, and no checkpoint to resume; "
+            "choose another --experiment_name"
+        )
     if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
         raise UserError(
             f"{folder} has files but no {CONFIG_NAME}, so it is not a run; choose another --experiment_name, or "
@@ -150,27 +139,13 @@ def start_or_continue(output_dir: str, experiment_name: str, max_steps: int) -> 
     return Run(folder, None)
 
 
-def new_run_folder(output_dir: str, experiment_name: str) -> Path:
-    """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made.
-
-    Raises:
-        UserError: the folder cannot be written.
-    """
-    _check_name(experiment_name)
-    names = itertools.chain([experiment_name], (f"{experiment_name}-{number}" for number in itertools.count(2)))
-    try:
-        Path(output_dir).mkdir(parents=True, exist_ok=True)
-        for folder in (Path(output_dir) / name for name in names):
-            if _lock(folder) and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
-                return folder
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
+    """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made."""
+    for name in itertools.chain([experiment_name], (f"{experiment_name}-{number}" for number in itertools.count(2))):
+        folder = output_dir / name
+        if _lock(folder) and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
+            return folder
     raise AssertionError("names are endless")
-
-
-def _check_name(experiment_name: str) -> None:
-    if experiment_name in ("", "..") or Path(experiment_name).name != experiment_name:
-        raise UserError(f"--experiment_name '{experiment_name}' must be a plain folder name, without slashes")
 
 
 def _lock(folder: Path) -> bool:
@@ -186,23 +161,13 @@ def _lock(folder: Path) -> bool:
 
 
 def _lock_or_refuse(folder: Path) -> None:
-    """Lock a run, which this process may have locked before.
-
-    Raises:
-        UserError: another process holds the lock.
-    """
+    """Lock a run, which this process may have locked before."""
     if folder.resolve().parent / f".{folder.name}.lock" not in _LOCKS and not _lock(folder):
         raise UserError(f"{folder} is locked by another process; wait for it or stop it")
 
 
 def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
-    """The checkpoint to resume: a checkpoint folder, or the latest valid one of a run folder.
-
-    Args:
-        resume_from_checkpoint, output_dir, experiment_name: see `resumed_folder`.
-    Raises:
-        UserError: there is none, or the named one cannot be resumed.
-    """
+    """The checkpoint to resume: a checkpoint folder, or the latest valid one of a run folder."""
     folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
@@ -214,8 +179,12 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
     return folder
 
 
-def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing."""
+def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, changes: Sequence[str]) -> None:
+    """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
+
+    Args:
+        changes: of options since the run began, a line for each step at which it was resumed with others.
+    """
     if not PartialState().is_main_process:
         return
     values = without_secrets(args.effective)
@@ -229,7 +198,7 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase) 
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
     run.folder.mkdir(exist_ok=True)
-    lines = ["Effective options of this run; --config reads them back.", *describe(run.origin.get("changes", []))]
+    lines = ["Effective options of this run; --config reads them back.", *changes]
     with recording(run.folder, CONFIG_NAME):
         write_yaml(values, run.folder / CONFIG_NAME, "\n# ".join(lines))
     if run.checkpoint is None:

@@ -37,17 +37,19 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 from tqdm.auto import tqdm
-from transformers import EvalPrediction, Trainer
+from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput
 
@@ -59,18 +61,31 @@ from electra.checkpoint import (
     translate_write_errors,
     write_manifest,
 )
+from electra.console import check_trackers
+from electra.cpu import tune_networks, tune_process
+from electra.data.collator import SegmentCollator
+from electra.data.segments import TrainingSegments
+from electra.environment import without_secrets
 from electra.errors import UserError
 from electra.files import write_json
+from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
 from electra.optimization import AdamWNoBiasCorrection, check_schedule
-from electra.pretraining.callbacks.phases import PhaseOptions
-from electra.pretraining.callbacks.stopping import IgnoreSignals
+from electra.pretraining.callbacks.cost import EnergyLog
+from electra.pretraining.callbacks.health import DiscriminatorHealth, LossSpikes
+from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
+from electra.pretraining.callbacks.progress import ReadableLog, ReadableProgress
+from electra.pretraining.callbacks.retention import KeptCheckpoints
+from electra.pretraining.callbacks.stopping import IgnoreSignals, StopRequests
+from electra.pretraining.data import PretrainingData
 from electra.pretraining.log_window import LogWindow
 from electra.pretraining.metrics import evaluation_metrics, token_records
-from electra.pretraining.options import CONFIG_NAME, PretrainingArguments
+from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments, gate_of
+from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
 from electra.pretraining.schedule import create_schedule, translate_option_errors
+from electra.tracking import RecordSettings
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +105,8 @@ class ElectraTrainer(Trainer):
         segments_per_epoch: for the epoch in the log: passes over the corpus so far.
         phases: which network is trained when; the callback `TrainingPhases` applies it.
         origin: what the run is trained on and how, written into each checkpoint; see resume.py.
-        kwargs: those of `transformers.Trainer`. `save_total_limit` must be None: `KeptCheckpoints` deletes.
+        kwargs: those of `transformers.Trainer`. `KeptCheckpoints` applies `save_total_limit`, because Trainer only
+            sees the checkpoint that is being written in `unfinished/`.
     """
 
     args: PretrainingArguments
@@ -448,3 +464,66 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_loading_errors(checkpoint, "random state"):
             super()._load_rng_state(checkpoint)
+
+
+def make_trainer(
+    args: Arguments,
+    model: ElectraForJointPretraining,
+    data: PretrainingData,
+    plan: Plan,
+    origin: dict[str, Any],
+    stop: StopRequests | None = None,
+) -> ElectraTrainer:
+    """The trainer of a run, with readable progress instead of Trainer's dictionaries.
+
+    Args:
+        args: resolved.
+        origin: see `ElectraTrainer`.
+        stop: may end the run early.
+    """
+    training, config, tokenizer = args.training, model.config, data.tokenizer
+    check_trackers(training.report_to)
+    phases = PhaseOptions(
+        discriminator_weight=config.discriminator_weight,
+        discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
+        gate=gate_of(args),
+        generator_steps=config.generator_steps,
+        init_from_generator=args.objective.init_from_generator,
+    )
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks.append(LossSpikes())
+    callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
+    callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
+    tune_process(training.device)
+    tune_networks(model)
+    try:
+        trainer = ElectraTrainer(
+            model=model,
+            args=training,
+            data_collator=SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id),
+            train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
+            eval_dataset=data.evaluation,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            flops_per_token=plan.flops / plan.total_tokens,
+            segments_per_epoch=len(data.policy),
+            phases=phases,
+            origin=origin,
+        )
+        if training.torch_compile:  # Trainer compiles later; this refuses a wrong backend or mode now
+            torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
+        trainer.check_optimization(plan.steps)
+    except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
+        with suppress(OSError):  # made by Trainer; kept unless it is empty
+            Path(str(training.output_dir)).rmdir()
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"Trainer cannot be set up with these options: {error}") from error
+    # All processes have the same weights; from here on each draws its own dropout.
+    set_seed(training.seed, device_specific=True)
+    trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
+    trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
+    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
+    if config.objective == "electra" and model.generator is not None:
+        trainer.add_callback(DiscriminatorHealth(config.discriminator.vocab_size))
+    return trainer

@@ -8,12 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.pretraining.data import get_tokenizer, make_segments, open_corpora
+from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments
+from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.plan import announce_plan
+from electra.pretraining.resume import origin_of
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import announce_plan, make_trainer, resolve
-from electra.pretraining.trainer import ElectraTrainer
+from electra.pretraining.trainer import ElectraTrainer, make_trainer
 
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
@@ -90,12 +91,11 @@ def make(folder: Path, **options: object) -> ElectraTrainer:
     """The trainer of a tiny run below `folder`, ready to train."""
     args = parse_arguments(flags(folder, **options))
     run = open_run(args)
-    corpus, validation = open_corpora(args)
-    tokenizer = get_tokenizer(args, run, corpus)
-    data = make_segments(args, tokenizer, corpus, validation)
-    args = resolve(args, run, data)
-    model = build_model(args, tokenizer)
-    return make_trainer(args, run, model, tokenizer, data, announce_plan(args, run, model, data))
+    data = load_data(args, run.checkpoint)
+    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+    model = build_model(args, data.tokenizer)
+    origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
+    return make_trainer(args, model, data, announce_plan(args, model, data, []), origin)
 
 
 def history(checkpoint: Path) -> list[dict[str, float]]:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,63 +11,65 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.checkpoint import recording
 from electra.errors import UserError
-from electra.pretraining.options import config_of_resumed_run, parse_arguments
-from electra.pretraining.resume import check_steps
-from electra.pretraining.run_folder import find_checkpoint, new_run_folder, open_run, save_options, start_or_continue
-from tests.pretraining.runs import flags
+from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
+from electra.pretraining.run_folder import Run, find_checkpoint, new_run_folder, open_run, save_options
+from tests.pretraining.runs import TWO_STAGE, flags
 from tests.test_checkpoint import write_checkpoint
+
+
+def opened(folder: Path, **options: object) -> Run:
+    return open_run(parse_arguments(flags(folder, **options)))
+
 
 # ---- a new folder
 
 
 def test_a_run_gets_a_folder_of_its_name_and_the_next_ones_a_number(tmp_path: Path) -> None:
-    output = tmp_path / "not" / "there" / "yet"
+    output = tmp_path / "output"
     for expected in ("run", "run-2", "run-3"):
-        folder = new_run_folder(str(output), "run")
+        folder = opened(tmp_path).folder
         assert folder == output / expected and not folder.exists()
         folder.mkdir()
         (folder / ".hidden").touch()
-    assert new_run_folder(str(output), "other") == output / "other"
-    assert new_run_folder(str(output), "run-2") == output / "run-2-2"
+    (output / "run-2" / ".hidden").unlink()
+    (output / "file").write_text("precious")
+    assert new_run_folder(output, "file") == output / "file-2"
+    assert opened(tmp_path, experiment_name="run-3").folder == output / "run-3-2"
 
 
-def test_an_empty_folder_is_used_and_a_file_of_the_runs_name_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("precious")
-    (tmp_path / "run-2").mkdir()
-    assert new_run_folder(str(tmp_path), "run") == tmp_path / "run-2"
-    assert (tmp_path / "run").read_text() == "precious"
-
-
-@pytest.mark.parametrize("is_there_and_empty", [False, True])
-def test_runs_that_start_together_get_a_folder_each(tmp_path: Path, is_there_and_empty: bool) -> None:
-    if is_there_and_empty:
-        (tmp_path / "run").mkdir()
+def test_an_empty_folder_is_used_by_one_of_the_runs_that_start_together(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: new_run_folder(str(tmp_path), "run"), range(8)))
+        folders = list(pool.map(lambda _: new_run_folder(tmp_path, "run"), range(8)))
     assert sorted(f.name for f in folders) == ["run", *(f"run-{n}" for n in range(2, 9))]
 
 
 def test_a_process_that_ends_leaves_its_folder_free(tmp_path: Path) -> None:
-    code = f"from electra.pretraining.run_folder import new_run_folder as f; f({str(tmp_path)!r}, 'run'); exit(2)"
+    code = "from pathlib import Path; from electra.pretraining.run_folder import new_run_folder as f; "
+    code += f"f(Path({str(tmp_path)!r}), 'run'); exit(2)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 2
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
-    assert new_run_folder(str(tmp_path), "run") == tmp_path / "run"
+    assert new_run_folder(tmp_path, "run") == tmp_path / "run"
 
 
-@pytest.mark.parametrize(("below", "name"), [("file", "run"), ("file/below", "run"), ("folder", "a" * 300)])
-def test_a_folder_that_cannot_be_written_is_the_users_error(tmp_path: Path, below: str, name: str) -> None:
+@pytest.mark.parametrize("auto_resume", [False, True])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"output_dir": "file"}, "--output_dir"),
+        ({"experiment_name": "a" * 300}, "--output_dir"),
+        ({"experiment_name": ""}, "--experiment_name"),
+        ({"experiment_name": "a/b"}, "--experiment_name"),
+        ({"experiment_name": ".."}, "--experiment_name"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_the_users_error(
+    tmp_path: Path, options: dict[str, str], named: str, auto_resume: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("in the way")
-    for start in (new_run_folder, lambda output, name: start_or_continue(output, name, 12)):
-        with pytest.raises(UserError, match="--output_dir"):
-            start(str(tmp_path / below), name)
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "/tmp/a", "..", ".", "a/"])
-def test_a_name_that_is_not_a_folder_name_is_refused(tmp_path: Path, name: str) -> None:
-    for start in (new_run_folder, lambda output, name: start_or_continue(output, name, 12)):
-        with pytest.raises(UserError, match="--experiment_name"):
-            start(str(tmp_path), name)
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match=named):
+        opened(tmp_path, **options, auto_resume=auto_resume)
 
 
 # ---- what is resumed
@@ -80,7 +83,7 @@ def test_damaged_or_edited_options_of_a_run_are_not_used_unless_they_are_named(t
     resume = f"--resume_from_checkpoint={tmp_path}"
     assert parse_arguments([resume]).training.seed == 42
     config.write_text(content)
-    with pytest.raises(UserError, match=rf"{tmp_path}: config\.yaml .*--config"):
+    with pytest.raises(UserError, match=r"config\.yaml .*--config"):
         parse_arguments([resume])
     assert parse_arguments([resume, f"--config={config}"]).training.seed == int(content[6:])
 
@@ -90,50 +93,40 @@ def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path: Path) -> None:
     older, newer = write_checkpoint(run, 4), write_checkpoint(run, 8)
     assert find_checkpoint(str(older), "output", "other") == older
     assert find_checkpoint(str(run), "output", "other") == newer
-    for word in ("true", "True", "last", "yes", "1"):
+    for word in ("true", "True", "last"):
         assert find_checkpoint(word, str(tmp_path), "run") == newer
     (newer / "optimizer.pt").unlink()
     assert find_checkpoint("true", str(tmp_path), "run") == older
-    with pytest.raises(UserError, match=r"checkpoint-8 .*optimizer\.pt"):
+    with pytest.raises(UserError, match=r"optimizer\.pt"):
         find_checkpoint(str(newer), "", "")
+    with pytest.raises(UserError, match=f"{tmp_path}/other"):
+        find_checkpoint("true", str(tmp_path), "other")
 
 
-def test_what_cannot_be_resumed_is_the_users_error(tmp_path: Path) -> None:
-    for name, expected in (("true", f"{tmp_path}/run"), ("nowhere", "nowhere")):
-        with pytest.raises(UserError, match=rf"no folder .*{expected}"):
-            find_checkpoint(name, str(tmp_path), "run")
-    with pytest.raises(UserError, match="nothing to resume"):
-        open_run(parse_arguments(flags(tmp_path, resume_from_checkpoint="true")))
-    assert not (tmp_path / "output").exists()
+def test_what_contradicts_itself_is_refused_and_resuming_can_be_switched_off(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--resume_from_checkpoint"):
         parse_arguments(flags(tmp_path, auto_resume=True, resume_from_checkpoint="somewhere"))
-
-
-def test_a_run_is_not_resumed_for_fewer_steps_than_it_has(tmp_path: Path) -> None:
-    checkpoint = write_checkpoint(tmp_path / "run", 12)
-    check_steps(checkpoint, 12)
-    with pytest.raises(UserError, match=r"12, .*--max_steps 6"):
-        check_steps(checkpoint, 6)
+    with pytest.raises(UserError, match="--plan"):
+        opened(tmp_path, plan=True, resume_from_checkpoint="true")
+    write_checkpoint(tmp_path / "output" / "run", 4)
+    run = opened(tmp_path, resume_from_checkpoint="false")
+    assert run.folder.name == "run-2" and run.checkpoint is None
 
 
 def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp_path: Path) -> None:
-    run = tmp_path / "output" / "run"
+    run, where = tmp_path / "output" / "run", (str(tmp_path / "output"), "run")
     checkpoint = write_checkpoint(run, 4)
     names = [str(checkpoint), f"{checkpoint}/", str(run), "true"]
-    where = str(tmp_path / "output"), "run"
     assert [config_of_resumed_run(name, *where) for name in names] == [None] * 4
     (run / "config.yaml").write_text("seed: 1")
-    assert [config_of_resumed_run(name, *where) for name in names] == [str(run / "config.yaml")] * 4
+    assert [config_of_resumed_run(name, *where) for name in names] == [run / "config.yaml"] * 4
     for name in ("false", str(tmp_path / "nowhere"), str(run / "config.yaml")):
         assert config_of_resumed_run(name, *where) is None
-    assert config_of_resumed_run("true", str(tmp_path / "output"), "other") is None
-    assert config_of_resumed_run("true", str(tmp_path / "output"), None) is None
-    assert config_of_resumed_run(str(run), str(tmp_path / "output"), None) == str(run / "config.yaml")
+    assert config_of_resumed_run("true", where[0], None) is None
+    assert config_of_resumed_run(str(run), where[0], None) == run / "config.yaml"
 
 
-@pytest.mark.parametrize(
-    "resume", [["--resume_from_checkpoint"], ["--resume_from_checkpoint=true"], ["--resume_from_checkpoint", "last"]]
-)
+@pytest.mark.parametrize("resume", [["--resume_from_checkpoint"], ["--resume_from_checkpoint", "last"]])
 def test_resuming_by_name_alone_takes_the_options_of_that_run(tmp_path: Path, resume: list[str]) -> None:
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, seed=7))
     checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
@@ -147,45 +140,78 @@ def test_resuming_by_name_alone_takes_the_options_of_that_run(tmp_path: Path, re
 
 
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -> None:
-    run = tmp_path / "run"
+    run = tmp_path / "output" / "run"
     (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
     (run / "config.yaml").write_text("seed: 1")
-    opened = start_or_continue(str(tmp_path), "run", 12)
-    assert (opened.folder, opened.checkpoint, opened.is_finished) == (run, None, False)
+    assert opened(tmp_path, auto_resume=True) == Run(run, None)
     assert not (run / "unfinished").exists()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "precious").touch()
+    (tmp_path / "output" / "other").mkdir()
+    (tmp_path / "output" / "other" / "precious").touch()
     with pytest.raises(UserError, match=r"config\.yaml"):
-        start_or_continue(str(tmp_path), "other", 12)
+        opened(tmp_path, experiment_name="other", auto_resume=True)
 
 
-# ---- opening, and what is written
+# ---- options as they hold for the run
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Callable[..., Arguments]:
+    """Options resolved for a corpus of 10 segments; 4 segments are a step."""
+
+    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Arguments:
+        args = parse_arguments(flags(tmp_path, **options))
+        before = dict(vars(args.training))
+        args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
+        assert vars(given.training) == before
+        return args
+
+    return make
+
+
+def test_epochs_and_shares_become_steps(resolved: Callable[..., Arguments]) -> None:
+    training = resolved(max_steps=-1, num_train_epochs=2, eval_strategy="epoch", save_steps=0.3).training
+    assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
+    assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
+    assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
+
+
+def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
+    resolved: Callable[..., Arguments], tmp_path: Path
+) -> None:
+    checkpoint = str(write_checkpoint(tmp_path, 12))
+    assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
+    assert resolved(checkpoint).training.eval_strategy == "steps"
+    assert resolved(has_held_out=False).training.eval_strategy == "no"
+    assert not resolved(has_held_out=False).training.eval_on_start
+    with pytest.raises(UserError, match=r"12.*--max_steps 6"):
+        resolved(checkpoint, max_steps=6)
+
+
+def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Arguments]) -> None:
+    assert resolved().training.ddp_find_unused_parameters is False
+    args = resolved(**TWO_STAGE, hub_token="hf_mine")
+    assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
+    assert args.training.hub_token == "hf_mine"
+
+
+# ---- what is written
 
 
 def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
     tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true"))
-    (tmp_path / "output" / "run").mkdir(parents=True)
-    (tmp_path / "output" / "run" / "taken").touch()
+    args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
-    assert run.folder == tmp_path / "output" / "run-2" and run.checkpoint is None
-    assert run.folder == tmp_path / "output" / "run-2"
-    save_options(args, run, wordpiece_tokenizer)
+    save_options(args, run, wordpiece_tokenizer, ["from step 4 on: a line"])
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "manifest.json", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
+    text = (run.folder / "config.yaml").read_text()
+    assert "# from step 4 on: a line\n" in text and "auto_resume" not in text
     again = parse_arguments(["--config", str(run.folder / "config.yaml")])
     for group in ("corpus", "tokenizer", "model", "objective", "segments"):
         assert getattr(again, group) == getattr(args, group)
     assert (again.training.learning_rate, again.training.max_steps) == (3e-3, 12)
     assert again.training.output_dir == str(tmp_path / "output") and again.training.experiment_name == "run"
-
-
-@pytest.mark.parametrize("word", ["false", "no", "0"])
-def test_resuming_can_be_switched_off(tmp_path: Path, word: str) -> None:
-    write_checkpoint(tmp_path / "output" / "run", 4)
-    run = open_run(parse_arguments(flags(tmp_path, resume_from_checkpoint=word)))
-    assert run.folder.name == "run-2" and run.checkpoint is None
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -203,7 +229,7 @@ def test_results_of_an_earlier_end_are_moved_if_there_are_steps_left(
     args = parse_arguments(flags(tmp_path, resume_from_checkpoint="true", max_steps=max_steps))
     opened = open_run(args)
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
-    save_options(args, opened, wordpiece_tokenizer)
+    save_options(args, opened, wordpiece_tokenizer, [])
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
     left = {path.name for path in run.iterdir()} - {"superseded"}
     are_moved = has_ended and max_steps > 4
