@@ -119,7 +119,15 @@ def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: El
     return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions))
 
 
-class GeneratorOutputs(NamedTuple):
+class CorruptedText(NamedTuple):
+    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K)."""
+
+    input_ids: Tensor
+    is_replaced: Tensor | None
+    sampled_ids: Tensor | None
+
+
+class Generated(NamedTuple):
     """The generator's hidden states (B * K, D) and logits (B * K, V) at the masked positions, its loss (), with
     gradient, and fields of `ElectraPretrainingOutput`."""
 
@@ -223,49 +231,34 @@ class ElectraForJointPretraining(PreTrainedModel):
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
+
         masked = mask_text(input_ids, is_real, mask_noise, self.config)
-        positions, mlm_mask = masked.mlm_positions, masked.mlm_mask
-        fields: dict[str, Tensor | None] = {"mlm_positions": positions, "mlm_mask": mlm_mask}
-
-        generator_outputs = self._generate(masked, attention_mask, token_type_ids, num_masked)
-        if generator_outputs is not None:
-            fields |= generator_outputs.fields
+        fields: dict[str, Tensor | None] = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
+        generated = self.generate(masked, attention_mask, token_type_ids, num_masked) if self.generator else None
+        if generated is not None:
+            fields |= generated.fields
             if self.training and not self.train_discriminator:
-                return ElectraPretrainingOutput(loss=generator_outputs.loss, **fields)
-        sampled_ids = self._sample(generator_outputs, masked, sample_noise)
-        corrupted_input_ids, is_replaced = masked.input_ids, None
-        if sampled_ids is not None:
-            corrupted_input_ids, is_replaced = replace_tokens(input_ids, positions, mlm_mask, sampled_ids)
-
-        hidden = encode(self.discriminator, corrupted_input_ids, attention_mask, token_type_ids)
-        if self.objective.finds_replaced and is_replaced is not None:
-            logits = replaced_logits(self.discriminator, hidden)
-            main_nll = discriminator_nll(logits, is_replaced)
-            fields["discriminator_logits"] = logits.detach()
-        elif self.copy_gate is not None:
-            copy_logits = self.copy_gate(hidden).squeeze(2)
-            main_nll, mlm_predictions = copy_or_predict(
-                self.discriminator, hidden, copy_logits, corrupted_input_ids, input_ids
-            )
-            fields |= {"discriminator_logits": -copy_logits.detach(), "mlm_predictions": mlm_predictions}
-        else:
-            main_nll, fields["mlm_predictions"] = predict_originals(
-                self.discriminator, hidden, corrupted_input_ids, positions, masked.original_ids
-            )
+                return ElectraPretrainingOutput(loss=generated.loss, **fields)
+        corrupted = self.replace(input_ids, masked, generated, sample_noise)
+        hidden = encode(self.discriminator, corrupted.input_ids, attention_mask, token_type_ids)
+        main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted)
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
         else:
-            at_masked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, positions, mlm_mask)
+            at_masked = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, masked.mlm_mask)
             main_loss = weighted_mean(main_nll, at_masked, num_masked)
 
         loss = main_loss
-        if generator_outputs is not None:
-            generator_loss = generator_outputs.loss
-            if self.baseline is not None and sampled_ids is not None:
-                baseline_logits = self.baseline(generator_outputs.hidden.detach()).squeeze(1)
-                rewards = main_nll.gather(1, positions)
+        if generated is not None:
+            generator_loss = generated.loss
+            if self.baseline is not None and corrupted.sampled_ids is not None:
                 generator_loss, adversarial_fields = adversarial_loss(
-                    generator_outputs.logits, baseline_logits, sampled_ids, rewards, mlm_mask, num_masked
+                    generated.logits,
+                    self.baseline(generated.hidden.detach()).squeeze(1),
+                    corrupted.sampled_ids,
+                    main_nll.gather(1, masked.mlm_positions),
+                    masked.mlm_mask,
+                    num_masked,
                 )
                 fields |= adversarial_fields
             weight = self.discriminator_weight if self.training else self.config.discriminator_weight
@@ -275,27 +268,26 @@ class ElectraForJointPretraining(PreTrainedModel):
             main_loss=main_loss.detach(),
             main_nll=main_nll.detach(),
             is_mask_token=masked.is_mask_token,
-            is_kept_token=mlm_mask & (masked.input_ids.gather(1, positions) == masked.original_ids),
-            sampled_ids=sampled_ids,
-            corrupted_input_ids=corrupted_input_ids,
-            is_replaced=is_replaced,
+            is_kept_token=masked.mlm_mask & (masked.input_ids.gather(1, masked.mlm_positions) == masked.original_ids),
+            sampled_ids=corrupted.sampled_ids,
+            corrupted_input_ids=corrupted.input_ids,
+            is_replaced=corrupted.is_replaced,
             **fields,
+            **main_fields,
         )
 
     @property
     def _trains_generator(self) -> bool:
         return self.generator is not None and (self.train_generator or not self.training)
 
-    def _generate(
+    def generate(
         self,
         masked: MaskedText,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         num_masked: Tensor | None,
-    ) -> GeneratorOutputs | None:
-        """p_G(x_t | x_masked) at the masked positions and the MLM loss; None without a generator."""
-        if self.generator is None:
-            return None
+    ) -> Generated:
+        """p_G(x_t | x_masked) at the masked positions, and the MLM loss."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
             hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
@@ -305,24 +297,47 @@ class ElectraForJointPretraining(PreTrainedModel):
         fields: dict[str, Tensor | None] = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
             fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
-        return GeneratorOutputs(hidden, logits, loss, fields)
+        return Generated(hidden, logits, loss, fields)
 
-    def _sample(
-        self, generator_outputs: GeneratorOutputs | None, masked: MaskedText, sample_noise: Tensor
-    ) -> Tensor | None:
-        """Replacements at the masked positions, int64 (B, K); None where the main network sees [MASK]."""
+    def replace(
+        self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
+    ) -> CorruptedText:
+        """x_corrupt = REPLACE(x, m, x_hat), x_hat ~ p_G or uniform; x_masked where the objective has no samples."""
         noise, gaps = sample_noise.gather(1, masked.mlm_positions), self.config.vocabulary_gaps
-        if generator_outputs is not None:
-            return sample_tokens(
-                generator_outputs.logits,
+        if generated is not None:
+            sampled_ids = sample_tokens(
+                generated.logits,
                 noise.flatten(),
                 temperature=self.config.sampling_temperature,
                 disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
                 vocabulary_gaps=gaps,
             ).view_as(noise)
-        if self.objective.draws_uniformly:
-            return draw_tokens(noise, self.config.discriminator.vocab_size, gaps)
-        return None
+        elif self.objective.draws_uniformly:
+            sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size, gaps)
+        else:
+            return CorruptedText(masked.input_ids, None, None)
+        return CorruptedText(
+            *replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids), sampled_ids
+        )
+
+    def discriminate(
+        self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
+    ) -> tuple[Tensor, dict[str, Tensor | None]]:
+        """The main network's loss at each token, float32 (B, L), and fields of the output.
+
+        ELECTRA's is whether the token was replaced; a masked language model's is in ablations.py.
+        """
+        if corrupted.is_replaced is not None and self.objective.finds_replaced:
+            logits = replaced_logits(self.discriminator, hidden)
+            return discriminator_nll(logits, corrupted.is_replaced), {"discriminator_logits": logits.detach()}
+        if self.copy_gate is not None:
+            copy_logits = self.copy_gate(hidden).squeeze(2)
+            nll, predictions = copy_or_predict(self.discriminator, hidden, copy_logits, corrupted.input_ids, input_ids)
+            return nll, {"discriminator_logits": -copy_logits.detach(), "mlm_predictions": predictions}
+        nll, predictions = predict_originals(
+            self.discriminator, hidden, corrupted.input_ids, masked.mlm_positions, masked.original_ids
+        )
+        return nll, {"mlm_predictions": predictions}
 
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
