@@ -33,6 +33,7 @@ from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import FineTuner, training_arguments
 from electra.tasks.glue.data import load_tasks
 from electra.tasks.glue.task import parse_arguments
+from electra.tasks.glue.tasks import TASKS
 
 
 def some_rows(examples: Examples, rows: int) -> Examples:
@@ -57,7 +58,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     parsed = parse_arguments(options)
     settings = resolve(parsed, task, encoder, num_train_epochs=1.0)
     data = load_tasks([task], args.glue_dir, with_test=False)[task]
-    examples = some_rows(data.splits["train"], args.rows)
+    examples = some_rows(data["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)
     padded = Dataset.from_dict(
         {
@@ -67,7 +68,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             "labels": examples.labels,
         }
     )
-    num_labels = max(1, len(data.task.labels))
+    num_labels = max(1, len(TASKS[task].labels))
 
     def ours() -> Trainer:
         model = EncoderWithHead(

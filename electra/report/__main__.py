@@ -21,7 +21,7 @@ from electra.report.blocks import Block, blocks_to_markdown
 from electra.report.curves import AXES
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.page import write_report as write_run_report
-from electra.report.results import RESULTS_NAME, read_results
+from electra.report.results import RESULTS_NAME, read_evaluation
 from electra.tasks.glue.report import TITLE, glue_section
 from electra.tasks.glue.tasks import TASKS
 from electra.yaml_text import YAML_ERRORS, read_yaml
@@ -87,9 +87,7 @@ def kind_of(folder: Path) -> str:
     Raises:
         UserError: the folder has no results.
     """
-    results = read_results(folder / RESULTS_NAME)
-    if not results:
-        raise UserError(f"{folder / RESULTS_NAME} is empty: no run has finished yet")
+    results = read_evaluation(folder)
     try:
         options = read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
     except (OSError, *YAML_ERRORS):

@@ -1,13 +1,20 @@
-"""results.jsonl: one line for each finished run (task, seed). No torch.
+"""results.jsonl, one line for each finished run (task, seed), and its summary over seeds and tasks. No torch.
 
 A line is written as a whole and synced; a line that was cut short by a kill is ignored and then overwritten. Lines
 contain no times, so that an interrupted evaluation ends with the same file as an uninterrupted one.
+
+In summaries, an undefined metric counts as the worst value, so that it cannot raise a median. An average needs all of
+its tasks: the mean of some of them would look like the real one.
 """
 
+import itertools
 import json
 import logging
 import math
 import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +29,6 @@ class Result(NamedTuple):
     """One finished run.
 
     Args:
-        task: name of the task.
         seed: of the head's initialization, dropout and data order.
         metrics: of the development set, as fractions; None if undefined.
         collapsed: whether it gives the same answer to (almost) every example.
@@ -31,7 +37,7 @@ class Result(NamedTuple):
         model: as named on the command line.
         parameters: of the encoder.
         rows: number of examples per split.
-        settings: hyperparameters.
+        settings: hyperparameters and fingerprints of the data.
     """
 
     task: str
@@ -46,66 +52,196 @@ class Result(NamedTuple):
     settings: dict[str, Any]
 
 
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "task": str,
-    "seed": int,
-    "metrics": dict,
-    "collapsed": bool,
-    "epoch": (int, float),
-    "start": str,
-    "model": str,
-    "parameters": int,
-    "rows": dict,
-    "settings": dict,
-}
-"""Types of the fields; users edit the file."""
-
-
 def read_results(path: Path) -> list[Result]:
-    """All results of a file, in order; none if it does not exist. An incomplete last line is ignored.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not a result.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    """All results of a file, in order; none if it does not exist. An incomplete last line is ignored."""
+    if not path.exists():
         return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    whole, _, rest = text.rpartition("\n")
+    whole, _, rest = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
     if rest:
         logger.warning("%s: the last line is incomplete and ignored", path)
     results = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            results.append(_checked(Result(**json.loads(line))))
-        except (ValueError, TypeError) as error:
-            raise UserError(
-                f"{path} line {number} is not a result ({error}); remove the line to run it again"
-            ) from error
+            result = Result(**json.loads(line))
+            if not all(isinstance(value, int | float | None) for value in result.metrics.values()):
+                raise TypeError("a metric is not a number")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} line {number} is not a result ({error}); remove it to run it again") from error
+        results.append(result)
     return results
 
 
-def _checked(result: Result) -> Result:
-    for name, kind in KINDS.items():
-        value = getattr(result, name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise TypeError(f"{name} is {value!r}")
-    for name, value in result.metrics.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise TypeError(f"{name} is {value!r}")
-    return result
+def read_evaluation(folder: Path) -> list[Result]:
+    """The results in the folder of an evaluation, at least one.
+
+    Raises:
+        UserError: there are none, or the file is damaged.
+    """
+    path = folder / RESULTS_NAME
+    if not path.is_file():
+        raise UserError(f"{folder} has no {RESULTS_NAME}; name the output folder of an evaluation")
+    results = read_results(path)
+    if not results:
+        raise UserError(f"{path} is empty: no run has finished yet")
+    return results
 
 
 def append_result(path: Path, result: Result) -> None:
     """Append and sync a line, after removing an incomplete last line."""
-    metrics = {k: None if v is None or not math.isfinite(v) else v for k, v in result.metrics.items()}
+    metrics = {name: _defined(value) for name, value in result.metrics.items()}
     line = json.dumps(result._replace(metrics=metrics)._asdict(), allow_nan=False) + "\n"
     with open(path, "a+b") as file:
         file.seek(0)
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
+        file.truncate(file.read().rfind(b"\n") + 1)
         file.write(line.encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _defined(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+# ---- summaries
+
+
+@dataclass(frozen=True)
+class ScoredTask:
+    """What a report needs to know about a task.
+
+    Args:
+        name: as in results.jsonl.
+        title: for tables.
+        headline: the metric that represents the task.
+        headline_title: its title.
+        rows: official number of rows per split; empty if there is none.
+    """
+
+    name: str
+    title: str
+    headline: str
+    headline_title: str
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One metric over seeds: seed -> fraction, None if undefined. Higher is better."""
+
+    values: Mapping[int, float | None]
+
+    @property
+    def _numbers(self) -> list[float]:
+        return [value for value in self.values.values() if value is not None]
+
+    @property
+    def undefined(self) -> int:
+        return len(self.values) - len(self._numbers)
+
+    @property
+    def median(self) -> float | None:
+        """Undefined values count as the worst; None if the median is one of them."""
+        return _defined(statistics.median([*self._numbers, *[-math.inf] * self.undefined]))
+
+    @property
+    def mean(self) -> float | None:
+        """None if any value is undefined."""
+        return None if self.undefined else statistics.fmean(self._numbers)
+
+    @property
+    def best(self) -> float | None:
+        return max(self._numbers, default=None)
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
+        return None if self.undefined or len(self.values) < 2 else statistics.stdev(self._numbers)
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """All runs of one task, seeds ascending."""
+
+    task: ScoredTask
+    results: tuple[Result, ...]
+    headline: Spread
+    metrics: Mapping[str, Spread]
+
+    @property
+    def collapsed(self) -> int:
+        return sum(result.collapsed for result in self.results)
+
+    @property
+    def other_rows(self) -> dict[str, list[int]]:
+        """Split -> the numbers of rows that differ from the official one."""
+        others = {
+            split: sorted({r.rows[split] for r in self.results if split in r.rows} - {official})
+            for split, official in self.task.rows.items()
+        }
+        return {split: numbers for split, numbers in others.items() if numbers}
+
+
+@dataclass(frozen=True)
+class Average:
+    """Mean of the medians of the headline metrics, a fraction; None if a task has no median: it is `missing`."""
+
+    value: float | None
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """All results of one model in one folder: one row of a table. For `model` and `parameters` see `Result`."""
+
+    name: str
+    model: str
+    parameters: int
+    tasks: Mapping[str, TaskSummary]
+    averages: Mapping[str, Average]
+
+
+def summarize(
+    results: Sequence[Result], name: str, known: Mapping[str, ScoredTask], averages: Mapping[str, Sequence[str]]
+) -> list[RunSummary]:
+    """One summary per model.
+
+    Args:
+        name: of the folder.
+        known: the possible tasks by name, in the order of the tables.
+        averages: name -> the tasks that it is the mean of.
+
+    Raises:
+        UserError: a task is unknown, or a model has two results for one task and seed.
+    """
+    models = list(dict.fromkeys(result.model for result in results))
+    summaries = []
+    for model in models:
+        own = sorted((result for result in results if result.model == model), key=lambda r: (r.task, r.seed))
+        for one, other in itertools.pairwise(own):
+            if (one.task, one.seed) == (other.task, other.seed):
+                raise UserError(f"{name} holds two results for {one.task} with seed {one.seed}; remove a line")
+        if unknown := [result.task for result in own if result.task not in known]:
+            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(known)}")
+        tasks = {
+            task.name: _summarize_task(task, runs)
+            for task in known.values()
+            if (runs := tuple(result for result in own if result.task == task.name))
+        }
+        row = name if len(models) == 1 else f"{name}: {model}"
+        means = {title: _average(tasks, names) for title, names in averages.items()}
+        summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
+    return summaries
+
+
+def _summarize_task(task: ScoredTask, runs: tuple[Result, ...]) -> TaskSummary:
+    def spread(metric: str) -> Spread:
+        return Spread({run.seed: _defined(run.metrics.get(metric)) for run in runs})
+
+    names = dict.fromkeys(metric for run in runs for metric in run.metrics)
+    return TaskSummary(task, runs, spread(task.headline), {name: spread(name) for name in names})
+
+
+def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> Average:
+    medians = {name: tasks[name].headline.median if name in tasks else None for name in names}
+    missing = tuple(name for name, median in medians.items() if median is None)
+    return Average(None if missing else statistics.fmean(m for m in medians.values() if m is not None), missing)

@@ -116,5 +116,5 @@ def _glue(argv: Sequence[str]) -> list[str]:
     from electra.tasks.glue.task import parse_arguments
     from electra.tasks.glue.tasks import AVG_TASKS
 
-    tasks = parse_arguments(list(argv)).glue.tasks
+    tasks = parse_arguments(list(argv)).options.tasks
     return [*(f"median/{task}" for task in tasks), *(["AVG"] if set(AVG_TASKS) <= set(tasks) else [])]

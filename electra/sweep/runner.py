@@ -19,12 +19,11 @@ from tqdm import tqdm
 
 from electra.checkpoint import read_checked
 from electra.errors import UserError
-from electra.report.results import RESULTS_NAME, read_results
 from electra.report.runs import is_number
 from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder
 from electra.sweep.search import Observed, propose
 from electra.sweep.stages import METRICS_NAME, PRETRAINING, STATE_NAME, Stage, Task, environment, stages
-from electra.tasks.glue.report import summarize_glue
+from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +204,7 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
     """Medians and averages of an evaluation (`median/TASK`, `AVG`, `GLUE`), and the values of each median by seed."""
     metrics: Metrics = {}
     by_seed: dict[str, Metrics] = {}
-    for summary in summarize_glue(read_results(folder / RESULTS_NAME), folder.name):
+    for summary in read_glue(folder):
         for name, task in summary.tasks.items():
             metrics[f"median/{name}"] = task.headline.median
             by_seed[f"median/{name}"] = {str(seed): value for seed, value in task.headline.values.items()}

@@ -20,8 +20,8 @@ from electra.cli import CommandLine
 from electra.errors import UserError
 from electra.finetuning.evaluation import Evaluation
 from electra.pretraining.options import GROUPS, PretrainingArguments
+from electra.tasks.glue.data import read_tsv
 from electra.tasks.glue.tasks import TASKS
-from electra.tasks.glue.tsv import read_file
 from run_glue import main as evaluate
 from run_pretraining import main
 from tests.bad_input.commands import GLUE, PRETRAIN, Case, refused
@@ -167,7 +167,7 @@ def test_a_table_with_nul_bytes_and_very_long_cells_is_text(world: Path) -> None
     cells = ["a\0b", "long " * 100_000, "\0", "x" * 200_000, '"', "=cmd|' /C calc'!A0"]
     path = world / "glue" / "CoLA" / "train.tsv"
     path.write_text("".join(f"gj04\t{i % 2}\t\t{cell}\n" for i, cell in enumerate(cells)))
-    assert list(read_file(path, TASKS["cola"], "train").first) == cells
+    assert list(read_tsv(path, TASKS["cola"], "train").first) == cells
     evaluate(glue_flags(world, tasks="cola", num_seeds=1))
     assert (world / "output" / "run" / "report.html").is_file()
 

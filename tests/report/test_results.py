@@ -1,56 +1,203 @@
-"""results.jsonl: lines are whole or not there, and killing the writer loses no more than the line it was at."""
+"""results.jsonl, its summaries over seeds (numbers by hand), and reports of all kinds of evaluations."""
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 
 from electra.errors import UserError
-from electra.report.results import Result, append_result, read_results
+from electra.report.__main__ import main
+from electra.report.evaluation import read_runs, terminal_table, write_report
+from electra.report.results import Result, RunSummary, Spread, append_result, read_results
+from electra.tasks.glue.report import REPORTING as GLUE
+from electra.tasks.glue.tasks import AVG_TASKS
+from electra.tasks.tagging.report import REPORTING as TAGGING
+from tests.tasks.glue.runs import all_tasks, mnli, result, run_folder
+
+# ---- the file
 
 
-def result(seed: int, **others: object) -> Result:
-    values = Result("rte", seed, {"accuracy": 0.5}, False, 3.0, "pretrained", "m", 7, {"train": 2}, {"head": "hf"})
-    return values._replace(**others)  # type: ignore[arg-type]
-
-
-def test_results_are_read_back_in_order(tmp_path: Path) -> None:
+def test_results_are_read_back_in_order_and_undefined_metrics_are_null(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert read_results(path) == []
     for seed in (3, 1, 2):
-        append_result(path, result(seed))
-    assert read_results(path) == [result(3), result(1), result(2)]
-    assert path.read_text().count("\n") == 3
-
-
-def test_undefined_metrics_are_null(tmp_path: Path) -> None:
-    append_result(tmp_path / "r", result(1, metrics={"pearson": math.nan, "spearman": None}))
-    assert '"pearson": null' in (tmp_path / "r").read_text()
-    assert read_results(tmp_path / "r")[0].metrics == {"pearson": None, "spearman": None}
+        append_result(path, result("rte", seed, {"accuracy": 0.5, "f1": math.nan}))
+    assert read_results(path) == [result("rte", seed, {"accuracy": 0.5, "f1": None}) for seed in (3, 1, 2)]
+    assert path.read_text().count("\n") == 3 and path.read_text().count('"f1": null') == 3
 
 
 @pytest.mark.parametrize("cut", [1, 20, 100])
 def test_a_line_that_was_cut_short_is_left_out_and_written_over(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "results.jsonl"
-    append_result(path, result(1))
+    first, second = all_tasks("cola", "rte")
+    append_result(path, first)
     whole = path.read_bytes()
-    append_result(path, result(2))
+    append_result(path, second)
     expected = path.read_bytes()
     path.write_bytes(expected[: len(whole) + cut])
-    assert read_results(path) == [result(1)]
-    append_result(path, result(2))
+    assert read_results(path) == [first]
+    append_result(path, second)
     assert path.read_bytes() == expected
 
 
-def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    append_result(path, result(1))
-    path.write_text(path.read_text() + '{"task": "rte"}\n')
-    with pytest.raises(UserError, match=r"line 2 is not a result"):
+@pytest.mark.parametrize("line", ['{"task": "rte"}', "[1]", json.dumps(result("rte", 1, {"f1": "a"})._asdict())])  # type: ignore[dict-item]
+def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str) -> None:
+    path = run_folder(tmp_path / "run", all_tasks("rte")) / "results.jsonl"
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(UserError, match=r"results\.jsonl line 2"):
         read_results(path)
-    path.write_text(path.read_text().splitlines()[0].replace("0.5", '"a"') + "\n")
-    with pytest.raises(UserError, match=r"line 1 is not a result .accuracy is 'a'"):
-        read_results(path)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="cannot read"):
-        read_results(path)
+
+
+# ---- summaries
+
+
+@pytest.mark.parametrize(
+    ("values", "median", "mean", "best", "std"),
+    [
+        ((0.50, 0.56, 0.65), 0.56, 0.57, 0.65, math.sqrt((0.07**2 + 0.01**2 + 0.08**2) / 2)),
+        ((0.1, 0.9, 0.4, 0.5), 0.45, 0.475, 0.9, math.sqrt((0.375**2 + 0.425**2 + 0.075**2 + 0.025**2) / 3)),
+        ((0.5,), 0.5, 0.5, 0.5, None),
+        ((None, 0.4, 0.6), 0.4, None, 0.6, None),
+        ((None, 0.6), None, None, 0.6, None),
+        ((None,), None, None, None, None),
+    ],
+)
+def test_a_spread_counts_undefined_values_as_the_worst(
+    values: tuple[float | None, ...], median: float, mean: float, best: float, std: float
+) -> None:
+    spread = Spread(dict(enumerate(values)))
+    expected = [value if value is None else pytest.approx(value) for value in (median, mean, best, std)]
+    assert [spread.median, spread.mean, spread.best, spread.std] == expected
+    assert spread.undefined == values.count(None)
+
+
+def summarize(*results: Result) -> RunSummary:
+    (run,) = GLUE.summarize(results, "run")
+    return run
+
+
+def test_seeds_are_in_order_and_their_failures_counted() -> None:
+    summary = summarize(
+        result("stsb", 44, {"pearson": 0.8, "spearman": 0.7}),
+        result("stsb", 42, {"pearson": None, "spearman": None}, collapsed=True),
+        result("stsb", 43, {"pearson": 0.6, "spearman": math.nan}, rows={"train": 100, "dev": 1500}),
+    ).tasks["stsb"]
+    assert list(summary.headline.values.items()) == [(42, None), (43, None), (44, 0.7)]
+    assert list(summary.metrics["pearson"].values.values()) == [None, 0.6, 0.8]
+    assert (summary.collapsed, summary.headline.undefined, len(summary.results)) == (1, 2, 3)
+    assert summary.other_rows == {"train": [100]}
+
+
+def test_mnli_stands_as_each_runs_mean_of_both_sets() -> None:
+    """The median of the means, 0.72; the mean of the medians would be 0.73."""
+    values = {1: (0.70, 0.74), 2: (0.80, 0.60), 3: (0.72, 0.80)}
+    run = summarize(*(result("mnli", seed, mnli(*both)) for seed, both in values.items()))
+    assert run.tasks["mnli"].headline.median == pytest.approx(0.72)
+    one_set = summarize(result("mnli", 1, {"accuracy_matched": 0.8})).tasks["mnli"]
+    assert one_set.headline.median is None and one_set.metrics["accuracy_matched"].median == 0.8
+
+
+def test_avg_is_of_eight_tasks_and_glue_of_nine_and_the_demonstration_in_neither() -> None:
+    eight = 0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58
+    averages = summarize(*all_tasks(), result("demo", 42, {"mcc": 0.9, "accuracy": 0.9})).averages
+    assert averages["AVG"].value == pytest.approx(eight / 8) and averages["AVG"].missing == ()
+    assert averages["GLUE"].value == pytest.approx((eight + 0.59) / 9)
+    without = summarize(*all_tasks(without=("wnli",))).averages
+    assert without["AVG"].value == pytest.approx(eight / 8)
+    assert (without["GLUE"].value, without["GLUE"].missing) == (None, ("wnli",))
+
+
+@pytest.mark.parametrize("task", AVG_TASKS)
+def test_without_one_task_there_is_no_average(task: str) -> None:
+    undefined = result(task, 42, dict.fromkeys(("accuracy", "mcc", "spearman"), None))
+    for more in ((), (undefined,)):
+        average = summarize(*all_tasks(without=(task,)), *more).averages["AVG"]
+        assert (average.value, average.missing) == (None, (task,))
+
+
+def test_models_are_never_mixed() -> None:
+    first, second = GLUE.summarize(
+        [
+            result("rte", 1, {"accuracy": 0.5}, model="b"),
+            result("rte", 1, {"accuracy": 0.9}, model="a", parameters=7),
+            result("rte", 2, {"accuracy": 0.7}, model="b"),
+        ],
+        "run",
+    )
+    assert (first.name, second.name, second.parameters) == ("run: b", "run: a", 7)
+    assert first.tasks["rte"].headline.values == {1: 0.5, 2: 0.7}
+    assert second.tasks["rte"].headline.values == {1: 0.9}
+
+
+def test_two_results_of_one_seed_and_unknown_tasks_are_refused() -> None:
+    with pytest.raises(UserError, match="rte with seed 7"):
+        summarize(result("rte", 7, {"accuracy": 0.5}), result("rte", 7, {"accuracy": 0.6}))
+    with pytest.raises(UserError, match="'squad'"):
+        summarize(result("squad", 7, {"f1": 0.5}))
+
+
+# ---- reports
+
+
+def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Path) -> None:
+    scores = ({"f1": 0.9, "accuracy": 0.98, "f1_PER": 0.7}, {"f1": 0.91, "accuracy": 0.99})
+    runs = [result("conll2003", seed, {**metrics}) for seed, metrics in enumerate(scores)]
+    run = run_folder(tmp_path / "a", runs)
+    write_report(TAGGING, [run], run)
+    markdown = (run / "report.md").read_text()
+    assert "| a | output/small | pretrained | 13.5 M | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 |" in markdown
+    assert "| BERT-Large | CoNLL-2003 | 96.6 | 92.8 |" in markdown and "f1\\_PER" in markdown
+    values = json.loads((run / "report.json").read_text())
+    assert values["runs"][0]["tasks"]["conll2003"]["headline"]["median"] == 90.5 and values["average_tasks"] == {}
+    other = run_folder(tmp_path / "b", [result("mine", 1, {"f1": 0.5})])
+    write_report(TAGGING, [other], other)
+    assert "BERT" not in (other / "report.md").read_text()
+
+
+def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path: Path) -> None:
+    one, other, last = (run_folder(tmp_path / name, all_tasks("rte")) for name in ("a/glue", "b/glue", "c"))
+    assert [run.name for run in read_runs(GLUE, [one, other, one / ".." / "glue", last])][1:] == [str(other), "c"]
+    lines = terminal_table(GLUE, [last]).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == ["seeds", "RTE", "AVG", "GLUE"]
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics", "option", "title"),
+    [
+        ("squad_v1", {"exact_match": 0.5, "f1": 0.6}, None, "SQuAD"),
+        ("conll2003", {"f1": 0.5, "accuracy": 0.6}, None, "Tagging"),
+        ("swag", {"accuracy": 0.5}, None, "Multiple choice"),
+        ("rte", {"accuracy": 0.5}, None, "GLUE"),
+        ("pos", {"accuracy": 0.5}, "label_column: 1", "Tagging"),
+        ("rte", {"accuracy": 0.5}, "train_file: []", "Multiple choice"),
+        ("squad_v2", {"exact_match": 0.5, "f1": 0.6}, "doc_stride: 128", "SQuAD"),
+        ("cola", {"mcc": 0.5}, "glue_dir: null", "GLUE"),
+    ],
+)
+def test_the_command_recognizes_the_kind_of_an_evaluation_and_writes_to_its_output_alone(
+    tmp_path: Path, task: str, metrics: dict[str, float | None], option: str | None, title: str
+) -> None:
+    run = run_folder(tmp_path / "a", [result(task, 1, metrics)])
+    if option:
+        (run / "config.yaml").write_text(option)
+    before = sorted(run.iterdir())
+    main([str(run), "--output", str(tmp_path / "out" / "here")])
+    assert (tmp_path / "out" / "here" / "report.md").read_text().startswith(f"# {title} results\n")
+    assert {path.name for path in (tmp_path / "out" / "here").iterdir()} == {"report.md", "report.html", "report.json"}
+    assert sorted(run.iterdir()) == before
+
+
+def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
+    one = run_folder(tmp_path / "a", [result("swag", 1, {"accuracy": 0.5})])
+    other = run_folder(tmp_path / "b", all_tasks("rte"))
+    (tmp_path / "c").mkdir()
+    (run_folder(tmp_path / "empty", []) / "results.jsonl").touch()
+    for words, named in (
+        ([one, other], "multiple_choice.*glue"),
+        ([one, tmp_path / "c"], "c has no results.jsonl"),
+        ([tmp_path / "empty"], "empty/results.jsonl is empty"),
+        ([one, "--glue", other], "--glue"),
+    ):
+        with pytest.raises(UserError, match=named):
+            main([str(word) for word in words])

@@ -1,115 +1,95 @@
-"""Labelled text of GLUE's tasks: from TSV files, from the Hugging Face Hub, or the built-in demo.
+"""Labelled text of GLUE's tasks: from TSV files, from the Hugging Face Hub, or the built-in demo. No torch.
 
 TSV files and the Hub give the same rows in the same order with the same class ids. Labels of test sets are dropped
 even where a source has them, as the Hub's MRPC does.
+
+A row of a TSV file is a line, split at tabs; quotation marks are ordinary characters. A CSV reader would take an inch
+sign for an opening quote and swallow thousands of rows. Only \\n and \\r\\n end a line: U+2028, U+0085 and lone \\r
+occur inside sentences. Columns are found by name, so copies with more columns or another order are read as well.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
 
 from electra.errors import UserError
 from electra.finetuning.encoding import Examples
 from electra.finetuning.sources import data_settings
 from electra.tasks.glue.demo import demo_data
-from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, Task, task_by_name
-from electra.tasks.glue.tsv import file_name, find_task_folders, read_task
-
-if TYPE_CHECKING:
-    import datasets
+from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task, task_by_name
 
 logger = logging.getLogger(__name__)
 
 HUB_ID = "nyu-mll/glue"
-REQUIRED_SPLITS = ("train", "dev")
-"""A task without one of these is skipped; other splits are optional."""
+COLA_COLUMNS = ["source", "label", "star", "sentence"]
+"""CoLA's training and development files have no header."""
+SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
+MAX_BROKEN = 0.2
+"""A file with a larger share of broken rows is refused."""
 
 
-class TaskData(NamedTuple):
-    """A task and its rows by split."""
-
-    task: Task
-    splits: dict[str, Examples]
-
-
-def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, TaskData]:
-    """Load each task once, in the given order, by `Task.name`.
+def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, dict[str, Examples]]:
+    """The rows of tasks by split.
 
     Args:
-        names: as accepted by `task_by_name`.
+        names: keys of `TASKS`.
         glue_dir: folder with GLUE's TSV files; None for the Hub. Tasks and optional splits that the folder lacks are
             skipped with a warning.
         with_test: whether to load the test splits too.
 
     Raises:
-        UserError: a name is unknown, a file or data set is damaged or unreachable, or none of the tasks is there.
+        UserError: a file or data set is damaged or unreachable, or none of the tasks is there.
     """
-    tasks = {task.name: task for task in map(task_by_name, names)}.values()
-    folders = find_task_folders(glue_dir) if glue_dir and any(task.name != "demo" for task in tasks) else {}
     loaded = {}
-    absent = []
-    for task in tasks:
-        splits = [split for split in task.rows if with_test or split not in task.test_files]
-        folder = folders.get(task.name)
-        if task.name == "demo":
-            found = demo_data()
-        elif glue_dir is None:
-            found = load_from_hub(task, splits)
+    for name in names:
+        task = TASKS[name]
+        found = load_task(task, glue_dir, [split for split in task.rows if with_test or split not in task.test_files])
+        if {"train", "dev"} <= set(found):
+            loaded[name] = found
         else:
-            found = read_task(folder, task, splits) if folder else {}
-        missing = [split for split in REQUIRED_SPLITS if split not in found]
-        if missing:
-            files = [str(folder / file_name(task, split)) for split in missing] if folder else [f"folder {task.title}"]
-            absent.append(" and ".join(files))
-            logger.warning("%s is skipped: --glue_dir %s has no %s", task.title, glue_dir, absent[-1])
-            continue
-        for split in splits:
-            if split not in found and folder:
-                logger.warning("%s is used without %s: no %s", task.title, split, folder / file_name(task, split))
-        _compare_rows(task, found)
-        loaded[task.name] = TaskData(task, found)
+            logger.warning("%s is skipped", task.title)
     if not loaded:
-        raise UserError(f"--glue_dir {glue_dir} has none of the tasks asked for; looked for {'; '.join(absent)}")
+        raise UserError(f"--glue_dir {glue_dir} has none of the tasks {' '.join(names)}; see the lines above")
     return loaded
 
 
-def load_diagnostics(glue_dir: str | None) -> Examples | None:
-    """The diagnostic set AX, without labels; None if the folder does not have it.
-
-    Raises:
-        UserError: as `load_tasks`.
-    """
+def load_task(task: Task, glue_dir: str | None, splits: Sequence[str]) -> dict[str, Examples]:
+    """Splits of a task; those that the folder lacks are left out with a warning."""
+    if task.name == "demo":
+        return demo_data()
     if glue_dir is None:
-        found = load_from_hub(DIAGNOSTICS, ["test"])
+        found = load_from_hub(task, splits)
     else:
-        folder = find_task_folders(glue_dir).get(DIAGNOSTICS.name)
-        found = read_task(folder, DIAGNOSTICS, ["test"]) if folder else {}
-    _compare_rows(DIAGNOSTICS, found)
-    return found.get("test")
+        paths = tsv_paths(task, glue_dir, splits)
+        found = {split: read_tsv(path, task, split) for split, path in paths.items() if path.exists()}
+        if absent := [str(path) for split, path in paths.items() if split not in found]:
+            logger.warning("%s: there is no %s", task.title, ", ".join(absent))
+    for split, examples in found.items():
+        if len(examples) != task.rows[split]:
+            rows, official = f"{len(examples):,}", f"{task.rows[split]:,}"
+            logger.warning("%s %s: %s rows, officially %s", task.title, split, rows, official)
+    return found
 
 
 def task_data_settings(task: Task, glue_dir: str | None) -> dict[str, str]:
-    """Identity of a task's training and development data, recorded with each result; empty for the demo.
-
-    Raises:
-        UserError: as `find_task_folders`; a file cannot be read.
-    """
+    """Identity of a task's training and development data, recorded with each result; empty for the demo."""
     if task.name == "demo":
         return {}
     if glue_dir is None:
         return data_settings([], [], HUB_ID, task.name)
-    folder = find_task_folders(glue_dir).get(task.name)
-    if folder is None:
-        return {}
-    train, *dev = (folder / file_name(task, split) for split in ("train", *task.dev_splits))
-    return data_settings([path for path in [train] if path.exists()], [path for path in dev if path.exists()], None)
+    train = [path for path in tsv_paths(task, glue_dir, ["train"]).values() if path.exists()]
+    dev = [path for path in tsv_paths(task, glue_dir, task.dev_splits).values() if path.exists()]
+    return data_settings(train, dev, None)
+
+
+# ---- the Hub
 
 
 def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
     """Load splits of a task from `nyu-mll/glue`, downloaded or from the local cache.
 
     Raises:
-        UserError: it cannot be loaded, or has unknown labels.
+        UserError: it cannot be loaded.
     """
     import datasets
 
@@ -120,50 +100,117 @@ def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
             f"{task.title} could not be loaded from the Hub ({HUB_ID}, {type(error).__name__}: {error}); "
             "name a folder with GLUE's TSV files with --glue_dir"
         ) from error
-    return examples_from_hub(tables, task, splits)
-
-
-def examples_from_hub(
-    tables: "Mapping[str, datasets.Dataset]", task: Task, splits: Sequence[str]
-) -> dict[str, Examples]:
-    """Convert splits of the Hub's data set, which has other split names (`validation`, `test_matched`).
-
-    Args:
-        tables: by the Hub's split name; columns `Task.text_columns` and `label`.
-        splits: keys of `Task.rows`.
-
-    Raises:
-        UserError: a split or column is missing, or a label of a training or development split is unknown.
-    """
     examples = {}
-    low, high = REGRESSION_RANGE
     for split in splits:
-        part, _, half = split.partition("_")
-        hub_split = part.replace("dev", "validation")
-        if task.name == "mnli" and part != "train":
-            hub_split += f"_{half or 'matched'}"
-        place = f"{HUB_ID} {task.name}, split {hub_split}"
-        if hub_split not in tables:
-            raise UserError(f"{place}: there is no such split; name a folder of TSV files with --glue_dir")
+        is_matched = task.name == "mnli" and split in ("dev", "test")
+        hub_split = split.replace("dev", "validation").replace("ax", "test") + ("_matched" if is_matched else "")
         table = tables[hub_split]
-        missing = [name for name in (*task.text_columns, "label") if name not in table.column_names]
-        if missing:
-            raise UserError(f"{place}: no column {' and '.join(missing)}; name a folder of TSV files with --glue_dir")
-        labels = None if split in task.test_files else list(table["label"])
-        for row, label in enumerate(labels or []):
-            if not (low <= label <= high if task.is_regression else label in range(len(task.labels))):
-                expected = f"{low:g} to {high:g}" if task.is_regression else f"0 to {len(task.labels) - 1}"
-                raise UserError(
-                    f"{place}, row {row}: label {label}, expected {expected}; "
-                    "name a folder of TSV files with --glue_dir"
-                )
         first, *second = (list(table[name]) for name in task.text_columns)
+        labels = None if split in task.test_files else list(table["label"])
         examples[split] = Examples(first, second[0] if second else None, labels)
     return examples
 
 
-def _compare_rows(task: Task, found: Mapping[str, Examples]) -> None:
-    for split, examples in found.items():
-        official = task.rows.get(split, len(examples))
-        if len(examples) != official:
-            logger.warning("%s %s: %s rows, officially %s", task.title, split, f"{len(examples):,}", f"{official:,}")
+# ---- TSV files
+
+
+def tsv_paths(task: Task, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
+    """The official file of each split, whether it exists or not."""
+    folder = find_task_folders(glue_dir).get(task.name, Path(glue_dir) / task.title)
+    return {split: folder / SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv") for split in splits}
+
+
+def find_task_folders(glue_dir: str | Path) -> dict[str, Path]:
+    """Folders of a GLUE download by task name; case and punctuation of folder names are ignored.
+
+    The diagnostic set is `ax`: a folder AX or diagnostic, or `diagnostic.tsv` in the folder of MNLI.
+
+    Raises:
+        UserError: the directory cannot be read, or contains no folder of a task.
+    """
+    try:
+        entries = sorted(Path(glue_dir).iterdir())
+    except OSError as error:
+        raise UserError(f"--glue_dir {glue_dir}: {error.strerror}; name a folder with CoLA, MNLI ... in it") from error
+    folders: dict[str, Path] = {}
+    for entry in filter(Path.is_dir, entries):
+        try:
+            folders.setdefault(task_by_name(entry.name).name, entry)
+        except UserError:
+            if entry.name.lower() in ("ax", "diagnostic", "diagnostics"):
+                folders["ax"] = entry
+    if "mnli" in folders and (folders["mnli"] / "diagnostic.tsv").is_file():
+        folders.setdefault("ax", folders["mnli"])
+    if not folders:
+        found = ", ".join(entry.name for entry in entries[:10]) or "nothing"
+        raise UserError(f"--glue_dir {glue_dir} has no folder such as CoLA, MNLI or STS-B; it has {found}")
+    return folders
+
+
+def read_tsv(path: Path, task: Task, split: str) -> Examples:
+    """Read the file of one split; test splits have no labels.
+
+    Some copies in circulation have lines that were broken in two. Rows with a wrong number of columns, without text
+    or without an agreed label are left out and counted; those of a test file keep their place with an empty text,
+    because predictions are numbered by row.
+
+    Raises:
+        UserError: the file is not UTF-8, has no rows, lacks a column, has an unknown label or a score outside [0, 5],
+            or more than a fifth of its rows are broken.
+    """
+    is_test = split in task.test_files
+    columns = task.tsv_columns or task.text_columns
+    content = path.read_bytes()
+    try:
+        lines = content.decode("utf-8-sig").rstrip("\r\n").split("\n")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path} line {number} is not UTF-8 ({error.reason}); convert it") from error
+    header = None if task.name == "cola" and not is_test else [name.strip() for name in lines.pop(0).split("\t")]
+    names = header or COLA_COLUMNS
+    if not any(lines):
+        raise UserError(f"{path} has no rows; download it again")
+    missing = [name for name in (*columns, *([] if is_test else [task.tsv_label])) if name not in names]
+    if missing:
+        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(names)[:200]}")
+    texts: list[list[str]] = []
+    labels: list[float] = []
+    broken: list[int] = []
+    for number, line in enumerate(lines, start=1 if header is None else 2):
+        cells = line.removesuffix("\r").split("\t")
+        row = dict(zip(names, cells, strict=False)) if len(cells) == len(names) else {}
+        text = [row.get(name, "") for name in columns]
+        is_broken = not "".join(text).strip()
+        if not is_broken and not is_test:
+            label = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
+            is_broken = label is None
+            labels += [] if label is None else [label]
+        if is_broken:
+            broken.append(number)
+        if is_test or not is_broken:
+            texts.append(text)
+    if broken:
+        found = f"{path}: {len(broken):,} of {len(lines):,} rows are broken, the first in line {broken[0]}"
+        if len(broken) > MAX_BROKEN * len(lines):
+            raise UserError(f"{found}; download it again")
+        logger.warning("%s; they are %s", found, "kept with an empty text" if is_test else "left out")
+    first, *second = ([text[i] for text in texts] for i in range(len(columns)))
+    return Examples(first, second[0] if second else None, None if is_test else labels)
+
+
+def parse_label(text: str, task: Task, place: str) -> float | None:
+    """Class id, or score of a regression; None for MNLI's `-`, on which the annotators did not agree."""
+    if task.is_regression:
+        low, high = REGRESSION_RANGE
+        try:
+            score = float(text)
+        except ValueError:
+            score = float("nan")
+        if not low <= score <= high:
+            raise UserError(f"{place}: '{text[:50]}' is no score, expected a number from {low:g} to {high:g}")
+        return score
+    if text in task.written_labels:
+        return task.written_labels.index(text)
+    if task.name == "mnli" and text == "-":
+        return None
+    raise UserError(f"{place}: unknown label '{text[:50]}', expected one of: {' '.join(task.written_labels)}")

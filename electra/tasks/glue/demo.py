@@ -14,6 +14,7 @@ read these sentences in their original order: the score shows that the pipeline 
 and it compares models of one corpus. It is no benchmark.
 """
 
+import itertools
 import random
 import re
 from collections.abc import Iterable
@@ -42,9 +43,6 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
 
     Args:
         documents: source of the sentences; the builtin corpus if None.
-
-    Raises:
-        UserError: the documents contain too few sentences.
     """
     rng = random.Random(SEED)
     pairs = []
@@ -88,10 +86,8 @@ def disturb(sentence: str, rng: random.Random) -> str | None:
     words = sentence.split()
     places = [
         place
-        for place in range(1, len(words) - 1)
-        if words[place][-1].isalpha()
-        and words[place + 1][-1].isalpha()
-        and words[place].lower() != words[place + 1].lower()
+        for place, (word, following) in enumerate(itertools.pairwise(words))
+        if place > 0 and word[-1].isalpha() and following[-1].isalpha() and word.lower() != following.lower()
     ]
     rng.shuffle(places)
     wanted = round(len(words) / WORDS_PER_SWAP)

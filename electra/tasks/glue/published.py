@@ -1,4 +1,4 @@
-"""Published GLUE results of small ELECTRA models and their baselines, as data for tables beside our runs. No torch.
+"""Published GLUE results of small ELECTRA models and their baselines, for tables beside our runs. No torch.
 
 Percent with one decimal, as printed in the source; a cell that no source gives stays empty. A row belongs either to
 the development sets or to the test sets. Misprints of a source are corrected here and mentioned in the row's notes.
@@ -17,8 +17,6 @@ RC2020 = "https://github.com/cccwam/rc2020_electra"
 LMTUNERS = "https://github.com/shoarora/lmtuners/tree/master/experiments/disc_lm_small"
 ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
 
-Mnli = Literal["matched", "mean", "pooled", ""]
-
 
 @dataclass(frozen=True)
 class Published:
@@ -27,12 +25,10 @@ class Published:
     Args:
         name: model and, where needed, its authors.
         label: short name for figures; no longer than `electra.report.charts.MAX_LABEL`.
-        split: "dev" or "test".
-        scores: task -> headline metric, percent; only tasks that the source reports.
+        scores: task -> headline metric, percent; empty if the source reports the average alone.
         protocol: how runs were selected or averaged, in a few words.
         mnli: accuracy on the `matched` set, `mean` of both sets, or both sets `pooled`; empty if the source is silent.
-        source: URL.
-        table: table within the source.
+        source, table: URL, and the table within it.
         printed_average: mean of eight tasks as printed in the source.
         printed_glue: mean of nine tasks as printed in the source.
         notes: corrections and inconsistencies of the source.
@@ -43,7 +39,7 @@ class Published:
     split: Literal["dev", "test"]
     scores: Mapping[str, float]
     protocol: str
-    mnli: Mnli
+    mnli: Literal["matched", "mean", "pooled", ""]
     source: str
     table: str
     printed_average: float | None = None
@@ -53,9 +49,7 @@ class Published:
     @property
     def average(self) -> float | None:
         """Mean of the eight tasks of `AVG`, computed from the row; the printed one if the row has no scores."""
-        if not self.scores:
-            return self.printed_average
-        return statistics.fmean(self.scores[t] for t in AVG_TASKS) if set(AVG_TASKS) <= set(self.scores) else None
+        return statistics.fmean(self.scores.values()) if self.scores else self.printed_average
 
 
 def _scores(*percent: float) -> dict[str, float]:
@@ -69,175 +63,84 @@ _LMTUNERS_TEST = "best of 5 on dev; RTE, STS-B from MNLI"
 
 PUBLISHED = (
     Published(
-        "ELECTRA-Small++",
-        "ELECTRA-Small++",
-        "dev",
-        _scores(57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
-        _MEDIAN_MANY,
-        "matched",
-        GOOGLE,
-        "Expected Results, row ELECTRA-Small",
+        "ELECTRA-Small++", "ELECTRA-Small++", "dev", _scores(57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
+        _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small",
         notes=("the released ELECTRA-Small is the paper's ELECTRA-Small++: longer text, 4 million steps",),
     ),
     Published(
-        "ELECTRA-Small-OWT",
-        "ELECTRA-Small-OWT",
-        "dev",
-        _scores(56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
-        _MEDIAN_MANY,
-        "matched",
-        GOOGLE,
-        "Expected Results, row ELECTRA-Small-OWT",
+        "ELECTRA-Small-OWT", "ELECTRA-Small-OWT", "dev", _scores(56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
+        _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small-OWT",
     ),
     Published(
-        "ELECTRA-Small-OWT (electra_pytorch)",
-        "OWT, electra_pytorch",
-        "dev",
+        "ELECTRA-Small-OWT (electra_pytorch)", "OWT, electra_pytorch", "dev",
         _scores(58.72, 88.03, 86.04, 86.16, 88.63, 80.4, 87.45, 67.46),
-        "mean of 10 fine-tunings",
-        "matched",
-        ELECTRA_PYTORCH,
-        "README, table 1",
-        printed_average=80.36,
+        "mean of 10 fine-tunings", "matched", ELECTRA_PYTORCH, "README, table 1", 80.36,
     ),
     Published(
-        "ELECTRA-Small-OWT (rc2020_electra)",
-        "OWT, rc2020_electra",
-        "dev",
+        "ELECTRA-Small-OWT (rc2020_electra)", "OWT, rc2020_electra", "dev",
         _scores(53.5, 88.7, 87.6, 85.2, 86.1, 80.2, 87.5, 61.5),
-        "single run",
-        "pooled",
-        RC2020,
-        "README, Results on GLUE dev set, row Mine",
-        printed_average=79.2,
-        printed_glue=76.7,
+        "single run", "pooled", RC2020, "README, Results on GLUE dev set, row Mine", 79.2, 76.7,
         notes=(
             "the source prints AVG 79.2; the mean of its own row is 78.79, which is shown here",
             "the source prints GLUE 76.7, a mean with WNLI, but not WNLI itself; with this row it would be 60.0",
         ),
     ),
     Published(
-        "ELECTRA-Small-OWT (lmtuners, BERT parts)",
-        "OWT, lmtuners",
-        "dev",
+        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "dev",
         _scores(56.3, 88.4, 75.0, 86.1, 89.1, 77.9, 83.0, 67.1),
-        _LMTUNERS_DEV,
-        "mean",
-        LMTUNERS,
-        "README, GLUE Dev results",
+        _LMTUNERS_DEV, "mean", LMTUNERS, "README, GLUE Dev results",
         notes=(
             "an earlier README of the source sets the paper's ELECTRA-small row of the test set (MNLI 79.7, "
             "MRPC 83.7, QNLI 87.7 ...) beside dev rows of other models; here it is a test row",
         ),
     ),
     Published(
-        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)",
-        "OWT, lmtuners, ALBERT",
-        "dev",
+        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "dev",
         _scores(50.6, 89.1, 86.3, 87.2, 89.1, 78.2, 85.9, 69.6),
-        f"{_LMTUNERS_DEV}; settings searched per task",
-        "mean",
-        LMTUNERS,
-        "README, GLUE Dev results",
+        f"{_LMTUNERS_DEV}; settings searched per task", "mean", LMTUNERS, "README, GLUE Dev results",
+    ),
+    *(
+        Published(name, name, "dev", {}, "as the paper reports it", "", PAPER, "table 1", average)
+        for name, average in (("ELECTRA-Small", 79.9), ("BERT-Small", 75.1), ("GPT", 78.8), ("BERT-Base", 82.2))
     ),
     Published(
-        "ELECTRA-Small",
-        "ELECTRA-Small",
-        "dev",
-        {},
-        "as the paper reports it",
-        "",
-        PAPER,
-        "table 1",
-        printed_average=79.9,
-    ),
-    Published(
-        "BERT-Small", "BERT-Small", "dev", {}, "as the paper reports it", "", PAPER, "table 1", printed_average=75.1
-    ),
-    Published("GPT", "GPT", "dev", {}, "as the paper reports it", "", PAPER, "table 1", printed_average=78.8),
-    Published(
-        "BERT-Base", "BERT-Base", "dev", {}, "as the paper reports it", "", PAPER, "table 1", printed_average=82.2
-    ),
-    Published(
-        "ELECTRA-Small++",
-        "ELECTRA-Small++",
-        "test",
-        _scores(55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
-        "submission, single task",
-        "",
-        ELECTRA_PYTORCH,
-        "README, table 2, after the paper's table 8",
-        printed_average=79.7,
+        "ELECTRA-Small++", "ELECTRA-Small++", "test", _scores(55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
+        "submission, single task", "", ELECTRA_PYTORCH, "README, table 2, after the paper's table 8", 79.7,
         notes=(
             "electra_pytorch's table 2 prints RTE 6.36; its average, 79.7, is that of 63.6",
             "lmtuners' test table repeats the dev row 57.0 91.2 88.0 87.5 89.0 81.3 88.4 66.7 for this model",
         ),
     ),
     Published(
-        "ELECTRA-Small",
-        "ELECTRA-Small",
-        "test",
-        _scores(54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
-        "submission, single task",
-        "",
-        ELECTRA_PYTORCH,
-        "an earlier README, after the paper's table 8",
-        printed_average=78.0,
+        "ELECTRA-Small", "ELECTRA-Small", "test", _scores(54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
+        "submission, single task", "", ELECTRA_PYTORCH, "an earlier README, after the paper's table 8", 78.0,
     ),
     Published(
-        "ELECTRA-Small++ (electra_pytorch)",
-        "++, electra_pytorch",
-        "test",
+        "ELECTRA-Small++ (electra_pytorch)", "++, electra_pytorch", "test",
         _scores(54.8, 91.6, 84.6, 84.2, 88.5, 82.0, 89.0, 64.7),
-        "best of 10 on dev, or an ensemble",
-        "",
-        ELECTRA_PYTORCH,
-        "README, table 2",
-        printed_average=79.92,
+        "best of 10 on dev, or an ensemble", "", ELECTRA_PYTORCH, "README, table 2", 79.92,
         notes=("the released checkpoint, fine-tuned by electra_pytorch; not pre-trained by it",),
     ),
     Published(
-        "ELECTRA-Small-OWT (lmtuners, BERT parts)",
-        "OWT, lmtuners",
-        "test",
+        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "test",
         _scores(57.4, 89.3, 76.2, 81.9, 87.5, 78.1, 82.4, 68.1),
-        _LMTUNERS_TEST,
-        "mean",
-        LMTUNERS,
-        "README, GLUE Test results",
+        _LMTUNERS_TEST, "mean", LMTUNERS, "README, GLUE Test results",
     ),
     Published(
-        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)",
-        "OWT, lmtuners, ALBERT",
-        "test",
+        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "test",
         _scores(43.9, 87.9, 82.1, 82.0, 87.6, 77.9, 85.8, 67.5),
-        f"{_LMTUNERS_TEST}; settings searched per task",
-        "mean",
-        LMTUNERS,
-        "README, GLUE Test results",
+        f"{_LMTUNERS_TEST}; settings searched per task", "mean", LMTUNERS, "README, GLUE Test results",
     ),
     Published(
-        "GPT",
-        "GPT",
-        "test",
-        _scores(45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
-        "submission",
-        "",
-        LMTUNERS,
-        "README, GLUE Test results, after the paper",
+        "GPT", "GPT", "test", _scores(45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
+        "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
         notes=(
             "an earlier README of lmtuners prints GPT's QNLI score 88.1 under MNLI, and DistilBERT's 85.3 under QNLI",
         ),
     ),
     Published(
-        "BERT-Base",
-        "BERT-Base",
-        "test",
-        _scores(52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
-        "submission",
-        "",
-        LMTUNERS,
-        "README, GLUE Test results, after the paper",
+        "BERT-Base", "BERT-Base", "test", _scores(52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
+        "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
     ),
-)
+)  # fmt: skip
 """Rows of the development sets, then rows of the test sets."""

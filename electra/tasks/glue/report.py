@@ -4,14 +4,12 @@ Development and test sets, official and other data, GLUE and the demo are never 
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError
-from electra.report.aggregate import RunSummary, summarize
 from electra.report.blocks import Block, Figure, Heading, Items, Link, Table, Text
 from electra.report.evaluation import (
-    GENERAL_DEFINITIONS,
     HOW_TO_READ,
     PUBLISHED_TICKS,
     SUMMARY,
@@ -23,33 +21,11 @@ from electra.report.evaluation import (
     percent,
     plot,
     seeds_cell,
-    tasks_of,
+    tasks_in,
 )
-from electra.report.results import RESULTS_NAME, Result, read_results
-from electra.tasks.glue.published import PUBLISHED, Published
+from electra.report.results import RunSummary, read_evaluation
+from electra.tasks.glue.published import PUBLISHED
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
-
-MNLI_HALVES = ("accuracy_matched", "accuracy_mismatched")
-"""Metrics of MNLI's two development sets."""
-
-
-def columns_of(runs: Sequence[RunSummary], *, demo: bool = False) -> list[Column]:
-    """Columns of the tasks that some run has; MNLI has two."""
-    have = {task for run in runs for task in run.tasks}
-    glue = [task for task in GLUE_TASKS if task in have]
-    columns = []
-    for name in [*glue, *(["demo"] if demo and "demo" in have else [])]:
-        task = TASKS[name]
-        if name == "mnli":
-            columns += [Column("MNLI m", name, MNLI_HALVES[0]), Column("MNLI mm", name, MNLI_HALVES[1])]
-        else:
-            columns.append(Column(f"{task.title} {task.headline_title}".removesuffix(" acc"), name))
-    return columns
-
-
-def titles(tasks: Sequence[str]) -> str:
-    return ", ".join(TASKS[name].title for name in tasks)
-
 
 METRIC_TITLES = {
     "mcc": "MCC",
@@ -59,143 +35,94 @@ METRIC_TITLES = {
     "accuracy_matched": "accuracy, matched",
     "accuracy_mismatched": "accuracy, mismatched",
 }
-HEADLINE_TITLES = {"mnli": "mean of both"}
 DEFINITIONS = (
-    *GENERAL_DEFINITIONS[:2],
     "CoLA is reported by Matthews' correlation (MCC), STS-B by Spearman's correlation, the others by accuracy.",
     "In averages, MNLI is each run's mean of accuracy on the matched and the mismatched set; with only one of the two "
     "sets it has no score. Published rows have what their source reports: see the column MNLI is.",
     "AVG is the mean of the medians of eight tasks: all but WNLI. GLUE is that of nine tasks, with WNLI; it is not "
     "the leaderboard's score. An average is given only if each of its tasks has a median.",
-    *GENERAL_DEFINITIONS[2:],
 )
 
 
-def report_blocks(runs: Sequence[RunSummary]) -> list[Block]:
-    """The report without its title."""
-    glue = [run for run in runs if set(run.tasks) & set(GLUE_TASKS)]
-    demo = [run for run in runs if "demo" in run.tasks]
-    content: list[Block] = [Text(SUMMARY)]
-    if glue:
-        content += [Heading("Development sets"), overview(glue, columns_of(glue)), *_remarks(glue)]
-        content += [
-            Figure([_plot(task, glue) for task in tasks_of(glue, GLUE_TASKS)], f"{HOW_TO_READ} {PUBLISHED_TICKS}")
+class GlueReporting(Reporting):
+    """The demo has tables of its own, MNLI two columns; test sets are in a table without any run."""
+
+    def columns(self, runs: Sequence[RunSummary]) -> list[Column]:
+        columns = []
+        for name in (name for name in TASKS if name in tasks_in(runs)):
+            if name == "mnli":
+                columns += [Column("MNLI m", name, "accuracy_matched"), Column("MNLI mm", name, "accuracy_mismatched")]
+            else:
+                columns.append(Column(f"{TASKS[name].title} {TASKS[name].headline_title}".removesuffix(" acc"), name))
+        return columns
+
+    def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
+        glue = [run for run in runs if set(run.tasks) & set(GLUE_TASKS)]
+        demo = [run for run in runs if "demo" in run.tasks]
+        published = [row for row in PUBLISHED if row.split == "dev"]
+        found: list[Block] = [Text(SUMMARY)]
+        if glue:
+            remarks = [
+                f"{run.name}: no {name}, which needs {', '.join(TASKS[task].title for task in average.missing)}."
+                for run in glue
+                for name, average in run.averages.items()
+                if average.missing
+            ] + other_data(glue)
+            columns = [column for column in self.columns(glue) if column.task != "demo"]
+            found += [Heading("Development sets"), overview(glue, columns), *([Items(remarks)] if remarks else [])]
+            plots = [
+                plot(TASKS[name], glue, [(row.label, row.scores[name]) for row in published if name in row.scores])
+                for name in dict.fromkeys(column.task for column in columns)
+            ]
+            found += [Figure(plots, f"{HOW_TO_READ} {PUBLISHED_TICKS}")]
+            found += [Heading("By task"), *details(glue, GLUE_TASKS, METRIC_TITLES)]
+        if demo:
+            words = "A toy task for trying things out. It is no part of GLUE, and nothing published compares with it."
+            found += [Heading("Demonstration"), Text(words), *details(demo, ("demo",), METRIC_TITLES)]
+            found += [Figure([plot(TASKS["demo"], demo, ())], HOW_TO_READ)]
+        if glue:
+            words = "Another set than above, without runs of this report: the labels of the test sets are not public."
+            found += [Heading("Beside published results: development sets"), _published_table("dev", glue)]
+            found += [Heading("Published results: test sets"), Text(words), _published_table("test", [])]
+        found += [Heading("Definitions"), Items(self.all_definitions)]
+        if glue:
+            notes = [f"{row.name}, {row.split}: {note}." for row in PUBLISHED for note in row.notes]
+            found += [Heading("Notes on published rows"), Items(notes)]
+        return found
+
+    def published_values(self) -> list[dict[str, Any]]:
+        return [
+            {**asdict(row), "average": None if row.average is None else round(row.average, 6)} for row in PUBLISHED
         ]
-        content += [Heading("By task"), *details(glue, GLUE_TASKS, METRIC_TITLES, HEADLINE_TITLES)]
-    if demo:
-        words = "A toy task for trying things out. It is no part of GLUE, and nothing published compares with it."
-        content += [Heading("Demonstration"), Text(words), *details(demo, ("demo",), METRIC_TITLES, {})]
-        content += [Figure([_plot("demo", demo)], HOW_TO_READ)]
-    if glue:
-        content += [Heading("Beside published results: development sets"), _published("dev", glue)]
-        content += [
-            Heading("Published results: test sets"),
-            Text(
-                "Another set than above, without any run of this report: the labels of the test sets are not public."
-            ),
-            _published("test", []),
-        ]
-    content += [Heading("Definitions"), Items(DEFINITIONS)]
-    if glue:
-        notes = [f"{row.name}, {row.split}: {note}." for row in PUBLISHED for note in row.notes]
-        content += [Heading("Notes on published rows"), Items(notes)]
-    return content
 
 
-def _remarks(runs: Sequence[RunSummary]) -> list[Block]:
-    """Missing averages, and results on other data than the official one."""
-    remarks = [
-        f"{run.name}: no {name}, which needs {titles(average.missing)}."
-        for run in runs
-        for name, average in run.averages.items()
-        if average.missing
-    ]
-    remarks += other_data(runs)
-    return [Items(remarks)] if remarks else []
-
-
-def _plot(name: str, runs: Sequence[RunSummary]) -> str:
-    """Headline metric of each seed. MNLI with only one set: that set, next to published rows of that set."""
-    task = TASKS[name]
-    spreads = {run.name: run.tasks[name].headline for run in runs if name in run.tasks}
-    title, rows = f"{task.title}, {task.headline_title}", [row for row in PUBLISHED if row.split == "dev"]
-    if name == "mnli" and all(spread.median is None for spread in spreads.values()):
-        title, rows = "MNLI, acc m", [row for row in rows if row.mnli == "matched"]
-        spreads = {
-            r.name: r.tasks[name].metrics.get(MNLI_HALVES[0], spreads[r.name]) for r in runs if r.name in spreads
-        }
-    return plot(name, title, runs, spreads, [(row.label, row.scores[name]) for row in rows if name in row.scores])
-
-
-def _published(split: str, runs: Sequence[RunSummary]) -> Table:
+def _published_table(split: str, runs: Sequence[RunSummary]) -> Table:
     """Runs, if any, above the published rows of one split, for the tasks of the runs; all tasks without runs.
 
     MNLI has one column; another says which set or mean it is.
     """
-    tasks = tasks_of(runs, AVG_TASKS) if runs else AVG_TASKS
+    tasks = [name for name in AVG_TASKS if not runs or name in tasks_in(runs)]
     columns = [Column(TASKS[name].title, name) for name in tasks]
-    has_mnli = "mnli" in tasks
-    header = ["Model", *(column.title for column in columns), "AVG", *["MNLI is"] * has_mnli, "Protocol", "Source"]
-    ours: list[Sequence[str | Link]] = [
-        [
-            f"{run.name} (this report)",
-            *(column.cell(run, with_std=False) for column in columns),
-            "" if run.averages["AVG"].value is None else percent(run.averages["AVG"].value),
-            *["mean" if "mnli" in run.tasks else ""] * has_mnli,
-            _protocol(run),
-            "",
-        ]
-        for run in runs
-    ]
-    rows = [*ours, *(_published_row(row, tasks) for row in PUBLISHED if row.split == split)]
+    rows: list[list[str | Link]] = []
+    for run in runs:
+        average = run.averages["AVG"].value
+        other = [TASKS[name].title for name in tasks if name in run.tasks and run.tasks[name].other_rows]
+        note = f"; other data than official: {', '.join(other)}" if other else ""
+        scores = [column.cell(run, with_std=False) for column in columns]
+        protocol = f"median of {seeds_cell(run)}{note}"
+        scores.append("" if average is None else percent(average))
+        rows.append([f"{run.name} (this report)", *scores, "mean" if "mnli" in run.tasks else "", protocol, ""])
+    for row in PUBLISHED:
+        if row.split == split:
+            scores = [f"{row.scores[name]:.1f}" if name in row.scores else "" for name in tasks]
+            scores.append("" if row.average is None else f"{row.average:.1f}")
+            rows.append([row.name, *scores, row.mnli, row.protocol, Link(row.table, row.source)])
+    header = ["Model", *(column.title for column in columns), "AVG", "MNLI is", "Protocol", "Source"]
     return Table(header, rows, words=("MNLI is", "Protocol", "Source"))
 
 
-def _protocol(run: RunSummary) -> str:
-    other = [name for name in AVG_TASKS if name in run.tasks and run.tasks[name].other_rows]
-    return f"median of {seeds_cell(run)}" + (f"; other data than official: {titles(other)}" if other else "")
-
-
-def _published_row(row: Published, tasks: Sequence[str]) -> list[str | Link]:
-    return [
-        row.name,
-        *(f"{row.scores[name]:.1f}" if name in row.scores else "" for name in tasks),
-        "" if row.average is None else f"{row.average:.1f}",
-        *[row.mnli] * ("mnli" in tasks),
-        row.protocol,
-        Link(row.table, row.source),
-    ]
-
-
 AVERAGES = {"AVG": AVG_TASKS, "GLUE": GLUE_TASKS}
-
-
-def summarize_glue(results: Sequence[Result], name: str) -> list[RunSummary]:
-    """`summarize` with GLUE's tasks and averages."""
-    return summarize(results, name, TASKS, AVERAGES)
-
-
-def report_values() -> dict[str, Any]:
-    """Definitions and published rows, in percent."""
-    return {"definitions": list(DEFINITIONS), "published": [_published_values(row) for row in PUBLISHED]}
-
-
-def _published_values(row: Published) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "split": row.split,
-        "scores": dict(row.scores),
-        "average": None if row.average is None else round(row.average, 6),
-        "printed_average": row.printed_average,
-        "printed_glue": row.printed_glue,
-        "protocol": row.protocol,
-        "mnli": row.mnli,
-        "source": row.source,
-        "table": row.table,
-        "notes": list(row.notes),
-    }
-
-
+REPORTING = GlueReporting("GLUE results", lambda results: TASKS, METRIC_TITLES, DEFINITIONS, averages=AVERAGES)
 TITLE = "GLUE, development sets, percent"
 
 
@@ -205,12 +132,7 @@ def read_glue(folder: Path) -> list[RunSummary]:
     Raises:
         UserError: the folder has no results.
     """
-    if not (folder / RESULTS_NAME).is_file():
-        raise UserError(f"{folder} has no {RESULTS_NAME}; name the output folder of run_glue.py")
-    results = read_results(folder / RESULTS_NAME)
-    if not results:
-        raise UserError(f"{folder / RESULTS_NAME} is empty: no run has finished yet")
-    return summarize_glue(results, folder.resolve().name)
+    return REPORTING.summarize(read_evaluation(folder), folder.resolve().name)
 
 
 def glue_section(folder: Path) -> list[Block]:
@@ -220,7 +142,7 @@ def glue_section(folder: Path) -> list[Block]:
         UserError: see `read_glue`.
     """
     runs = read_glue(folder)
-    names = tasks_of(runs, list(TASKS))
+    names = [name for name in TASKS if name in tasks_in(runs)]
     header = ["", "seeds", *(f"{TASKS[name].title} {TASKS[name].headline_title}" for name in names), *AVERAGES]
     rows = []
     for run in runs:
@@ -232,14 +154,3 @@ def glue_section(folder: Path) -> list[Block]:
         "average with a missing task stays empty."
     )
     return [Heading(TITLE), Text(about), Table(header, rows)]
-
-
-REPORTING = Reporting(
-    title="GLUE results",
-    summarize=summarize_glue,
-    blocks=report_blocks,
-    columns=lambda runs: columns_of(runs, demo=True),
-    values=report_values,
-    averages=AVERAGES,
-    titles=titles,
-)

@@ -7,39 +7,39 @@ is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 from dataclasses import dataclass, field
 
 from electra.errors import UserError
+from electra.report.results import ScoredTask
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One task.
+@dataclass(frozen=True, kw_only=True)
+class Task(ScoredTask):
+    """One task. Its name is also the configuration of the Hub's data set, its title the folder of the TSV files.
 
     Args:
-        name: on the command line and in results; also the configuration of the Hub's data set.
-        title: GLUE's name; also the folder of TSV files and, unless there are two test files, the submission's file.
         text_columns: one or two columns of the Hub's data set.
         labels: class names in the order of their ids; empty for a regression.
         metrics: keys of `electra.tasks.glue.metrics.METRICS`, computed on each development set.
-        headline: metric that represents the task in tables and averages. MNLI's is the mean of `accuracy_matched` and
-            `accuracy_mismatched`; a result with only one of them has no headline.
-        headline_title: its name in tables.
-        rows: official number of rows of each split. MNLI's `dev` and `test` are the matched sets; it also has
-            `dev_mismatched` and `test_mismatched`.
-        test_files: file title in a submission, for each test split.
+        test_files: title of the file in a submission, for each test split.
+        tsv_columns: the text columns of TSV files, if they differ from the Hub's.
+        tsv_label: the column of the label in TSV files.
+        has_named_labels: whether TSV files and submissions have names of classes rather than ids.
     """
 
-    name: str
-    title: str
     text_columns: tuple[str, ...]
-    labels: tuple[str, ...]
-    metrics: tuple[str, ...]
-    headline: str
-    headline_title: str
-    rows: dict[str, int] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
     test_files: dict[str, str] = field(default_factory=dict)
+    tsv_columns: tuple[str, ...] = ()
+    tsv_label: str = "label"
+    has_named_labels: bool = False
 
     @property
     def is_regression(self) -> bool:
         return not self.labels
+
+    @property
+    def written_labels(self) -> tuple[str, ...]:
+        """The classes as TSV files and submissions have them."""
+        return self.labels if self.has_named_labels else tuple(map(str, range(len(self.labels))))
 
     @property
     def dev_splits(self) -> tuple[str, ...]:
@@ -48,66 +48,49 @@ class Task:
 
 REGRESSION_RANGE = (0.0, 5.0)
 """Scale of STS-B: from no to full similarity."""
-PAIR = ("sentence1", "sentence2")
-ACCEPTABLE = ("unacceptable", "acceptable")
-NLI3 = ("entailment", "neutral", "contradiction")
-NLI2 = ("entailment", "not_entailment")
-PARAPHRASE = ("not_equivalent", "equivalent")
+SENTENCE, PAIR, PREMISE = ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis")
+NLI, ENTAILMENT = ("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")
 
 
-def _task(
-    name: str,
-    title: str,
-    text_columns: tuple[str, ...],
-    labels: tuple[str, ...],
-    metrics: tuple[str, ...],
-    headline_title: str,
-    rows: tuple[int, int, int],
-    headline: str | None = None,
-) -> Task:
-    splits = dict(zip(("train", "dev", "test"), rows, strict=True))
-    return Task(
-        name, title, text_columns, labels, metrics, headline or metrics[0], headline_title, splits, {"test": title}
-    )
+def _rows(train: int, dev: int, test: int) -> dict[str, int]:
+    return {"train": train, "dev": dev, "test": test}
 
 
+MNLI_ROWS = {"train": 392702, "dev": 9815, "dev_mismatched": 9832, "test": 9796, "test_mismatched": 9847}
 TASKS = {
     task.name: task
     for task in (
-        _task("cola", "CoLA", ("sentence",), ACCEPTABLE, ("mcc", "accuracy"), "MCC", (8551, 1043, 1063)),
-        _task("sst2", "SST-2", ("sentence",), ("negative", "positive"), ("accuracy",), "acc", (67349, 872, 1821)),
-        _task("mrpc", "MRPC", PAIR, PARAPHRASE, ("accuracy", "f1"), "acc", (3668, 408, 1725)),
-        _task("stsb", "STS-B", PAIR, (), ("pearson", "spearman"), "Spearman", (5749, 1500, 1379), "spearman"),
-        _task(
-            "qqp",
-            "QQP",
-            ("question1", "question2"),
-            ("not_duplicate", "duplicate"),
-            ("accuracy", "f1"),
-            "acc",
-            (363846, 40430, 390965),
-        ),
-        Task(
-            "mnli",
-            "MNLI",
-            ("premise", "hypothesis"),
-            NLI3,
-            ("accuracy",),
-            "accuracy",
-            "acc m/mm",
-            {"train": 392702, "dev": 9815, "dev_mismatched": 9832, "test": 9796, "test_mismatched": 9847},
-            {"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
-        ),
-        _task("qnli", "QNLI", ("question", "sentence"), NLI2, ("accuracy",), "acc", (104743, 5463, 5463)),
-        _task("rte", "RTE", PAIR, NLI2, ("accuracy",), "acc", (2490, 277, 3000)),
-        _task("wnli", "WNLI", PAIR, ("not_entailment", "entailment"), ("accuracy",), "acc", (635, 71, 146)),
-        Task("demo", "demo", ("sentence",), ("disturbed", "original"), ("mcc", "accuracy"), "mcc", "MCC"),
+        Task("cola", "CoLA", "mcc", "MCC", _rows(8551, 1043, 1063), text_columns=SENTENCE,
+             labels=("unacceptable", "acceptable"), metrics=("mcc", "accuracy"), test_files={"test": "CoLA"}),
+        Task("sst2", "SST-2", "accuracy", "acc", _rows(67349, 872, 1821), text_columns=SENTENCE,
+             labels=("negative", "positive"), test_files={"test": "SST-2"}),
+        Task("mrpc", "MRPC", "accuracy", "acc", _rows(3668, 408, 1725), text_columns=PAIR,
+             labels=("not_equivalent", "equivalent"), metrics=("accuracy", "f1"), test_files={"test": "MRPC"},
+             tsv_columns=("#1 String", "#2 String"), tsv_label="Quality"),
+        Task("stsb", "STS-B", "spearman", "Spearman", _rows(5749, 1500, 1379), text_columns=PAIR,
+             metrics=("pearson", "spearman"), test_files={"test": "STS-B"}, tsv_label="score"),
+        Task("qqp", "QQP", "accuracy", "acc", _rows(363846, 40430, 390965), text_columns=("question1", "question2"),
+             labels=("not_duplicate", "duplicate"), metrics=("accuracy", "f1"), test_files={"test": "QQP"},
+             tsv_label="is_duplicate"),
+        # `dev` and `test` are the matched sets. The headline is the mean of both sets; with only one there is none.
+        Task("mnli", "MNLI", "accuracy", "acc m/mm", MNLI_ROWS, text_columns=PREMISE, labels=NLI,
+             test_files={"test": "MNLI-m", "test_mismatched": "MNLI-mm"}, tsv_columns=PAIR, tsv_label="gold_label",
+             has_named_labels=True),
+        Task("qnli", "QNLI", "accuracy", "acc", _rows(104743, 5463, 5463), text_columns=("question", "sentence"),
+             labels=ENTAILMENT, test_files={"test": "QNLI"}, has_named_labels=True),
+        Task("rte", "RTE", "accuracy", "acc", _rows(2490, 277, 3000), text_columns=PAIR,
+             labels=ENTAILMENT, test_files={"test": "RTE"}, has_named_labels=True),
+        Task("wnli", "WNLI", "accuracy", "acc", _rows(635, 71, 146), text_columns=PAIR,
+             labels=("not_entailment", "entailment"), test_files={"test": "WNLI"}),
+        Task("demo", "demo", "mcc", "MCC", text_columns=SENTENCE, labels=("disturbed", "original"),
+             metrics=("mcc", "accuracy")),
     )
-}
+}  # fmt: skip
 """All tasks that can be trained, by name, in the order of GLUE's tables."""
 DIAGNOSTICS = Task(
-    "ax", "AX", ("premise", "hypothesis"), NLI3, (), "", "", rows={"test": 1104}, test_files={"test": "AX"}
-)
+    "ax", "AX", "", "", {"ax": 1104}, text_columns=PREMISE, labels=NLI, test_files={"ax": "AX"}, tsv_columns=PAIR,
+    has_named_labels=True,
+)  # fmt: skip
 """GLUE's diagnostic set: no training data, predicted by the model of MNLI."""
 AVG_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 """`AVG`: mean of eight headline metrics, without WNLI, as in the ELECTRA paper."""

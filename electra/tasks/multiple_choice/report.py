@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from electra.report.aggregate import ScoredTask, Task
-from electra.report.evaluation import PublishedScores, plain_reporting
-from electra.report.results import Result
+from electra.report.evaluation import PublishedScores, Reporting
+from electra.report.results import Result, ScoredTask
 
 TITLES = {"swag": "SWAG", "hellaswag": "HellaSwag", "arc": "ARC"}
 OFFICIAL_ROWS = {"swag": {"train": 73546, "dev": 20006}}
@@ -27,7 +26,7 @@ PUBLISHED = tuple(
 )
 
 
-def known_tasks(results: Sequence[Result]) -> Mapping[str, Task]:
+def known_tasks(results: Sequence[Result]) -> Mapping[str, ScoredTask]:
     """All tasks with results, in the order of their first results."""
     names = dict.fromkeys(result.task for result in results)
     return {
@@ -36,4 +35,4 @@ def known_tasks(results: Sequence[Result]) -> Mapping[str, Task]:
     }
 
 
-REPORTING = plain_reporting("Multiple choice results", known_tasks, SHOWN, DEFINITIONS, PUBLISHED)
+REPORTING = Reporting("Multiple choice results", known_tasks, SHOWN, DEFINITIONS, PUBLISHED)

@@ -3,8 +3,8 @@
 Published scores are those of single models on the development sets, in percent with one decimal, as in the source.
 """
 
-from electra.report.aggregate import ScoredTask
-from electra.report.evaluation import PublishedScores, plain_reporting
+from electra.report.evaluation import PublishedScores, Reporting
+from electra.report.results import ScoredTask
 
 PAPER = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", "table 4")
 GOOGLE = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
@@ -44,6 +44,6 @@ DEFINITIONS = (
     "at the threshold that is best on this set: best_exact and best_f1 of the official script. HasAns are its scores "
     "on questions with an answer, NoAns on those without, at the threshold best for F1.",
 )
-REPORTING = plain_reporting(
+REPORTING = Reporting(
     "SQuAD results", lambda results: TASKS, {"exact_match": "EM", "f1": "F1"}, DEFINITIONS, PUBLISHED
 )

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from electra.report.aggregate import ScoredTask, Task
-from electra.report.evaluation import PublishedScores, plain_reporting
-from electra.report.results import Result
+from electra.report.evaluation import PublishedScores, Reporting
+from electra.report.results import Result, ScoredTask
 
 TITLES = {"conll2003": "CoNLL-2003", "conll2000": "CoNLL-2000"}
 SHOWN = {"f1": "F1", "test_f1": "test F1", "accuracy": "accuracy"}
@@ -22,13 +21,13 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-def known_tasks(results: Sequence[Result]) -> Mapping[str, Task]:
+def known_tasks(results: Sequence[Result]) -> Mapping[str, ScoredTask]:
     """All tasks with results, in the order of their first results."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, ScoredTask] = {}
     for result in results:
         headline = ("f1", "F1") if "f1" in result.metrics else ("accuracy", "accuracy")
         tasks.setdefault(result.task, ScoredTask(result.task, TITLES.get(result.task, result.task), *headline))
     return tasks
 
 
-REPORTING = plain_reporting("Tagging results", known_tasks, SHOWN, DEFINITIONS, PUBLISHED)
+REPORTING = Reporting("Tagging results", known_tasks, SHOWN, DEFINITIONS, PUBLISHED)

@@ -9,71 +9,56 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 from tests.finetuning.commands import tiny_flags
 from tests.pretraining.runs import WORDS
 
-HEADERS = {
-    "SST-2": ("sentence", "label"),
-    "MRPC": ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
-    "STS-B": ("index", "genre", "sentence1", "sentence2", "score"),
-    "QQP": ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
-    "MNLI": ("index", "sentence1", "sentence2", "gold_label"),
-    "QNLI": ("index", "question", "sentence", "label"),
-    "RTE": ("index", "sentence1", "sentence2", "label"),
-    "WNLI": ("index", "sentence1", "sentence2", "label"),
+BINARY, NLI2 = ["0", "1"], ["entailment", "not_entailment"]
+FORMS = {
+    "CoLA": ("source,label,star,sentence", BINARY),
+    "SST-2": ("sentence,label", BINARY),
+    "MRPC": ("Quality,#1 ID,#2 ID,#1 String,#2 String", BINARY),
+    "STS-B": ("index,genre,sentence1,sentence2,score", ["0.0", "2.5", "5.000"]),
+    "QQP": ("id,qid1,qid2,question1,question2,is_duplicate", BINARY),
+    "MNLI": ("index,sentence1,sentence2,gold_label", ["entailment", "neutral", "contradiction"]),
+    "QNLI": ("index,question,sentence,label", NLI2),
+    "RTE": ("index,sentence1,sentence2,label", NLI2),
+    "WNLI": ("index,sentence1,sentence2,label", BINARY),
 }
-LABELS: dict[str, list[str]] = {
-    "CoLA": ["0", "1"],
-    "SST-2": ["0", "1"],
-    "MRPC": ["0", "1"],
-    "STS-B": ["0.0", "2.5", "5.000"],
-    "QQP": ["0", "1"],
-    "MNLI": ["entailment", "neutral", "contradiction"],
-    "QNLI": ["entailment", "not_entailment"],
-    "RTE": ["entailment", "not_entailment"],
-    "WNLI": ["0", "1"],
-}
-LABEL_COLUMNS = {"label", "gold_label", "score", "Quality", "is_duplicate"}
+"""Columns and labels of each task."""
+LABEL_COLUMNS = ("label", "gold_label", "score", "Quality", "is_duplicate")
 MNLI_FILES = {"dev": ("dev_matched", "dev_mismatched"), "test": ("test_matched", "test_mismatched")}
 
 
 def write_glue(folder: Path, *titles: str, train: int = 24, dev: int = 12, test: int = 6) -> Path:
     """TSV folders of these tasks, by default all and the diagnostic set; the first word of a row is its label's."""
     source = random.Random(0)
-    for title in titles or LABELS:
+    for title in titles or FORMS:
         (folder / title).mkdir(parents=True)
         for split, rows in (("train", train), ("dev", dev), ("test", test)):
             for name in MNLI_FILES.get(split, (split,)) if title == "MNLI" else (split,):
-                lines = _lines(source, title, split, rows)
-                (folder / title / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+                _write(folder / title / f"{name}.tsv", _lines(source, title, split == "test", rows))
     if not titles:
         (folder / "AX").mkdir()
-        lines = ["index\tsentence1\tsentence2", *(f"{i}\t{WORDS[i]}\t{WORDS[i + 1]}" for i in range(test))]
-        (folder / "AX" / "diagnostic.tsv").write_text("".join(f"{line}\n" for line in lines))
+        rows_of_ax = [f"{i}\t{WORDS[i]}\t{WORDS[i + 1]}" for i in range(test)]
+        _write(folder / "AX" / "diagnostic.tsv", ["index\tsentence1\tsentence2", *rows_of_ax])
     return folder
 
 
-def _lines(source: random.Random, title: str, split: str, rows: int) -> list[str]:
-    labels = LABELS[title]
-    lines = []
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _lines(source: random.Random, title: str, is_test: bool, rows: int) -> list[str]:
+    names, labels = FORMS[title]
+    has_header = title != "CoLA" or is_test
+    columns = ["index", "sentence"] if title == "CoLA" and is_test else names.split(",")
+    columns = [column for column in columns if not (is_test and column in LABEL_COLUMNS)]
+    lines = ["\t".join(columns)] if has_header else []
     for index in range(rows):
-        label = labels[index % len(labels)]
-
-        def text(label: str = label) -> str:
-            return " ".join([WORDS[labels.index(label)], *source.choices(WORDS[20:60], k=source.randint(1, 5))])
-
-        if title == "CoLA":
-            lines.append(f"{index}\t{text()}" if split == "test" else f"gj04\t{label}\t\t{text()}")
-            continue
-        cells = {column: label if column in LABEL_COLUMNS else text() for column in HEADERS[title]}
-        cells |= {
-            column: str(index) for column in cells if column in ("index", "id", "qid1", "qid2", "#1 ID", "#2 ID")
-        }
-        lines.append(
-            "\t".join(
-                v for column, v in cells.items() if split == "train" or split == "dev" or column not in LABEL_COLUMNS
-            )
-        )
-    if title == "CoLA":
-        return ["index\tsentence", *lines] if split == "test" else lines
-    return ["\t".join(c for c in HEADERS[title] if split != "test" or c not in LABEL_COLUMNS), *lines]
+        label, cells = index % len(labels), []
+        for column in columns:
+            is_text = column.startswith(("sentence", "question")) or column.endswith("String")
+            text = [WORDS[label], *source.choices(WORDS[20:60], k=source.randint(1, 5))] if is_text else [str(index)]
+            cells.append(labels[label] if column in LABEL_COLUMNS else " ".join(text))
+        lines.append("\t".join(cells))
+    return lines
 
 
 def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, dropout: float = 0.1) -> Path:

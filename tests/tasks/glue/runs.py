@@ -29,11 +29,9 @@ def all_tasks(*tasks: str, without: tuple[str, ...] = (), **others: Any) -> list
     results = []
     for number, name in enumerate(tasks or GLUE_TASKS, start=1):
         value = 0.5 + number / 100
-        metrics: dict[str, float | None] = dict.fromkeys(TASKS[name].metrics, value)
-        if name == "mnli":
-            metrics = mnli(value, value + 0.04)
+        metrics = mnli(value, value + 0.04) if name == "mnli" else dict.fromkeys(TASKS[name].metrics, value)
         if name not in without:
-            results.append(result(name, 42, metrics, **others))
+            results.append(result(name, 42, {**metrics}, **others))
     return results
 
 

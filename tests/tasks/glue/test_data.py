@@ -1,4 +1,4 @@
-"""From names of tasks to their rows: order, what may be absent, and that folders and the Hub give the same."""
+"""GLUE's rows: what is a row and a label of a TSV file, what is left out or refused, what the Hub gives."""
 
 import logging
 from pathlib import Path
@@ -9,164 +9,205 @@ import pytest
 
 from electra.errors import UserError
 from electra.finetuning.encoding import Examples
-from electra.tasks.glue.data import examples_from_hub, load_diagnostics, load_tasks
+from electra.tasks.glue.data import find_task_folders, load_task, load_tasks, read_tsv, task_data_settings
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 
-RTE = "index\tsentence1\tsentence2\tlabel\n0\tp\th\tentailment\n1\tP\tH\tnot_entailment\n"
 COLA = "gj04\t1\t\tShe sails.\n"
-MNLI = "index\tsentence1\tsentence2\tgold_label\n0\tp\th\tneutral\n"
-NLI_NAMES = ["entailment", "neutral", "contradiction"]
+MNLI = "index\tpairID\tsentence1\tsentence2\tlabel1\tgold_label\n"
+RTE = "index\tsentence1\tsentence2\tlabel\n"
+ONE_RTE = RTE + "0\tp\th\tentailment\n1\tP\tH\tnot_entailment\n"
+STSB = "index\tgenre\tsentence1\tsentence2\tscore\n"
+GOOD_RTE = RTE + "".join(f"{i}\tpremise {i}\thypothesis {i}\tentailment\n" for i in range(12))
 
 
-def write(folder: Path, files: dict[str, str]) -> str:
+def write(folder: Path, **files: str) -> str:
+    """Files named as `RTE_train` for RTE/train.tsv."""
     for name, text in files.items():
-        path = folder / name
+        title, _, split = name.partition("_")
+        path = folder / title / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode("utf-8"))  # bytes: line ends as they stand in the text
     return str(folder)
 
 
-def hub_table(labels: datasets.ClassLabel | datasets.Value, **columns: list[Any]) -> datasets.Dataset:
-    texts = {name: datasets.Value("string") for name in columns if name != "label"}
-    return datasets.Dataset.from_dict(columns, features=datasets.Features({**texts, "label": labels}))
+def read(folder: Path, task: str, text: str | bytes, split: str = "train") -> Examples:
+    path = folder / f"{split}.tsv"
+    path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+    return read_tsv(path, TASKS[task], split)
 
 
-def test_tasks_come_in_the_order_named_and_each_once(tmp_path: Path) -> None:
-    files = {"RTE/train.tsv": RTE, "RTE/dev.tsv": RTE, "CoLA/train.tsv": COLA, "CoLA/dev.tsv": COLA}
-    loaded = load_tasks(["rte", "CoLA", "RTE"], write(tmp_path, files), with_test=False)
-    assert list(loaded) == ["rte", "cola"]
-    assert loaded["rte"].task is TASKS["rte"]
-    assert loaded["rte"].splits["dev"] == Examples(["p", "P"], ["h", "H"], [0, 1])
-    assert loaded["cola"].splits == {
-        "train": Examples(["She sails."], None, [1]),
-        "dev": Examples(["She sails."], None, [1]),
-    }
+# ---- TSV files
 
 
-def test_test_files_are_read_only_if_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = write(tmp_path, {"rte/train.tsv": RTE, "rte/dev.tsv": RTE, "rte/test.tsv": RTE})
-    assert list(load_tasks(["rte"], folder, with_test=False)["rte"].splits) == ["train", "dev"]
-    assert load_tasks(["rte"], folder, with_test=True)["rte"].splits["test"] == Examples(["p", "P"], ["h", "H"], None)
-    (tmp_path / "rte" / "test.tsv").unlink()
-    caplog.clear()
+@pytest.mark.parametrize(
+    ("task", "text", "expected"),
+    [
+        ("cola", COLA + "ks08\t0\t*\tShe sail.\n", Examples(["She sails.", "She sail."], None, [1, 0])),
+        ("sst2", "sentence\tlabel\nfine \t1\n", Examples(["fine "], None, [1])),
+        ("mrpc", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta b\tc d\n",
+         Examples(["a b"], ["c d"], [1])),
+        ("stsb", STSB + "0\tnews\ta\tb\t3.800\n1\tnews\ta\tb\t0\n2\tnews\ta\tb\t5.000\n",
+         Examples(["a"] * 3, ["b"] * 3, [3.8, 0.0, 5.0])),
+        ("qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tq one\tq two\t0\n",
+         Examples(["q one"], ["q two"], [0])),
+        ("mnli", MNLI + "0\t9e\tp\th\tneutral\tcontradiction\n", Examples(["p"], ["h"], [2])),
+        ("qnli", "index\tquestion\tsentence\tlabel\n0\tq\ts\tnot_entailment\n", Examples(["q"], ["s"], [1])),
+        ("rte", "label\tsentence2\tsentence1\nentailment\th\tp\n", Examples(["p"], ["h"], [0])),  # found by name
+        ("wnli", RTE + "0\tp\th\t1\n", Examples(["p"], ["h"], [1])),
+    ],
+)  # fmt: skip
+def test_texts_and_labels_are_found_by_the_names_of_their_columns(
+    task: str, text: str, expected: Examples, tmp_path: Path
+) -> None:
+    assert read(tmp_path, task, text) == expected
+
+
+def test_quotes_and_exotic_separators_are_text_and_only_line_feeds_end_a_row(tmp_path: Path) -> None:
+    text = 'sentence\tlabel\r\n"a 5" pipe\t1\r\nit\u2028is\x0bone\x85row\x0c\rhere \t0\r\n""\t1'
+    assert read(tmp_path, "sst2", text) == Examples(
+        ['"a 5" pipe', "it\u2028is\x0bone\x85row\x0c\rhere ", '""'], None, [1, 0, 1]
+    )
+
+
+def test_labels_of_a_test_file_stay_secret(tmp_path: Path) -> None:
+    assert read(tmp_path, "rte", RTE + "0\tp\th\tnonsense\n", "test") == Examples(["p"], ["h"], None)
+    assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n", "test") == Examples(["He ran."])
+
+
+def test_broken_training_rows_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good = "".join(f"0\t9e\tp{i}\th{i}\tneutral\tneutral\n" for i in range(18))
+    broken = "0\t9e\tcut in\n0\t9e\tp\th\tneutral\t-\n0\t9e\t \t\tneutral\t?\n0\t9e\tp\th\tneutral\tneutral\tx\n"
+    half = "0\t9e\tonly a premise\t\tneutral\tentailment\n"  # a pair with one empty side is a row like any other
     with caplog.at_level(logging.WARNING):
-        assert list(load_tasks(["rte"], folder, with_test=True)["rte"].splits) == ["train", "dev"]
-    assert any("RTE" in message and "test.tsv" in message for message in caplog.messages)
+        examples = read(tmp_path, "mnli", MNLI + broken + good + half)
+    assert examples.first == [*(f"p{i}" for i in range(18)), "only a premise"]
+    assert examples.second == [*(f"h{i}" for i in range(18)), ""] and examples.labels == [1] * 18 + [0]
+    (message,) = caplog.messages
+    assert "4 of 23 rows" in message and "line 2;" in message
+    assert len(read(tmp_path, "rte", GOOD_RTE + "cut\n" * 3)) == 12  # a fifth may be broken
 
 
-def test_what_is_absent_is_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = write(tmp_path, {"rte/train.tsv": RTE, "rte/dev.tsv": RTE, "CoLA/train.tsv": COLA, "MRPC/notes": ""})
-    with caplog.at_level(logging.WARNING):
-        assert list(load_tasks(["cola", "rte", "wnli", "mrpc"], folder, with_test=False)) == ["rte"]
-    skipped = [message for message in caplog.messages if "skipped" in message]
-    assert [message.split()[0] for message in skipped] == ["CoLA", "WNLI", "MRPC"]
-    assert "dev.tsv" in skipped[0] and "train.tsv" not in skipped[0]
-    assert "no folder WNLI" in skipped[1]
-    assert "train.tsv" in skipped[2] and "dev.tsv" in skipped[2]
-    with pytest.raises(UserError, match=r"dev\.tsv; folder WNLI"):
+def test_broken_test_rows_keep_their_places_with_an_empty_text(tmp_path: Path) -> None:
+    rows = [f"{i}\tp{i}\th{i}" for i in range(10)]
+    rows[3], rows[7] = "3\tcut in", ""
+    examples = read(tmp_path, "rte", "\n".join(["index\tsentence1\tsentence2", *rows, "", ""]), "test")
+    assert examples.first == [f"p{i}" if i not in (3, 7) else "" for i in range(10)]
+    assert examples.second == [f"h{i}" if i not in (3, 7) else "" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "word"),
+    [
+        ("rte", "", "no rows"),
+        ("rte", RTE, "no rows"),
+        ("rte", "index\tpremise\tsentence2\tlabel\n0\tp\th\tentailment\n", "sentence1"),
+        ("rte", GOOD_RTE + "12\tp\th\tneutral\n", "line 14.*'neutral'"),
+        ("sst2", "sentence\tlabel\nfine\tpositive\n", "'positive'.*0 1"),
+        ("rte", RTE + "0\tp\th\t-\n", "'-'"),
+        ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"line 2.*'5\.1'"),
+        ("stsb", STSB + "0\tg\ta\tb\tnan\n", "'nan'"),
+        ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "line 3"),
+        ("rte", GOOD_RTE + "cut\n" * 4, "4 of 16 rows"),
+    ],
+)
+def test_a_file_that_cannot_be_the_task_is_refused(task: str, text: str | bytes, word: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"train\.tsv.*{word}"):
+        read(tmp_path, task, text)
+
+
+# ---- folders
+
+
+def test_folders_are_found_whatever_their_case_and_punctuation(tmp_path: Path) -> None:
+    for name in ("sst2", "STS-B", "cola", "QQP", "diagnostic", "notes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "RTE").touch()
+    found = {task: folder.name for task, folder in find_task_folders(tmp_path).items()}
+    assert found == {"sst2": "sst2", "stsb": "STS-B", "cola": "cola", "qqp": "QQP", "ax": "diagnostic"}
+
+
+def test_a_place_without_tasks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--glue_dir .*absent: No such file"):
+        find_task_folders(tmp_path / "absent")
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(UserError, match=r"--glue_dir .* corpus"):
+        find_task_folders(tmp_path)
+
+
+def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write(tmp_path, rte_train=ONE_RTE, rte_dev=ONE_RTE, CoLA_train=COLA, MRPC_notes="")
+    loaded = load_tasks(["cola", "rte", "wnli", "mrpc"], folder, with_test=False)
+    assert loaded == {"rte": {split: Examples(["p", "P"], ["h", "H"], [0, 1]) for split in ("train", "dev")}}
+    skipped = [message.split()[0] for message in caplog.messages if "skipped" in message]
+    assert skipped == ["CoLA", "WNLI", "MRPC"]
+    assert any("dev.tsv" in message and "train.tsv" not in message for message in caplog.messages)
+    with pytest.raises(UserError, match="cola wnli"):
         load_tasks(["cola", "wnli"], folder, with_test=False)
 
 
-def test_mnli_goes_on_without_its_mismatched_half(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = write(tmp_path, {"MNLI/train.tsv": MNLI, "MNLI/dev_matched.tsv": MNLI})
-    with caplog.at_level(logging.WARNING):
-        assert list(load_tasks(["mnli"], folder, with_test=False)["mnli"].splits) == ["train", "dev"]
-    assert any("dev_mismatched.tsv" in message for message in caplog.messages)
-    write(tmp_path, {"MNLI/dev_mismatched.tsv": MNLI})
-    assert list(load_tasks(["mnli"], folder, with_test=False)["mnli"].splits) == ["train", "dev", "dev_mismatched"]
+def test_test_files_are_read_only_if_asked_for(tmp_path: Path) -> None:
+    folder = write(tmp_path, rte_train=ONE_RTE, rte_dev=ONE_RTE, rte_test=ONE_RTE)
+    assert list(load_tasks(["rte"], folder, with_test=False)["rte"]) == ["train", "dev"]
+    assert load_tasks(["rte"], folder, with_test=True)["rte"]["test"] == Examples(["p", "P"], ["h", "H"], None)
+    (tmp_path / "rte" / "test.tsv").unlink()
+    assert list(load_tasks(["rte"], folder, with_test=True)["rte"]) == ["train", "dev"]
+
+
+def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path: Path) -> None:
+    row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
+    names = ("train", "dev_matched", "test_matched", "test_mismatched", "diagnostic")
+    folder = write(tmp_path, **{f"MNLI_{name}": row.format(name) for name in names})
+    assert list(load_tasks(["mnli"], folder, with_test=False)["mnli"]) == ["train", "dev"]
+    write(tmp_path, MNLI_dev_mismatched=row.format("dev_mismatched"))
+    found = load_tasks(["mnli"], folder, with_test=True)["mnli"]
+    assert [(split, examples.first) for split, examples in found.items()] == [
+        ("train", ["train"]), ("dev", ["dev_matched"]), ("dev_mismatched", ["dev_mismatched"]),
+        ("test", ["test_matched"]), ("test_mismatched", ["test_mismatched"]),
+    ]  # fmt: skip
+    assert load_task(DIAGNOSTICS, folder, ["ax"]) == {"ax": Examples(["diagnostic"], ["h"], None)}
 
 
 def test_rows_are_compared_with_the_official_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    dev = COLA * 1043
-    folder = write(tmp_path, {"CoLA/train.tsv": COLA * 1234, "CoLA/dev.tsv": dev})
-    with caplog.at_level(logging.WARNING):
-        load_tasks(["cola"], folder, with_test=False)
-    assert caplog.messages == ["CoLA train: 1,234 rows, officially 8,551"]
+    folder = write(tmp_path, CoLA_train=COLA * 1234, CoLA_dev=COLA * 1043)
+    load_tasks(["cola"], folder, with_test=False)
+    (message,) = caplog.messages
+    assert all(word in message for word in ("CoLA train", "1,234", "8,551"))
 
 
-def test_the_diagnostics_may_be_absent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = write(tmp_path, {"MNLI/train.tsv": MNLI})
-    assert load_diagnostics(folder) is None
-    write(tmp_path, {"AX/diagnostic.tsv": "index\tsentence1\tsentence2\n0\tp\th\n"})
-    with caplog.at_level(logging.WARNING):
-        assert load_diagnostics(folder) == Examples(["p"], ["h"], None)
-    assert caplog.messages == ["AX test: 1 rows, officially 1,104"]
+def test_the_data_is_told_apart_by_its_content(tmp_path: Path) -> None:
+    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE)
+    before = task_data_settings(TASKS["rte"], folder)
+    write(tmp_path, RTE_dev=GOOD_RTE)
+    after = task_data_settings(TASKS["rte"], folder)
+    assert before["train_data"] == after["train_data"] and before["validation_data"] != after["validation_data"]
+    assert "nyu-mll/glue rte" in task_data_settings(TASKS["rte"], None)["train_data"]
 
 
-def test_a_glue_dir_that_is_not_there_is_refused_unless_only_the_demo_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UserError, match="No such file"):
-        load_tasks(["demo", "rte"], str(tmp_path / "absent"), with_test=False)
-    demo = {"train": Examples(["a"]), "dev": Examples(["b"])}
-    monkeypatch.setattr("electra.tasks.glue.data.demo_data", lambda: demo)
-    assert load_tasks(["demo"], str(tmp_path / "absent"), with_test=True)["demo"].splits == demo
+# ---- the Hub
+
+
+def test_the_hubs_splits_get_our_names_and_test_labels_stay_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
+    tables: dict[str, Any] = {
+        "mnli": {name: {"premise": [name], "hypothesis": ["h"], "label": [2]} for name in names},
+        "cola": {"train": {"sentence": ["x", "y"], "label": [1, 0]}, "validation": {"sentence": ["z"], "label": [1]}},
+        "ax": {"test": {"premise": ["p"], "hypothesis": ["h"], "label": [-1]}},
+    }
+    monkeypatch.setattr(datasets, "load_dataset", lambda hub_id, name: tables[name])
+    mnli = load_task(TASKS["mnli"], None, tuple(TASKS["mnli"].rows))
+    assert {split: examples.first for split, examples in mnli.items()} == {
+        "train": ["train"], "dev": ["validation_matched"], "dev_mismatched": ["validation_mismatched"],
+        "test": ["test_matched"], "test_mismatched": ["test_mismatched"],
+    }  # fmt: skip
+    assert [examples.labels for examples in mnli.values()] == [[2], [2], [2], None, None]
+    assert load_task(TASKS["cola"], None, ["train", "dev"]) == {
+        "train": Examples(["x", "y"], None, [1, 0]), "dev": Examples(["z"], None, [1]),
+    }  # fmt: skip
+    assert load_task(DIAGNOSTICS, None, ["ax"]) == {"ax": Examples(["p"], ["h"], None)}
 
 
 def test_without_the_hub_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)  # nobody's earlier download
-    for load in (lambda: load_tasks(["rte"], None, with_test=False), lambda: load_diagnostics(None)):
-        with pytest.raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
-            load()
-
-
-def test_the_hubs_splits_get_our_names_and_test_labels_stay_secret() -> None:
-    labels = datasets.ClassLabel(names=NLI_NAMES)
-    tables = datasets.DatasetDict(
-        {
-            name: hub_table(labels, premise=[name], hypothesis=["h"], label=[-1 if "test" in name else 2], idx=["0"])
-            for name in ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
-        }
-    )
-    assert examples_from_hub(tables, TASKS["mnli"], tuple(TASKS["mnli"].rows)) == {
-        "train": Examples(["train"], ["h"], [2]),
-        "dev": Examples(["validation_matched"], ["h"], [2]),
-        "dev_mismatched": Examples(["validation_mismatched"], ["h"], [2]),
-        "test": Examples(["test_matched"], ["h"], None),
-        "test_mismatched": Examples(["test_mismatched"], ["h"], None),
-    }
-
-
-def test_one_text_two_texts_and_scores_of_the_hub() -> None:
-    two = datasets.ClassLabel(names=["a", "b"])
-    cola = {
-        "train": hub_table(two, sentence=["x", "y"], label=[1, 0]),
-        "validation": hub_table(two, sentence=["z"], label=[1]),
-    }
-    assert examples_from_hub(cola, TASKS["cola"], ["train", "dev"]) == {
-        "train": Examples(["x", "y"], None, [1, 0]),
-        "dev": Examples(["z"], None, [1]),
-    }
-    score = datasets.Value("float64")
-    stsb = {"train": hub_table(score, sentence1=["a", "b"], sentence2=["c", "d"], label=[0.0, 5.0])}
-    assert examples_from_hub(stsb, TASKS["stsb"], ["train"])["train"] == Examples(["a", "b"], ["c", "d"], [0.0, 5.0])
-    # The Hub's MRPC carries the labels of its test set.
-    mrpc = {"test": hub_table(two, sentence1=["a"], sentence2=["b"], label=[1])}
-    assert examples_from_hub(mrpc, TASKS["mrpc"], ["test"])["test"].labels is None
-    ax = {"test": hub_table(datasets.Value("int64"), premise=["p"], hypothesis=["h"], label=[-1])}
-    assert examples_from_hub(ax, DIAGNOSTICS, ["test"])["test"] == Examples(["p"], ["h"], None)
-
-
-@pytest.mark.parametrize(
-    ("task", "labels", "words"),
-    [
-        ("rte", [0, -1], "row 1: label -1, expected 0 to 1"),
-        ("rte", [2], "row 0: label 2, expected 0 to 1"),
-        ("stsb", [5.5], "row 0: label 5.5, expected 0 to 5"),
-        ("stsb", [float("nan")], "row 0: label nan, expected 0 to 5"),
-    ],
-)
-def test_unknown_labels_of_the_hub_are_refused(task: str, labels: list[Any], words: str) -> None:
-    texts = {name: ["x"] * len(labels) for name in TASKS[task].text_columns}
-    kind = datasets.Value("float64" if task == "stsb" else "int64")
-    with pytest.raises(UserError, match=f"nyu-mll/glue {task}, split validation, {words}"):
-        examples_from_hub({"validation": hub_table(kind, label=labels, **texts)}, TASKS[task], ["dev"])
-
-
-def test_a_hub_table_of_another_form_is_refused() -> None:
-    table = hub_table(datasets.Value("int64"), sentence1=["x"], label=[0])
-    with pytest.raises(UserError, match=r"rte, split train: .*sentence2"):
-        examples_from_hub({"train": table}, TASKS["rte"], ["train"])
-    with pytest.raises(UserError, match="rte, split validation"):
-        examples_from_hub({"train": table}, TASKS["rte"], ["dev"])
+    with pytest.raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
+        load_tasks(["rte"], None, with_test=False)

@@ -1,0 +1,344 @@
+"""run_glue.py: its options, and on a tiny GLUE what it writes, what it repeats, what it refuses."""
+
+import json
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+import run_glue
+from electra.cli import write_yaml
+from electra.errors import UserError
+from electra.files import CONFIGS
+from electra.finetuning.config import FineTuningArguments, resolve
+from electra.finetuning.encoder import Encoder, load_encoder
+from electra.finetuning.evaluation import Evaluation
+from electra.report.results import Result, read_results
+from electra.tasks.glue.task import Glue, parse_arguments
+from electra.tasks.glue.tasks import GLUE_TASKS, TASKS
+from tests.tasks.glue.files import flags, write_encoder, write_glue
+from tests.tasks.glue.runs import mnli, result
+
+# ---- options
+
+
+def parse(*argv: str) -> Any:
+    return parse_arguments(["--pretrain_path", "somewhere", *argv])
+
+
+def settings(task: str, *argv: str, hidden_size: int = 256) -> FineTuningArguments:
+    config = ElectraConfig(vocab_size=10, hidden_size=hidden_size, num_hidden_layers=0, num_attention_heads=1)
+    with torch.device("meta"):
+        return resolve(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "learning_rate", "decay"),
+    [(128, 3e-4, 0.8), (256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)],
+)
+def test_without_options_it_is_table_7_of_the_paper(hidden_size: int, learning_rate: float, decay: float) -> None:
+    found = settings("cola", hidden_size=hidden_size)
+    assert (found.learning_rate, found.layerwise_lr_decay, found.layerwise_lr_decay_mode) == (
+        learning_rate, decay, "paper",
+    )  # fmt: skip
+    assert (found.num_train_epochs, found.per_device_train_batch_size, found.max_length) == (3, 32, 128)
+    assert (found.warmup_steps, found.weight_decay, found.head, found.head_dropout) == (0.1, 0.0, "google", 0.1)
+    assert (found.adam_beta1, found.adam_beta2, found.adam_epsilon, found.select) == (0.9, 0.999, 1e-6, "last")
+    assert [settings(task).num_train_epochs for task in ("rte", "stsb", "mrpc", "mnli")] == [10, 10, 3, 3]
+    paper = ("--config", str(CONFIGS / "glue" / "paper.yaml"))
+    assert settings("rte", *paper) == settings("rte") and parse(*paper).options.num_seeds == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("google", {"learning_rate": 1e-4, "layerwise_lr_decay_mode": "google", "weight_decay": 0.01,
+                    "adam_bias_correction": False, "product_schedule": True, "head": "google"}),
+        ("rc2020", {"learning_rate": 3e-4, "layerwise_lr_decay_mode": "rc2020", "weight_decay": 0.01,
+                    "head": "mean_pool"}),
+        ("lmtuners", {"learning_rate": 1e-4, "layerwise_lr_decay": 1.0, "head": "hf", "num_train_epochs": 5}),
+    ],
+)  # fmt: skip
+def test_the_protocols_of_the_sources(name: str, expected: dict[str, Any]) -> None:
+    found = vars(settings("rte", "--config", str(CONFIGS / "glue" / f"{name}.yaml")))
+    assert {option: found[option] for option in expected} == expected
+
+
+def test_lmtuners_starts_rte_and_stsb_from_mnli_and_has_no_wnli() -> None:
+    args = parse("--config", str(CONFIGS / "glue" / "lmtuners.yaml"))
+    assert args.options.start_from_mnli == ["stsb", "rte"] and "wnli" not in args.options.tasks
+    assert args.options.num_seeds == 5 and args.overrides["mrpc"]["per_device_train_batch_size"] == 128
+
+
+def test_a_flag_is_above_an_override_and_an_override_above_the_file() -> None:
+    assert settings("rte", "--num-train-epochs=2").num_train_epochs == 2
+    assert settings("rte", "--learning_rate", "1e-5").num_train_epochs == 10
+    lmtuners = ("--config", str(CONFIGS / "glue" / "lmtuners.yaml"))
+    assert settings("cola", *lmtuners).learning_rate == 2e-5
+    found = settings("cola", *lmtuners, "--learning_rate", "7e-5")
+    assert (found.learning_rate, found.num_train_epochs) == (7e-5, 10)
+    overrides = json.dumps({"STS-B": {"learning_rate": 2e-5, "select": "best", "max_length": None}})
+    found = settings("stsb", "--task_overrides", overrides)
+    assert (found.learning_rate, found.select, found.num_train_epochs, found.max_length) == (2e-5, "best", 3, 128)
+
+
+def test_tasks_are_written_in_any_way_and_run_in_the_order_of_the_tables() -> None:
+    assert parse("--tasks", "RTE", "sts-b", "CoLA").options.tasks == ["cola", "stsb", "rte"]
+    assert parse("--tasks", "rte,cola,rte").options.tasks == ["cola", "rte"]
+    assert parse().options.tasks == list(GLUE_TASKS)
+
+
+def test_the_demonstration_has_a_configuration_of_its_own() -> None:
+    assert parse("--tasks=demo").options.num_seeds == 3
+    assert parse("--tasks", "demo", "--num_seeds", "1").options.num_seeds == 1
+    assert parse("--tasks", "demo", "cola").options.num_seeds == 5
+
+
+def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) -> None:
+    for argv in (["--num_train_epochs", "3"], ["--learning_rate", "1e-4"], ["--tasks", "rte", "--seed", "3"]):
+        args = parse(*argv)
+        write_yaml(args.effective, tmp_path / "config.yaml", "test")
+        back = parse("--config", str(tmp_path / "config.yaml"))
+        assert replace(back, effective={}, options=args.options) == replace(args, effective={})
+        assert (back.options.tasks, back.options.seed) == (args.options.tasks, args.options.seed)
+
+
+def test_arguments_may_be_written_as_the_agent_of_a_sweep_does() -> None:
+    args = parse(
+        "--tasks=['rte', 'cola']", "--start_from_mnli=[]", "--max_length=None", "--double_unordered=False",
+        "--task_overrides={'rte': {'learning_rate': 2e-05, 'max_length': None}}", "--learning_rate=0.0001",
+    )  # fmt: skip
+    assert (args.options.tasks, args.options.start_from_mnli, args.tuning.max_length) == (["cola", "rte"], [], None)
+    assert (args.options.double_unordered, args.tuning.learning_rate, args.overrides) == (False, 1e-4, {})
+
+
+# ---- runs
+
+OPTIONS: dict[str, Any] = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": "best"}
+STARTED = {"tasks": list(GLUE_TASKS), "start_from_mnli": ["rte", "stsb"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: Tokenizer) -> Path:
+    """A finished evaluation of all tasks in output/run; not to be changed."""
+    folder = tmp_path_factory.mktemp("glue")
+    write_encoder(folder / "encoder", glue_tokenizer)
+    write_glue(folder / "glue")
+    run_glue.main(flags(folder, **OPTIONS, **STARTED))
+    return folder
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def results_of(folder: Path, name: str = "run") -> list[Result]:
+    return read_results(folder / "output" / name / "results.jsonl")
+
+
+def predictions(folder: Path, run: str, name: str = "run") -> dict[str, np.ndarray]:
+    return dict(np.load(folder / "output" / name / "predictions" / f"{run}.npz"))
+
+
+def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
+    results = results_of(folder)
+    assert [(r.task, r.seed) for r in results[:2]] == [("mnli", 42), ("mnli", 43)]  # others start from it
+    assert {(r.task, r.seed) for r in results} == {(t, s) for t in GLUE_TASKS for s in (42, 43)}
+    found = {r.task: r for r in results if r.seed == 42}
+    assert set(found["mnli"].metrics) == {"accuracy_matched", "accuracy_mismatched", "accuracy"}
+    assert all(set(found[name].metrics) == set(TASKS[name].metrics) for name in found if name != "mnli")
+    assert found["mrpc"].rows == {"train": 24, "dev": 12} and found["mrpc"].settings["learning_rate"] == 1e-2
+    assert [name for name in found if found[name].settings["double_unordered"]] == ["mrpc", "stsb"]
+    names = {path.name for path in (folder / "output" / "run").iterdir()}
+    assert names >= {"report.md", "report.html", "report.json", "config.yaml", "environment.json", "submission.zip"}
+    assert {name: values.shape for name, values in predictions(folder, "mnli-42").items()} == {
+        "dev": (12, 3), "dev_mismatched": (12, 3), "test": (6, 3), "test_mismatched": (6, 3), "ax": (6, 3),
+    }  # fmt: skip
+    scaled = predictions(folder, "stsb-42")["dev"]
+    assert scaled.shape == (12, 1) and np.abs(scaled - 0.5).max() < 2  # targets are in [0, 1]
+
+
+def test_the_same_command_again_repeats_nothing_and_writes_the_same(folder: Path) -> None:
+    before = content(folder / "output" / "run")
+    run_glue.main(flags(folder, **OPTIONS, **STARTED))
+    assert content(folder / "output" / "run") == before
+
+
+def test_interrupted_and_started_again_it_ends_in_the_same_file(
+    folder: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(copy / "output" / "run")
+    command = flags(copy, **OPTIONS, **{**STARTED, "tasks": ["cola", "rte", "stsb"]}, pretrain_path=folder / "encoder")
+    append = Evaluation.add
+
+    def stop(self: Evaluation, found: Result) -> None:
+        if len(self.results) == 3:
+            raise KeyboardInterrupt
+        append(self, found)
+
+    monkeypatch.setattr(Evaluation, "add", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_glue.main(command)
+    assert len(results_of(copy)) == 3
+    monkeypatch.setattr(Evaluation, "add", append)
+    run_glue.main(command)
+    assert results_of(copy) == [r for r in results_of(folder) if r.task in ("mnli", "cola", "stsb", "rte")]
+
+
+def test_a_task_that_starts_from_mnli_gets_the_encoder_of_its_best_run(folder: Path, copy: Path) -> None:
+    results = results_of(folder)
+    best = max((r for r in results if r.task == "mnli"), key=lambda r: (r.metrics["accuracy"], -r.seed)).seed
+    assert {r.start for r in results if r.task in ("rte", "stsb")} == {f"mnli-{best}"}
+    assert {r.start for r in results if r.task not in ("rte", "stsb")} == {"pretrained"}
+    trained, original = (
+        load_encoder(str(path)).model.state_dict()
+        for path in (folder / "output" / "run" / "encoders" / "mnli-42", folder / "encoder")
+    )
+    query = "encoder.layer.0.attention.self.query.weight"
+    assert not trained[query].equal(original[query])
+    run_glue.main(flags(copy, tasks=["rte"], experiment_name="plain", num_seeds=1, bf16=False, learning_rate=1e-2))
+    assert np.abs(predictions(copy, "rte-42", "plain")["dev"] - predictions(folder, "rte-42")["dev"]).max() > 1e-3
+
+
+def test_the_run_of_mnli_is_the_best_or_that_of_the_same_seed(tmp_path: Path) -> None:
+    def start(*argv: str, earlier: str = "mnli-43") -> tuple[str, str | None]:
+        args = parse("--tasks", "rte", "--start_from_mnli", "rte", *argv)
+        results = [result("mnli", 42, mnli(0.5, 0.5)), result("mnli", 43, mnli(0.6, 0.5))]
+        results.append(result("rte", 42, {"accuracy": 0.5}, start=earlier))
+        return Glue(args, None, Evaluation(tmp_path, results)).start("rte", 42)  # type: ignore[arg-type]
+
+    assert start() == ("mnli-43", str(tmp_path / "encoders" / "mnli-43"))
+    assert start("--mnli_run", "same_seed") == ("mnli-42", str(tmp_path / "encoders" / "mnli-42"))
+    with pytest.raises(UserError, match="rte started from mnli-42"):
+        start(earlier="mnli-42")
+
+
+def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path) -> None:
+    def rows(*argv: str) -> dict[str, int]:
+        args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", *argv)
+        names = ["mrpc", "stsb", "rte", "qqp"]
+        encoder = load_encoder(str(folder / "encoder"))
+        loaded = Glue(args, encoder, Evaluation(folder, [])).load(names, {n: resolve(args, n, encoder) for n in names})
+        assert {name: r.examples["train"] for name, r in loaded.items()} == dict.fromkeys(names, 24)
+        labels = loaded["stsb"].dev["dev"].labels  # type: ignore[attr-defined]
+        assert sorted({*labels.tolist()}) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
+        return {name: len(found.train) for name, found in loaded.items()}
+
+    assert rows() == {"mrpc": 48, "stsb": 48, "rte": 24, "qqp": 24}
+    assert rows("--task_overrides", '{"mrpc": {"double_unordered": false}}')["mrpc"] == 24
+    assert rows("--double_unordered", "false")["stsb"] == 24
+
+
+def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Path, glue_tokenizer: Tokenizer) -> None:
+    before = content(copy / "output" / "run")
+
+    def refused(message: str, **options: object) -> None:
+        with pytest.raises(UserError, match=message):
+            run_glue.main(flags(copy, **{**OPTIONS, **STARTED, **options}))
+        assert content(copy / "output" / "run") == before  # config.yaml, too
+
+    refused(r"learning_rate is 0\.01 .* 0\.001", learning_rate=1e-3)
+    refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
+    refused("head is google .* hf", num_seeds=3, head="hf")
+    train = copy / "glue" / "RTE" / "train.tsv"
+    rows = train.read_text()
+    train.write_text(rows.replace("\tentailment", "\tnot_entailment"))
+    refused(r"train_data is \w{12} .* \w{12}")
+    train.write_text(rows)
+    write_encoder(copy / "encoder", glue_tokenizer, seed=1)  # other weights under the same name
+    refused("encoder", tasks=["cola"], start_from_mnli=None)
+
+
+def test_what_is_lost_is_made_again_and_what_cannot_be_used_left_out(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy / "output" / "run"
+    command = flags(copy, **{**OPTIONS, "tasks": ["cola"]})
+    before = content(run / "models" / "cola")
+    path = run / "predictions" / "cola-43.npz"
+    whole, lines = path.read_bytes(), results_of(copy)
+    path.write_bytes(whole[: len(whole) // 2])
+    (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
+    run_glue.main(command)
+    assert path.read_bytes() == whole and results_of(copy) == lines
+    restored = content(run / "models" / "cola")
+    assert {p for p in restored if p.name != "README.md" and restored[p] != before[p]} == set()
+    logits = predictions(copy, "cola-43")
+    np.savez(path, **{**logits, "test": np.full_like(logits["test"], np.nan)})
+    (copy / "glue" / "CoLA" / "test.tsv").unlink()  # without test files no run is repeated for a submission
+    capsys.readouterr()
+    run_glue.main([*command, "--plan"])
+    assert "all 2 runs are finished" in capsys.readouterr().out
+    run_glue.main(command)
+    assert "CoLA: 1 of 2 runs" in capsys.readouterr().out
+    with zipfile.ZipFile(run / "submission.zip") as archive:
+        answers = archive.read("CoLA.tsv").decode().split()[3::2]
+    assert answers == [str(answer) for answer in predictions(copy, "cola-42")["test"].argmax(1)]
+
+
+def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: Path) -> None:
+    for name, headline, columns in (("cola", "mcc", (3,)), ("stsb", "spearman", (2, 3)), ("mrpc", "accuracy", (3, 4))):
+        runs = [r for r in results_of(folder) if r.task == name]
+        best = min(runs, key=lambda r: (-(r.metrics[headline] or -2), r.seed)).seed
+        model = folder / "output" / "run" / "models" / name
+        assert json.loads((model / "result.json").read_text())["seed"] == best
+        lines = (folder / "glue" / TASKS[name].title / "dev.tsv").read_text().splitlines()[name != "cola" :]
+        texts = [[line.split("\t")[column] for line in lines] for column in columns]
+        opened = AutoModelForSequenceClassification.from_pretrained(model).eval()
+        inputs = AutoTokenizer.from_pretrained(model)(*texts, padding=True, return_tensors="pt")
+        expected = predictions(folder, f"{name}-{best}")["dev"]
+        assert opened(**inputs).logits.detach().numpy() == pytest.approx(expected, abs=1e-4)
+        assert (opened.config.problem_type == "regression") == (name == "stsb")
+        if name == "cola":
+            said = pipeline("text-classification", model=str(model))(texts[0][0])[0]
+            assert said["label"] == TASKS[name].labels[expected[0].argmax()]
+
+
+def test_a_plan_trains_nothing_and_says_what_is_left(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = content(folder)
+    run_glue.main([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
+    shown = capsys.readouterr().out
+    assert "9 runs" in shown and "18 more" in shown and content(folder) == before
+
+
+def test_from_scratch_every_seed_draws_the_whole_network(folder: Path, tmp_path: Path) -> None:
+    options = {"pretrain_path": None, "from_scratch": folder / "encoder", "output_dir": tmp_path}
+    run_glue.main(flags(folder, tasks=["sst2"], learning_rate=1e-9, experiment_name=None, **{**options}))
+    runs = tmp_path / "glue_encoder_scratch" / "predictions"
+    first, second = (np.load(runs / f"sst2-{seed}.npz")["dev"] for seed in (42, 43))
+    assert np.abs(first - second).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pretrain_path": None}, "--pretrain_path.*--from_scratch"),
+        ({"tasks": ["colla"]}, "'colla'.*cola"),
+        ({"max_length": 64}, "--max_length 64 .* 32"),
+        ({"glue_dir": "nowhere"}, "--glue_dir nowhere"),
+        ({"start_from_mnli": ["rte"]}, "--start_from_mnli rte"),
+        ({"task_overrides": '{"rte": {"num_seeds": 3}}'}, "rte: num_seeds"),
+        ({"task_overrides": '{"rte": {"learning_rate": "fast"}}'}, "rte: .*learning_rate"),
+        ({"task_overrides": '{"rt": {"learning_rate": 1e-3}}'}, "'rt'"),
+        ({"task_overrides": "rte"}, "--task_overrides rte"),
+        ({"head": "mean_pool", "save_model": "best"}, "mean_pool.*google or hf"),  # transformers has no such head
+    ],
+)
+def test_bad_input_is_refused_in_one_line_and_leaves_nothing(
+    folder: Path, tmp_path: Path, options: dict, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        run_glue.main(flags(folder, **{"tasks": ["cola"], "output_dir": tmp_path, **options}))
+    assert "\n" not in str(error.value) and not list(tmp_path.glob("[!.]*"))
