@@ -24,8 +24,10 @@ GENERAL_DEFINITIONS = (
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; mean and std are then undefined, too.",
 )
-HOW_TO_READ = "A dot is a seed, hollow if the run collapsed; × is an undefined score; a long line is the median."
-PUBLISHED_TICKS = "The short lines below are published scores on development sets."
+HOW_TO_READ = (
+    "A dot is a seed, hollow if the run collapsed; × is an undefined score; a long line is the median. Short lines "
+    "below are published scores on development sets."
+)
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
@@ -94,7 +96,7 @@ class Reporting:
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
-        """One summary per model; `name`: of the folder."""
+        """One summary per model in the folder `name`."""
         return summarize(results, name, self.known(results), self.averages)
 
     def columns(self, runs: Sequence[RunSummary]) -> list[Column]:
@@ -117,8 +119,7 @@ class Reporting:
         for name, task in tasks.items():
             beside = [(r.label, r.scores[task.headline]) for r in rows if r.task == name and task.headline in r.scores]
             plots.append(plot(task, runs, beside))
-        found.append(Figure(plots, f"{HOW_TO_READ} {PUBLISHED_TICKS}" if rows else HOW_TO_READ))
-        found += [Heading("By task"), *details(runs, list(tasks), self.shown)]
+        found += [Figure(plots, HOW_TO_READ), Heading("By task"), *details(runs, list(tasks), self.shown)]
         if rows:
             found += [Heading("Beside published results"), self._published_table(rows, tasks)]
         return [*found, Heading("Definitions"), Items(self.all_definitions)]
@@ -153,8 +154,8 @@ def tasks_in(runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
 
 def seeds_cell(run: RunSummary) -> str:
     """The number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
-    counts = [len(summary.results) for summary in run.tasks.values()]
-    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    counts = {len(summary.results) for summary in run.tasks.values()}
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def overview(runs: Sequence[RunSummary], columns: Sequence[Column]) -> Table:
@@ -245,11 +246,7 @@ def plot(task: ScoredTask, runs: Sequence[RunSummary], published: Sequence[tuple
 
 
 def read_runs(reporting: Reporting, folders: Sequence[Path]) -> list[RunSummary]:
-    """One summary per folder and model; a folder that is named twice is read once.
-
-    Raises:
-        UserError: a folder does not exist or has no results, or its results contradict each other.
-    """
+    """One summary per folder and model; a folder that is named twice is read once."""
     paths = {folder.resolve(): folder for folder in folders}
     runs = []
     for path, folder in paths.items():
@@ -262,8 +259,7 @@ def write_report(reporting: Reporting, folders: Sequence[Path], output: Path) ->
     """Write report.md, report.html and report.json into the folder `output`.
 
     Raises:
-        UserError: see `read_runs`.
-        OSError: the output cannot be written.
+        UserError: a folder has no results, or they contradict each other.
     """
     runs = read_runs(reporting, folders)
     blocks, values = reporting.blocks(runs), report_values(reporting, runs)
@@ -279,17 +275,16 @@ def write_report(reporting: Reporting, folders: Sequence[Path], output: Path) ->
 
 
 def terminal_table(reporting: Reporting, folders: Sequence[Path]) -> str:
-    """Aligned text: a row per score, a column per run."""
+    """A row per score, a column per run."""
     runs = read_runs(reporting, folders)
     header = ["percent, median ± std", *(run.name for run in runs)]
     rows = [["seeds", *(seeds_cell(run) for run in runs)]]
     rows += [[column.title, *(column.cell(run) for run in runs)] for column in reporting.columns(runs)]
     for name, tasks in reporting.averages.items():
         if set(tasks_in(runs)) & set(tasks):
-            averages = [run.averages[name] for run in runs]
-            rows.append(
-                [name, *(percent(a.value) if not a.missing else f"needs {len(a.missing)} more" for a in averages)]
-            )
+            missing = [len(run.averages[name].missing) for run in runs]
+            cells = [percent(run.averages[name].value) for run in runs]
+            rows.append([name, *(f"needs {n} more" if n else cell for n, cell in zip(missing, cells, strict=True))])
     return text_table(header, rows)
 
 

@@ -29,13 +29,11 @@ class Result(NamedTuple):
     """One finished run.
 
     Args:
-        seed: of the head's initialization, dropout and data order.
         metrics: of the development set, as fractions; None if undefined.
         collapsed: whether it gives the same answer to (almost) every example.
         epoch: passes over the training data of the scored weights.
         start: "pretrained", "scratch", or the run that it started from, such as "mnli-42".
-        model: as named on the command line.
-        parameters: of the encoder.
+        model, parameters: the encoder as named on the command line, and its size.
         rows: number of examples per split.
         settings: hyperparameters and fingerprints of the data.
     """
@@ -72,11 +70,7 @@ def read_results(path: Path) -> list[Result]:
 
 
 def read_evaluation(folder: Path) -> list[Result]:
-    """The results in the folder of an evaluation, at least one.
-
-    Raises:
-        UserError: there are none, or the file is damaged.
-    """
+    """The results in the folder of an evaluation, at least one."""
     path = folder / RESULTS_NAME
     if not path.is_file():
         raise UserError(f"{folder} has no {RESULTS_NAME}; name the output folder of an evaluation")
@@ -107,15 +101,7 @@ def _defined(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class ScoredTask:
-    """What a report needs to know about a task.
-
-    Args:
-        name: as in results.jsonl.
-        title: for tables.
-        headline: the metric that represents the task.
-        headline_title: its title.
-        rows: official number of rows per split; empty if there is none.
-    """
+    """A task with its headline, the metric that represents it, and its official number of rows by split, if any."""
 
     name: str
     title: str
@@ -191,7 +177,7 @@ class Average:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All results of one model in one folder: one row of a table. For `model` and `parameters` see `Result`."""
+    """All results of one model in one folder: one row of a table."""
 
     name: str
     model: str
@@ -203,12 +189,7 @@ class RunSummary:
 def summarize(
     results: Sequence[Result], name: str, known: Mapping[str, ScoredTask], averages: Mapping[str, Sequence[str]]
 ) -> list[RunSummary]:
-    """One summary per model.
-
-    Args:
-        name: of the folder.
-        known: the possible tasks by name, in the order of the tables.
-        averages: name -> the tasks that it is the mean of.
+    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`.
 
     Raises:
         UserError: a task is unknown, or a model has two results for one task and seed.

@@ -10,8 +10,7 @@ The sentences are prose from the builtin corpus; in half of them the word order 
   0 with single words. One swap per sentence would leave it at 0.2, a full shuffle at 0.7.
 
 Some swaps do no harm ("copies and pickles"), so no model reaches 1. A model pre-trained on the builtin corpus has
-read these sentences in their original order: the score shows that the pipeline from pre-training to a table works,
-and it compares models of one corpus. It is no benchmark.
+read these sentences in their original order: the score compares models of one corpus, and is no benchmark.
 """
 
 import itertools
@@ -39,10 +38,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
     """The splits `train` and `dev`, 4,000 and 1,000 rows, identical in every run with the same Python.
 
     No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes. Half of
-    the rows of each split are disturbed.
-
-    Args:
-        documents: source of the sentences; the builtin corpus if None.
+    the rows of each split are disturbed. Without `documents`, the sentences are from the builtin corpus.
     """
     rng = random.Random(SEED)
     pairs = []
@@ -51,10 +47,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
         if disturbed is not None:  # also for label 1: a sentence that cannot be disturbed would reveal its label
             pairs.append((disturbed, sentence))
     if len(pairs) < sum(ROWS.values()):
-        raise UserError(
-            f"the demo task needs {sum(ROWS.values())} sentences, the docstrings of this Python have {len(pairs)}; "
-            "use a complete Python, or a task of GLUE"
-        )
+        raise UserError(f"the docstrings of this Python have {len(pairs)} of 5000 sentences; use a complete Python")
     rng.shuffle(pairs)
     data, start = {}, 0
     for split, rows in ROWS.items():

@@ -50,8 +50,7 @@ def decide(logits: np.ndarray, task: Task) -> np.ndarray:
 def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
     """Answers of an ensemble, from mean probabilities or mean scores; scores are clipped to GLUE's scale.
 
-    Args:
-        logits: (N, C) for each run, all finite.
+    `logits`: (N, C) for each run, all finite.
     """
     if len(logits) == 1:
         mean = logits[0]  # without softmax, whose rounding can create ties
@@ -91,9 +90,6 @@ def is_collapsed(task: Task, answers: np.ndarray, references: Labels) -> bool:
 
     Scores are clipped first, because a model that varies only outside the scale gives every example the same score.
     nan and inf come from a run that diverged; they count as collapsed.
-
-    Args:
-        answers: (N,) of `decide`.
     """
     if not np.isfinite(answers).all():
         return True

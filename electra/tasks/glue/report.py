@@ -11,7 +11,6 @@ from typing import Any
 from electra.report.blocks import Block, Figure, Heading, Items, Link, Table, Text
 from electra.report.evaluation import (
     HOW_TO_READ,
-    PUBLISHED_TICKS,
     SUMMARY,
     Column,
     Reporting,
@@ -74,12 +73,11 @@ class GlueReporting(Reporting):
                 plot(TASKS[name], glue, [(row.label, row.scores[name]) for row in published if name in row.scores])
                 for name in dict.fromkeys(column.task for column in columns)
             ]
-            found += [Figure(plots, f"{HOW_TO_READ} {PUBLISHED_TICKS}")]
-            found += [Heading("By task"), *details(glue, GLUE_TASKS, METRIC_TITLES)]
+            found += [Figure(plots, HOW_TO_READ), Heading("By task"), *details(glue, GLUE_TASKS, METRIC_TITLES)]
         if demo:
             words = "A toy task for trying things out. It is no part of GLUE, and nothing published compares with it."
             found += [Heading("Demonstration"), Text(words), *details(demo, ("demo",), METRIC_TITLES)]
-            found += [Figure([plot(TASKS["demo"], demo, ())], HOW_TO_READ)]
+            found.append(Figure([plot(TASKS["demo"], demo, ())], HOW_TO_READ))
         if glue:
             words = "Another set than above, without runs of this report: the labels of the test sets are not public."
             found += [Heading("Beside published results: development sets"), _published_table("dev", glue)]
@@ -97,10 +95,7 @@ class GlueReporting(Reporting):
 
 
 def _published_table(split: str, runs: Sequence[RunSummary]) -> Table:
-    """Runs, if any, above the published rows of one split, for the tasks of the runs; all tasks without runs.
-
-    MNLI has one column; another says which set or mean it is.
-    """
+    """Runs, if any, above the published rows of one split, for the tasks of the runs; all tasks without runs."""
     tasks = [name for name in AVG_TASKS if not runs or name in tasks_in(runs)]
     columns = [Column(TASKS[name].title, name) for name in tasks]
     rows: list[list[str | Link]] = []
@@ -127,20 +122,12 @@ TITLE = "GLUE, development sets, percent"
 
 
 def read_glue(folder: Path) -> list[RunSummary]:
-    """One summary per model with results in a folder of run_glue.py.
-
-    Raises:
-        UserError: the folder has no results.
-    """
+    """One summary per model with results in a folder of run_glue.py."""
     return REPORTING.summarize(read_evaluation(folder), folder.resolve().name)
 
 
 def glue_section(folder: Path) -> list[Block]:
-    """GLUE results as a section of a run's report and of its model card: medians and both averages.
-
-    Raises:
-        UserError: see `read_glue`.
-    """
+    """GLUE results as a section of a run's report and of its model card: medians and both averages."""
     runs = read_glue(folder)
     names = [name for name in TASKS if name in tasks_in(runs)]
     header = ["", "seeds", *(f"{TASKS[name].title} {TASKS[name].headline_title}" for name in names), *AVERAGES]

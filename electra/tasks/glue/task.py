@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from electra.cli import CommandLine, as_flags
 from electra.errors import UserError
-from electra.files import CONFIGS, expand, replace_folder, write_file
+from electra.files import CONFIGS, replace_folder, write_file
 from electra.finetuning.config import (
     HYPERPARAMETERS,
     Arguments,
@@ -58,7 +59,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[GlueArguments]:
         if name in ("mnli", "demo") or name not in glue.tasks:
             raise UserError(f"--start_from_mnli {name} is not possible: name tasks of --tasks, without mnli and demo")
     if glue.glue_dir is not None:
-        glue.glue_dir = str(expand(glue.glue_dir))
+        glue.glue_dir = os.path.expanduser(glue.glue_dir)
     overrides = _overrides(glue.task_overrides, command_line.flags)
     # Also if empty: otherwise the default overrides would apply when this file is used as --config.
     effective = {**command_line.effective, "task_overrides": overrides}
@@ -82,10 +83,8 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
     overrides: dict[str, dict[str, Any]] = {}
     for name, chosen in mapping.items():
         if unknown := sorted(set(chosen) - TASK_OPTIONS):
-            raise UserError(
-                f"--task_overrides of {name}: {unknown[0]} is not an option that can differ by task; those are "
-                f"{' '.join(sorted(TASK_OPTIONS))}"
-            )
+            options = " ".join(sorted(TASK_OPTIONS))
+            raise UserError(f"--task_overrides of {name}: {unknown[0]} cannot differ by task; these can: {options}")
         try:
             _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
         except UserError as error:
@@ -98,11 +97,7 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
 
 
 class Glue(TaskAdapter):
-    """Tasks of one GLUE evaluation. Its folder contains, in addition to what every evaluation writes:
-
-    encoders/mnli-SEED/      encoders fine-tuned on MNLI, if other tasks start from them
-    submission.zip           test predictions, if asked for
-    """
+    """Tasks of one GLUE evaluation. Its folder also has encoders/mnli-SEED/ and submission.zip, if asked for."""
 
     args: Arguments[GlueArguments]
     reporting = REPORTING
@@ -130,12 +125,11 @@ class Glue(TaskAdapter):
         glue_dir = self.args.options.glue_dir
         data = load_tasks(names, glue_dir, with_test=self.wants_test)
         if self.args.options.start_from_mnli and "mnli" in names and "mnli" not in data:
-            raise UserError("--start_from_mnli needs MNLI, which is not there; leave it out or add MNLI's files")
-        self.references = {
+            raise UserError("--start_from_mnli needs the files of MNLI, which are not there")
+        self.references = {  # on GLUE's scale
             name: {split: data[name][split].labels or [] for split in TASKS[name].dev_splits if split in data[name]}
             for name in data
         }
-        """Task -> development split -> labels on GLUE's scale."""
         if self.wants_test and "mnli" in data:
             data["mnli"] |= load_task(DIAGNOSTICS, glue_dir, ["ax"])
         return {name: self._encoded(name, data[name], settings[name].max_length) for name in data}
@@ -208,21 +202,15 @@ class Glue(TaskAdapter):
         return super().start_title(task)
 
     def start(self, task: str, seed: int) -> tuple[str, str | None]:
-        """The pre-trained encoder, or one that was fine-tuned on MNLI.
-
-        Raises:
-            UserError: earlier runs of the task started from a run of MNLI that is no longer the best.
-        """
+        """The pre-trained encoder, or one that was fine-tuned on MNLI."""
         if task not in self.args.options.start_from_mnli:
             return super().start(task, seed)
         if self.args.options.mnli_run == "best":
             seed = self.best_first("mnli")[0]
             others = {r.start for r in self.evaluation.results if r.task == task} - {f"mnli-{seed}"}
             if others:
-                raise UserError(
-                    f"{self.evaluation.folder} holds {task} started from {' '.join(sorted(others))}, and the "
-                    f"best run of mnli is now mnli-{seed}; choose another --experiment_name"
-                )
+                named = f"{task} started from {' '.join(sorted(others))}, but mnli-{seed} is the best run by now"
+                raise UserError(f"{self.evaluation.folder} holds {named}; choose another --experiment_name")
         return f"mnli-{seed}", str(self.encoder_path(seed))
 
     def encoder_path(self, seed: int) -> Path:
@@ -257,8 +245,7 @@ class Glue(TaskAdapter):
             logits = [self.evaluation.read_predictions(name, seed) for seed in self.best_first(name)]
             for split, title in files.items():
                 runs = [run[split] for run in logits if split in run and np.isfinite(run[split]).all()]
-                if len(runs) < len(logits):
-                    unusable = len(logits) - len(runs)
+                if unusable := len(logits) - len(runs):
                     logger.warning("%s: %d of %d runs have no usable predictions", title, unusable, len(logits))
                 if runs:
                     chosen = runs[:1] if self.args.options.predict_test == "best" else runs
@@ -272,14 +259,12 @@ class Glue(TaskAdapter):
 def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
     """Write the zip for gluebenchmark.com, even if it is incomplete. The same answers give the same bytes.
 
-    The server expects class ids, or class names for MNLI, QNLI, RTE and AX, or scores.
-
     Args:
         answers: file title ("CoLA") -> answers of `combine`, (N,). Without WNLI all its answers become the majority
             class of its training data (0, right on 65.1 % of the test data), as is usual.
 
     Returns:
-        Notes, one line each: what was filled in, and what the server will reject.
+        What was filled in, and what the server will reject.
     """
     notes = []
     content = io.BytesIO()

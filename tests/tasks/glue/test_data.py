@@ -127,7 +127,7 @@ def test_folders_are_found_whatever_their_case_and_punctuation(tmp_path: Path) -
 
 
 def test_a_place_without_tasks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--glue_dir .*absent: No such file"):
+    with pytest.raises(UserError, match=r"--glue_dir .*absent"):
         find_task_folders(tmp_path / "absent")
     (tmp_path / "corpus").mkdir()
     with pytest.raises(UserError, match=r"--glue_dir .* corpus"):
@@ -141,7 +141,7 @@ def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, cap
     skipped = [message.split()[0] for message in caplog.messages if "skipped" in message]
     assert skipped == ["CoLA", "WNLI", "MRPC"]
     assert any("dev.tsv" in message and "train.tsv" not in message for message in caplog.messages)
-    with pytest.raises(UserError, match="cola wnli"):
+    with pytest.raises(UserError, match="CoLA WNLI"):
         load_tasks(["cola", "wnli"], folder, with_test=False)
 
 
