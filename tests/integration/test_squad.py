@@ -1,4 +1,4 @@
-"""run_squad.py on a tiny SQuAD that can be learned: scores, files, resuming, saved models, exit codes."""
+"""run_squad.py on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
 
 import json
 import shutil
@@ -19,28 +19,29 @@ from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad
 
-LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12}
+LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12, "num_seeds": 1, "bf16": False}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
-    """Finished runs of version 1.1 with the joint head, one seed."""
+    """A finished run of version 1.1 with the joint head."""
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
     write_squad(folder / "squad")
-    run_squad.main(flags(folder, num_seeds=1, **LEARN))
+    run_squad.main(flags(folder, **LEARN))
     return folder
 
 
 @pytest.fixture
 def folder(trained: Path, tmp_path: Path) -> Path:
-    """A copy of the finished runs that a test may change."""
+    """A copy of the finished run that a test may change."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def results_of(folder: Path, name: str = "run") -> list[Result]:
-    return read_results(folder / "output" / name / "results.jsonl")
+def only_result(folder: Path) -> Result:
+    (result,) = read_results(folder / "output" / "run" / "results.jsonl")
+    return result
 
 
 def read(folder: Path, file: str, task: str) -> Any:
@@ -59,7 +60,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (result,) = results_of(trained)
+    result = only_result(trained)
     assert (result.task, result.seed, result.collapsed) == ("squad_v1", 42, False)
     assert result.rows == {"train": 40, "dev": 20}  # questions, not windows
     assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
@@ -76,20 +77,19 @@ def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.
     assert result.metrics == {name: value / 100 for name, value in printed.items()}
     best = read(trained, "nbest_predictions", "squad_v1")
     assert {name: answers[0]["text"] for name, answers in best.items()} == predicted
-    assert all(1 <= len(answers) <= 20 for answers in best.values()) and not (saved / "null_odds.json").exists()
+    assert not (saved / "null_odds.json").exists()
     report = (trained / "output" / "run" / "report.md").read_text()
     assert all(text in report for text in ("train 40", "87599", "dev 20", "10570", "ELECTRA-Base ", "84.5", "90.8"))
-    assert "SQuAD 2.0 |" not in report
 
 
-@pytest.mark.parametrize("head", ["joint", "independent"])
+@pytest.mark.parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
 def test_version_2_is_learned_and_scored_at_its_best_threshold(
-    folder: Path, capsys: pytest.CaptureFixture[str], head: str
+    folder: Path, capsys: pytest.CaptureFixture[str], head: str, options: dict
 ) -> None:
     shutil.rmtree(folder / "output")
     write_squad(folder / "squad", version_2=True)
-    run_squad.main(flags(folder, head=head, num_seeds=1, **LEARN))
-    (result,) = results_of(folder)
+    run_squad.main(flags(folder, head=head, **LEARN, **options))
+    result = only_result(folder)
     assert result.task == "squad_v2" and not result.collapsed
     assert set(result.metrics) == {"exact_match", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact"}
     kept = folder / "output" / "run" / "predictions" / "squad_v2-42"
@@ -101,46 +101,44 @@ def test_version_2_is_learned_and_scored_at_its_best_threshold(
     assert result.metrics == {name: best[named.get(name, name)] / 100 for name in result.metrics}
     assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
     assert best["HasAns_total"] == best["NoAns_total"] == 10 and best["NoAns_f1"] > 80
+    if options:
+        check_saved_model(folder)
+
+
+def check_saved_model(folder: Path) -> None:
+    """The model opened by transformers has the logits of the run."""
+    saved = folder / "output" / "run" / "models" / "squad_v2"
+    data = read_questions(folder / "squad" / "dev.json")
+    model = AutoModelForQuestionAnswering.from_pretrained(saved).eval()
+    inputs = AutoTokenizer.from_pretrained(saved)(data.questions[0].text, data.paragraphs[0], return_tensors="pt")
+    output = model(**inputs)
+    row = np.load(folder / "output" / "run" / "predictions" / "squad_v2-42.npz")["dev"][0]
+    scores, starts, end_scores, ends = row[1:].reshape(4, -1)
+    for logits, best, places in ((output.start_logits, scores, starts), (output.end_logits, end_scores, ends)):
+        exists = np.isfinite(best)
+        assert exists.any()
+        assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-3)
 
 
 def test_finished_runs_are_kept_and_lost_predictions_are_made_again(folder: Path) -> None:
     run_folder = folder / "output" / "run"
-    options = {"num_seeds": 1, **LEARN}
     before = contents(run_folder)
-    run_squad.main(flags(folder, **options))
+    run_squad.main(flags(folder, **LEARN))
     after = contents(run_folder)
     (run_folder / "predictions" / "squad_v1-42" / "nbest_predictions.json").unlink()
-    run_squad.main(flags(folder, **options))
+    run_squad.main(flags(folder, **LEARN))
     for path, content in before.items():
         if path.name != "config.yaml" and not path.name.startswith("report"):
             assert after[path] == path.read_bytes() == content, path
 
 
 def test_other_options_or_other_data_are_refused_in_the_same_folder(folder: Path) -> None:
-    options = {"num_seeds": 1, **LEARN}
     with pytest.raises(UserError, match="doc_stride is 128 there and 64 here"):
-        run_squad.main(flags(folder, **options, doc_stride=64))
+        run_squad.main(flags(folder, **LEARN, doc_stride=64))
     (folder / "squad").rename(folder / "moved")
     files = "moved/train.json", "moved/dev.json"
-    run_squad.main(file_flags(folder, *files, **options))  # the same data elsewhere
+    run_squad.main(file_flags(folder, *files, **LEARN))  # the same data elsewhere
     path = folder / "moved" / "dev.json"
     path.write_text(path.read_text().replace(ANSWERS[0], WORDS[70]))
     with pytest.raises(UserError, match=r"validation_data is \w{12} there and \w{12} here"):
-        run_squad.main(file_flags(folder, *files, **options))
-
-
-def test_a_saved_model_of_the_independent_head_has_its_logits(folder: Path) -> None:
-    options = {"head": "independent", "save_model": "best", "num_seeds": 1, "bf16": False, "experiment_name": "saved"}
-    run_squad.main(flags(folder, **options))
-    saved = folder / "output" / "saved" / "models" / "squad_v1"
-    data = read_questions(folder / "squad" / "dev.json")
-    question = data.questions[0]
-    tokenizer = AutoTokenizer.from_pretrained(saved)
-    model = AutoModelForQuestionAnswering.from_pretrained(saved).eval()
-    output = model(**tokenizer(question.text, data.paragraphs[question.paragraph], return_tensors="pt"))
-    row = np.load(folder / "output" / "saved" / "predictions" / "squad_v1-42.npz")["dev"][0]
-    scores, starts, end_scores, ends = row[1:].reshape(4, -1)
-    for logits, best, places in ((output.start_logits, scores, starts), (output.end_logits, end_scores, ends)):
-        exists = np.isfinite(best)
-        assert exists.any()
-        assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-4)
+        run_squad.main(file_flags(folder, *files, **LEARN))

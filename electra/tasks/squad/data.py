@@ -22,28 +22,21 @@ NEARBY = 50
 
 @dataclass(frozen=True)
 class Question:
-    """A question on the paragraph with index `paragraph`.
-
-    Args:
-        answers: texts of all correct answers, in the file's order; empty if the question has none.
-        start: first character of the first answer in the paragraph; None without an answer.
-    """
-
     id: str
     text: str
-    paragraph: int
-    answers: tuple[str, ...]
-    start: int | None
+    paragraph: int  # its index
+    answers: tuple[str, ...]  # texts of all correct answers, in the file's order; empty if the question has none
+    start: int | None  # first character of the first answer in the paragraph; None without an answer
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of one split. `source` is the file or data set, for messages."""
+    """The questions of one split."""
 
     paragraphs: list[str]
     questions: list[Question]
     is_version_2: bool
-    source: str
+    source: str  # file or data set, for messages
 
     def __len__(self) -> int:
         return len(self.questions)

@@ -7,6 +7,7 @@ the characters of their tokens, where the original projects lower-cased tokens b
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from electra.finetuning.task import is_one_answer
 from electra.tasks.squad.data import Questions
@@ -43,11 +44,10 @@ class Decoded(NamedTuple):
         """All answers with their probabilities among those of the question, as the original writes them."""
         found = {}
         for name, answers in self.answers.items():
-            scores = np.array([answer.start_score + answer.end_score for answer in answers])
-            weights = np.exp(scores - scores.max())
+            shares = softmax([start + end for _, start, end in answers]).tolist()
             found[name] = [
-                {"text": a.text, "probability": p, "start_logit": a.start_score, "end_logit": a.end_score}
-                for a, p in zip(answers, (weights / weights.sum()).tolist(), strict=True)
+                {"text": text, "probability": share, "start_logit": start, "end_logit": end}
+                for share, (text, start, end) in zip(shares, answers, strict=True)
             ]
         return found
 
@@ -64,11 +64,8 @@ def decode(
     """Chooses the answers.
 
     An answer starts at a token that its window shows with most context, ends in the same window's piece of the
-    paragraph, not before its start, and has at most `max_answer_length` tokens.
-
-    Args:
-        has_classifier: the null odds are the lowest `unanswerable` of the question's windows; without a classifier,
-            that minus the score of the best answer.
+    paragraph, not before its start, and has at most `max_answer_length` tokens. The null odds are the lowest
+    `unanswerable` of the question's windows; without a classifier, that minus the score of the best answer.
     """
     starts, ends = candidates.starts, candidates.ends
     is_start = (starts >= windows.most_context[:, :1]) & (starts < windows.most_context[:, 1:])

@@ -95,13 +95,7 @@ class JointHead(nn.Module):
         self.unanswerable = nn.Sequential(*layers) if has_classifier else None
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
-        """Logits for training.
-
-        Args:
-            hidden: hidden states of the encoder (B, L, D).
-            can_be_answer: whether a position is in the paragraph or is [CLS], bool (B, L).
-            start_positions: true starts, 0 for no answer, int64 (B,).
-        """
+        """From hidden states (B, L, D), whether positions can be answers (B, L), and true starts (B,), 0 for none."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         given = gather_hidden(hidden, start_positions.unsqueeze(1))
         end = self._ends(self.end_of_token(hidden), given, can_be_answer).squeeze(1)
@@ -146,13 +140,9 @@ def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 class SpanModel(TaskModel):
-    """An encoder with a span head.
+    """An encoder with a span head, "joint" or "independent".
 
-    Args:
-        head: "joint" or "independent".
-        has_classifier: see `JointHead`.
-        beam_size: number of starts and ends that are kept in evaluation.
-        dropout: in front of the head (none in the original); the encoder's own dropout stays as configured.
+    Evaluation keeps `beam_size` starts and ends. The original has no dropout in front of the head.
     """
 
     def __init__(
@@ -170,10 +160,9 @@ class SpanModel(TaskModel):
         token_type_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
     ) -> SpanLogits | Tensor:
-        """`SpanLogits` if the true starts are given (B,), otherwise packed `Candidates`.
+        """`SpanLogits` if the true starts are given (B,), 0 for no answer; otherwise packed `Candidates`.
 
-        Args:
-            context: first position of the paragraph and the one after its last, int64 (B, 2).
+        `context` has the first position of the paragraph and the one after its last, int64 (B, 2).
         """
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -187,13 +176,10 @@ class SpanModel(TaskModel):
 
 
 def span_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """A batch's part of the mean loss over the windows of its step, ().
+    """A batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
 
-    The loss of a window is the mean cross-entropy of start and end, plus half the classifier's.
-
-    Args:
-        labels: int64 (B, 3), see `Windows`.
-        num_items_in_batch: number of labels of the step: Trainer counts three for each window.
+    The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`
+    is the number of labels of the step: Trainer counts three for each window.
     """
     losses = cross_entropy(logits.start, labels[:, START], reduction="none") / 2
     losses = losses + cross_entropy(logits.end, labels[:, END], reduction="none") / 2

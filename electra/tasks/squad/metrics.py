@@ -7,7 +7,6 @@ prediction as wrong, and never counts two empty answers as overlapping. The name
 """
 
 import json
-import logging
 import re
 import string
 import sys
@@ -19,13 +18,8 @@ from typing import Any
 from electra.errors import Parser, UserError, run_script
 from electra.tasks.squad.data import read_json, read_questions
 
-logger = logging.getLogger(__name__)
-
 References = Mapping[str, Sequence[str]]
 """Id of each question -> its correct answers; empty for a question without an answer."""
-
-DEFAULT_THRESHOLD = 1.0
-"""That of evaluate-v2.0.py: higher null odds mean no answer."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -75,19 +69,15 @@ def evaluate_v2(
     references: References,
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The values that evaluate-v2.0.py prints.
+    """The values that evaluate-v2.0.py prints: also of the questions with an answer alone, and of those without.
 
-    `exact`, `f1` and `total` of all questions; `HasAns_exact` ... of those with an answer, `NoAns_exact` ... of those
-    without. With `null_odds` also `best_exact`, `best_exact_thresh`, `best_f1` and `best_f1_thresh`, see
-    `best_threshold`.
+    With `null_odds` also the scores at the best thresholds, see `best_threshold`.
 
     Args:
         predictions: id -> answer, "" for no answer.
         null_odds: id -> score of no answer; above `threshold` the prediction is replaced by "".
-    Raises:
-        UserError: a question has no prediction or no odds.
     """
     odds = dict.fromkeys(references, 0.0) if null_odds is None else null_odds
     for what, values in (("prediction", predictions), ("null odds", odds)):
@@ -149,16 +139,15 @@ def _read_values(path: Path, kind: type | tuple[type, ...], what: str) -> dict[s
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(
-        prog="python -m electra.tasks.squad.metrics", description="Score predictions as SQuAD's official scripts do."
+        "python -m electra.tasks.squad.metrics", description="Score predictions as the official scripts do."
     )
     parser.add_argument("questions", type=Path, help="SQuAD's json of the development set, version 1.1 or 2.0")
     parser.add_argument("predictions", type=Path, help="json: id of each question -> answer")
     parser.add_argument("--null_odds", type=Path, help="json: id of each question -> score of no answer")
     parser.add_argument(
-        "--threshold", type=float, default=DEFAULT_THRESHOLD, help="higher odds mean no answer; default: %(default)s"
+        "--threshold", type=float, default=1.0, help="higher odds mean no answer; default: %(default)s"
     )
     arguments = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
     questions = read_questions(arguments.questions)
     predictions = _read_values(arguments.predictions, str, "its answer")
     if questions.is_version_2:
@@ -167,9 +156,6 @@ def main(argv: list[str] | None = None) -> None:
     elif arguments.null_odds:
         raise UserError(f"--null_odds is for SQuAD 2.0; all questions of {arguments.questions} have an answer")
     else:
-        unanswered = sum(name not in predictions for name in questions.references)
-        if unanswered:
-            logger.warning("%d questions have no prediction and score 0", unanswered)
         found = evaluate_v1(questions.references, predictions)
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
 

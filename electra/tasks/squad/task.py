@@ -26,7 +26,7 @@ from electra.tasks.squad.decoding import Decoded, decode, has_one_start
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
-from electra.tasks.squad.windows import WindowCollator, Windows, encode_questions
+from electra.tasks.squad.windows import WindowCollator, encode_questions
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
@@ -52,14 +52,12 @@ class Squad(TaskAdapter):
     predictions/TASK-SEED/metrics.json              output of the official script
     """
 
-    args: Arguments[SquadArguments]
     default_max_length = 384
     reporting = REPORTING
     script = "run_squad.py"
     auto_model = AutoModelForQuestionAnswering
     pipeline = "question-answering"
     saved_heads: Mapping[str, int] = {"independent": 1}
-    dev: Windows
     decoded: tuple[NDArray[np.float32], Decoded] | None = None
 
     @classmethod

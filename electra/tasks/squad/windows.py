@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.errors import UserError
 from electra.finetuning.encoding import TOKENIZER_BATCH, PaddingCollator
 from electra.finetuning.rows import ColumnRows, cut_windows, windows_with_most_context
-from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.data import Questions
 
 SHORTEST_CONTEXT = 8
 """A window must have room for this many tokens of the paragraph."""
@@ -98,9 +98,15 @@ def encode_questions(
                 f"{len(question_ids)} tokens; set --max_length to {max_length + SHORTEST_CONTEXT - room} or more, or "
                 f"lower --max_query_length"
             )
-        answer = answer_tokens(offsets[question.paragraph], question) if is_training else None
-        if is_training and question.start is not None and answer is None:
-            continue  # no token covers the answer
+        answer = None
+        if is_training and question.start is not None:
+            # First and last token that cover a character of the answer.
+            firsts, ends = offsets[question.paragraph].T
+            first_token = int(np.searchsorted(ends, question.start, side="right"))
+            last_token = int(np.searchsorted(firsts, question.start + len(question.answers[0]))) - 1
+            if first_token > last_token:
+                continue
+            answer = first_token, last_token
         start = len(question_ids) + texts[: second.start].count(None)
         edges = cut_windows(len(paragraph), room, doc_stride)
         owners = windows_with_most_context(edges, text_ends_count=True)
@@ -120,15 +126,6 @@ def encode_questions(
     lengths = np.array([len(row) for row in ids], dtype=np.int64)
     columns |= {"labels": labels} if is_training else {}
     return Windows(columns, lengths, questions[:, 0], first_tokens[:, 0], context, most_context, offsets)
-
-
-def answer_tokens(offsets: NDArray[np.int64], question: Question) -> tuple[int, int] | None:
-    """First and last token that cover a character of the first answer, or None."""
-    if question.start is None:
-        return None
-    first = int(np.searchsorted(offsets[:, 1], question.start, side="right"))
-    last = int(np.searchsorted(offsets[:, 0], question.start + len(question.answers[0]))) - 1
-    return (first, last) if first <= last else None
 
 
 def _tokenize(

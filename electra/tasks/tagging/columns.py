@@ -6,7 +6,7 @@ sentence. Lines of different widths are refused, because a lost column would shi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from electra.errors import UserError
@@ -17,7 +17,7 @@ DOCUMENT = "-DOCSTART-"
 _SPACE = re.compile(r"[ \t]+")  # not \s: U+00A0 and others occur within words
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sentences:
     """The sentences of one split.
 
@@ -28,10 +28,10 @@ class Sentences:
         lines: all lines, to be written with predictions; "" for a blank line.
     """
 
-    words: list[list[str]] = field(default_factory=list)
-    labels: list[list[str]] | None = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    words: list[list[str]]
+    labels: list[list[str]] | None
+    places: list[str]
+    lines: list[str]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -42,55 +42,46 @@ def _cells(line: str) -> list[str]:
 
 
 def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True) -> Sentences:
-    """Reads a file of columns separated by spaces or tabs.
+    """Reads a file of columns separated by spaces or tabs, counted from 0, or from the end: -1 is the last one.
 
-    Args:
-        label_column: counted from 0, or from the end: -1 is the last one.
-        needs_labels: if False, a file with one column has no labels.
+    Without `needs_labels` a file of one column has no labels.
     """
     try:
         text = expand(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     lines = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
-    words: list[list[str]] = []
-    labels: list[list[str]] = []
+    words: list[list[str]] = [[]]
+    labels: list[list[str]] = [[]]
     places: list[str] = []
-    width, is_inside = 0, False
+    width = 0
     for number, line in enumerate(lines, start=1):
         cells = _cells(line)
         if not cells or cells[0] == DOCUMENT:
-            is_inside = False
+            if words[-1]:
+                words.append([])
+                labels.append([])
             continue
-        width = width or len(cells)
+        place, width = f"{path} line {number}", width or len(cells)
         if len(cells) != width:
-            raise UserError(
-                f"{path} line {number} has {len(cells)} columns and the lines before it {width}; correct the file"
-            )
-        has_column = -width <= label_column < width and label_column % width > 0
+            raise UserError(f"{place} has {len(cells)} columns and the lines before it {width}; correct the file")
+        has_column = label_column != 0 and abs(label_column) < width
         if not has_column and (needs_labels or width > 1):
-            raise UserError(
-                f"{path} line {number} has {width} columns; --label_column {label_column} must be one of 1 to "
-                f"{width - 1}, or of -1 to {1 - width}"
-            )
-        if not is_inside:
-            words.append([])
-            labels.append([])
-            places.append(f"{path} line {number}")
-            is_inside = True
+            raise UserError(f"{place} has {width} columns; --label_column {label_column} is none behind the word")
+        if not words[-1]:
+            places.append(place)
         words[-1].append(cells[0])
         labels[-1].append(cells[label_column] if width > 1 else "")
-    if not words:
+    if not places:
         raise UserError(f"{path} has no sentences; name a file of words and labels")
-    return Sentences(words, labels if width > 1 else None, places, lines)
+    return Sentences(words[: len(places)], labels[: len(places)] if width > 1 else None, places, lines)
 
 
 def read_table(table: Any, source: str, label_column: str | None, *, needs_labels: bool = True) -> Sentences:
     """Reads a table with a column of words (tokens or words) and one of labels (names, or numbers of classes).
 
-    Args:
-        label_column: name of the column of labels; by default the only one that ends in tags or labels.
-        needs_labels: if False, a table whose labels are all null or -1 has none.
+    By default the labels are the only column that ends in tags or labels. Without `needs_labels` a table whose labels
+    are all null or -1 has none.
     """
     names = table.column_names
     token_column = next((name for name in ("tokens", "words") if name in names), None)
@@ -103,8 +94,7 @@ def read_table(table: Any, source: str, label_column: str | None, *, needs_label
     column = candidates[0]
     classes = getattr(getattr(table.features[column], "feature", None), "names", None)
     is_hidden = not needs_labels and all(tag in (-1, None) for tags in table[column] for tag in tags or [])
-    found = Sentences()
-    labels = []
+    words, labels, places, lines = [], [], [], []
     for row, (tokens, tags) in enumerate(zip(table[token_column], table[column], strict=True)):
         place = f"{source} row {row}"
         if not tokens or tokens == [DOCUMENT]:
@@ -118,18 +108,16 @@ def read_table(table: Any, source: str, label_column: str | None, *, needs_label
             if classes is None or not all(tag in range(len(classes)) for tag in tags):
                 raise UserError(f"{place}: the column {column} has labels without a name, {tags}; name other data")
             tags = [classes[tag] for tag in tags]
-        found.words.append([str(token) for token in tokens])
+        words.append([str(token) for token in tokens])
         labels.append(tags)
-        found.places.append(place)
-        for word, tag in zip(found.words[-1], tags, strict=True):
+        places.append(place)
+        for word, tag in zip(words[-1], tags, strict=True):
             shown = word if word.strip() else "_"  # a blank line would end the sentence
-            found.lines.append(f"{shown} {tag}" if tag else shown)
-        found.lines.append("")
-    if not found.words:
+            lines.append(f"{shown} {tag}" if tag else shown)
+        lines.append("")
+    if not words:
         raise UserError(f"{source} has no sentences; name another data set")
-    found.lines.pop()
-    found.labels = None if is_hidden else labels
-    return found
+    return Sentences(words, None if is_hidden else labels, places, lines[:-1])
 
 
 def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -> str:
@@ -150,18 +138,11 @@ def load_splits(
 ) -> dict[str, Sentences]:
     """The splits train, dev and, if there is one, test, of a data set (`load_hub_splits`) or of files by split."""
     if dataset_name is not None:
-        return {
-            split: read_table(
-                table, f"data set {dataset_name} {SPLITS[split]}", label_column, needs_labels=split != "test"
-            )
-            for split, table in load_hub_splits(dataset_name, config).items()
-        }
+        tables = load_hub_splits(dataset_name, config)
+        names = {split: f"data set {dataset_name} {SPLITS[split]}" for split in tables}
+        return {s: read_table(tables[s], names[s], label_column, needs_labels=s != "test") for s in tables}
     try:
         column = int(label_column or -1)
     except ValueError as error:
         raise UserError(f"--label_column {label_column} must be a number for files; columns count from 0") from error
-    return {
-        split: read_columns(path, column, needs_labels=split != "test")
-        for split, path in files.items()
-        if path is not None
-    }
+    return {s: read_columns(path, column, needs_labels=s != "test") for s, path in files.items() if path}

@@ -24,20 +24,17 @@ class Windows(ColumnRows):
     """The windows of one split.
 
     Columns: `input_ids` with special tokens; `positions` of the first token of each word of this window; `labels` of
-    these words, if known.
-
-    Args:
-        words: for each window, the sentence and the index in it of each of its words, int64 (words, 2).
+    these words, if known. `sentences` has the index of the sentence of each window, in ascending order.
     """
 
-    words: list[NDArray[np.int64]]
+    sentences: list[int]
 
     def predictions(self, values: NDArray[Any]) -> list[list[Any]]:
         """Predictions (windows, most words in a window) as one list per sentence."""
-        flat = np.concatenate([row[: len(words)] for row, words in zip(values, self.words, strict=True)])
-        words = np.concatenate(self.words)
-        order = np.lexsort((words[:, 1], words[:, 0]))
-        return [found.tolist() for found in np.split(flat[order], np.cumsum(np.bincount(words[:, 0]))[:-1])]
+        found: list[list[Any]] = [[] for _ in range(self.sentences[-1] + 1)]
+        for row, sentence, positions in zip(values, self.sentences, self.columns["positions"], strict=True):
+            found[sentence] += row[: len(positions)].tolist()
+        return found
 
 
 def make_windows(
@@ -46,17 +43,13 @@ def make_windows(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> Windows:
-    """Tokenizes sentences into windows of at most `max_length` tokens.
-
-    Args:
-        labels: a class for each word; None if unknown.
-    """
+    """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     whole, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
     begin = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
     before, behind = whole[:begin], whole[begin + len(bare) :]
     size = max_length - len(before) - len(behind)
     columns: dict[str, list[NDArray[Any]]] = {"input_ids": [], "positions": [], "labels": []}
-    words: list[NDArray[np.int64]] = []
+    owners: list[int] = []
     for number, pieces in enumerate(_tokenize_words(sentences, tokenizer)):
         tokens = list(chain.from_iterable(pieces))
         first_tokens = np.cumsum([0, *map(len, pieces[:-1])])
@@ -67,13 +60,13 @@ def make_windows(
             if len(own):  # a window inside a word of very many tokens has none
                 columns["input_ids"].append(np.array([*before, *tokens[start:end], *behind], np.int32))
                 columns["positions"].append(first_tokens[own] - start + len(before))
-                words.append(np.stack([np.full(len(own), number), own], axis=1))
+                owners.append(number)
                 if labels is not None:
                     columns["labels"].append(np.array(labels[number], np.int64)[own])
     if labels is None:
         del columns["labels"]
     lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
-    return Windows(columns, lengths, words)
+    return Windows(columns, lengths, owners)
 
 
 def _tokenize_words(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:

@@ -78,11 +78,8 @@ def detect_scheme(sentences: Labels) -> str:
 
 def count_repaired(sentences: Labels, scheme: str) -> int:
     """Number of labels that the scheme does not allow where they are."""
-    return sum(
-        old != new
-        for sentence in sentences
-        for old, new in zip(to_bioes(sentence), convert(sentence, scheme), strict=True)
-    )
+    pairs = [zip(to_bioes(labels), convert(labels, scheme), strict=True) for labels in sentences if scheme != "plain"]
+    return sum(old != new for old, new in chain.from_iterable(pairs))
 
 
 def tag_set(sentences: Labels, scheme: str) -> list[str]:
@@ -97,9 +94,7 @@ def tag_set(sentences: Labels, scheme: str) -> list[str]:
 def score(predicted: Labels, references: Labels, scheme: str) -> dict[str, float]:
     """Scores as fractions. An entity is correct if its type and both ends are. Without any entity F1 is 0.
 
-    Returns:
-        f1, precision, recall, accuracy, and f1_TYPE for each type in the references, in alphabetical order. Only
-        accuracy for the scheme "plain".
+    f1, precision, recall, accuracy, and f1_TYPE for each type in the references; only accuracy for plain labels.
     """
     accuracy = float(accuracy_score(list(chain.from_iterable(references)), list(chain.from_iterable(predicted))))
     if scheme == "plain":
@@ -109,20 +104,13 @@ def score(predicted: Labels, references: Labels, scheme: str) -> dict[str, float
         report = classification_report(
             list(map(list, references)), list(map(list, predicted)), output_dict=True, zero_division=0
         )
-    total = report.get("micro avg", {"f1-score": 0.0, "precision": 0.0, "recall": 0.0})
+    total = report.get("micro avg", {})
+    names = {"f1": "f1-score", "precision": "precision", "recall": "recall"}
+    scores = {name: float(total.get(theirs, 0)) for name, theirs in names.items()}
     types = sorted({label[2:] for label in chain.from_iterable(references) if label != OUTSIDE})
-    return {
-        "f1": float(total["f1-score"]),
-        "precision": float(total["precision"]),
-        "recall": float(total["recall"]),
-        "accuracy": accuracy,
-        **{f"f1_{kind}": float(report[kind]["f1-score"]) for kind in types},
-    }
+    return {**scores, "accuracy": accuracy, **{f"f1_{kind}": float(report[kind]["f1-score"]) for kind in types}}
 
 
 def has_one_label(predicted: Labels, references: Labels) -> bool:
-    """Whether all words get the same label and the references have several.
-
-    A share below 1 is no criterion: entities may be rare, and a good tagger predicts O for almost all words.
-    """
+    """Whether all words get the same label and the references have several: a share below 1 may be right."""
     return len(set(chain.from_iterable(predicted))) == 1 < len(set(chain.from_iterable(references)))

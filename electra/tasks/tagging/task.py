@@ -45,12 +45,6 @@ class Tagging(FileTask):
     pipeline = "token-classification"
     saved_heads: Mapping[str, int] = {"linear": 1}
     kind, suffix = "tagging", "txt"
-    sentences: dict[str, Sentences]
-    windows: dict[str, Windows]
-    scheme: str
-    """That of the data."""
-    training_scheme: str
-    tags: list[str]
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
@@ -73,13 +67,11 @@ class Tagging(FileTask):
         for split in labelled:
             check_labels(self.sentences[split], self.tags, self.scheme)
         logger.info("labels         %s, %d of them: %s", self.scheme, len(self.tags), " ".join(self.tags))
-        wrong = sum(
-            schemes.count_repaired(labels, self.scheme) for labels in labelled.values() if self.scheme != "plain"
-        )
-        if wrong:
-            logger.warning("%d labels are not valid in %s and are read as by conlleval", wrong, self.scheme)
+        repaired = sum(schemes.count_repaired(labels, self.scheme) for labels in labelled.values())
+        if repaired:
+            logger.warning("%d labels are not valid in %s and are read as by conlleval", repaired, self.scheme)
         numbers = {tag: number for number, tag in enumerate(self.tags)}
-        self.windows = {}
+        self.windows: dict[str, Windows] = {}
         for split, sentences in self.sentences.items():
             labels = None
             if split in labelled:
@@ -122,10 +114,8 @@ class Tagging(FileTask):
         return "f1", "accuracy"
 
     def is_collapsed(self, task: str, logits: Logits) -> bool:
-        values = logits["dev"]
-        return bool(np.isnan(values).any()) or schemes.has_one_label(
-            self._predicted("dev", values), self._references("dev")
-        )
+        values, references = logits["dev"], self._references("dev")
+        return bool(np.isnan(values).any()) or schemes.has_one_label(self._predicted("dev", values), references)
 
     def _references(self, split: str) -> list[list[str]]:
         return [schemes.convert(sentence, self.training_scheme) for sentence in self.sentences[split].labels or []]

@@ -36,20 +36,13 @@ def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path: Path) ->
     assert data.references == {"a": ("Köln", "Über Köln"), "b": ("Über",), "c": ("Rome",)}
 
 
-@pytest.mark.parametrize(
-    ("asked", "answers"),
-    [
-        ([question("a", ("Rome", 0), is_impossible=False)], ("Rome",)),
-        ([question("a", ("Rome", 0)), question("b")], ("Rome",)),
-        ([question("a", ("Rome", 0), is_impossible=True)], ()),
-    ],
-)
-def test_version_2_has_questions_without_an_answer(
-    tmp_path: Path, asked: list[dict[str, Any]], answers: tuple[str, ...]
-) -> None:
-    data = read_questions(write(tmp_path / "q.json", ("Rome.", asked)))
-    assert data.is_version_2
-    assert (data.questions[0].answers, data.questions[0].start) == (answers, 0 if answers else None)
+def test_version_2_has_questions_without_an_answer(tmp_path: Path) -> None:
+    possible, without = question("a", ("Rome", 0), is_impossible=False), question("b")
+    for asked in ([possible], [question("c", ("Rome", 0)), without]):
+        assert read_questions(write(tmp_path / "q.json", ("Rome.", asked))).is_version_2
+    impossible = question("d", ("Rome", 0), is_impossible=True)
+    data = read_questions(write(tmp_path / "q.json", ("Rome.", [possible, without, impossible])))
+    assert [(q.answers, q.start) for q in data.questions] == [(("Rome",), 0), ((), None), ((), None)]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +52,8 @@ def test_version_2_has_questions_without_an_answer(
         ("In Rome.", "Rome", 0, 3),
         ("In Rome.", "Rome", -4, 3),
         ("In Rome, Rome.", "Rome", 0, None),  # ambiguous
-        ("In Rome.", "rome", 3, None),
         (f"Rome {'x' * 60}", "Rome", NEARBY, 0),
         (f"Rome {'x' * 60}", "Rome", NEARBY + 1, None),
-        (f"Rome {'x' * 60} Rome", "Rome", 2, 0),
         ("In Rome.", " ", 2, None),
     ],
 )
@@ -90,6 +81,7 @@ def test_data_without_any_aligned_answer_is_refused(tmp_path: Path) -> None:
         ('{"data": [}', r"q\.json.* line 1 column 11"),
         ("[]", r"q\.json"),
         ('{"data": []}', r"q\.json"),
+        (json.dumps({"data": [{"paragraphs": [{"context": "x", "qas": [question("a")] * 2}]}]}), r"q\.json.* a;"),
         ('{"data": [{"title": "t"}]}', r"q\.json.*'paragraphs'"),
         ('{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a", "question": "?"}]}]}]}', "'answers'"),
     ],
@@ -99,11 +91,6 @@ def test_a_broken_file_is_refused_with_its_name(tmp_path: Path, text: str | None
         (tmp_path / "q.json").write_text(text)
     with pytest.raises(UserError, match=named):
         read_questions(tmp_path / "q.json")
-
-
-def test_two_questions_with_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"q\.json.* a;"):
-        read_questions(write(tmp_path / "q.json", ("Rome.", [question("a", ("Rome", 0))] * 2)))
 
 
 def test_a_data_set_gives_what_the_file_gives(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def make_batch(length: int = LENGTH) -> dict[str, Tensor]:
 
 def make_model(head: str, *, has_classifier: bool = True, beam_size: int = 3) -> SpanModel:
     torch.manual_seed(2)
-    model = SpanModel(make_encoder(), head, has_classifier=has_classifier, beam_size=beam_size).eval()
+    model = SpanModel(make_encoder(), head, has_classifier, beam_size).eval()
     with torch.no_grad():
         for parameter in model.head.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -159,23 +159,21 @@ def test_the_loss_s_gradients_are_probabilities_minus_the_truth() -> None:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_weight_of_the_model_gets_a_gradient_and_none_is_nan(head: str) -> None:
+def test_every_weight_of_the_head_and_the_encoder_gets_a_gradient(head: str) -> None:
     model = make_model(head).train()
     span_loss(logits_of(model), torch.tensor([[6, 7, 0], [0, 0, 1]])).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
-        shifts_all = name in ("head.start.bias", "head.end.bias", "head.end_logit.bias") or name.endswith("key.bias")
-        is_free = shifts_all or name.startswith("encoder.embeddings.")
-        assert is_free or parameter.grad.abs().max() > 0, name
+        if (name.startswith("head.") and name.endswith("weight")) or name.endswith("query.weight"):
+            assert parameter.grad.any(), name
 
 
 def test_dropout_stands_in_front_of_the_head_alone() -> None:
     """The original has none there; the encoder keeps its own."""
     encoder = make_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = SpanModel(encoder, "joint", has_classifier=True, beam_size=2).train()
-    assert torch.equal(logits_of(model).start, logits_of(model).start)
-    model = SpanModel(encoder, "joint", has_classifier=True, beam_size=2, dropout=0.5).train()
-    assert not torch.equal(logits_of(model).start, logits_of(model).start)
+    for dropout in (0.0, 0.5):
+        model = SpanModel(encoder, "joint", True, 2, dropout).train()
+        assert torch.equal(logits_of(model).start, logits_of(model).start) == (dropout == 0)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -190,10 +188,6 @@ def test_the_head_computes_in_float32_under_autocast(head: str) -> None:
         torch.testing.assert_close(value, right, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_weights_are_drawn_as_the_encoder_s(head: str) -> None:
-    for name, value in SpanModel(make_encoder(), head, has_classifier=True, beam_size=2).head.named_parameters():
-        if name.endswith("bias"):
-            assert not value.any()
-        else:
-            assert value.std().item() == pytest.approx(0.02, rel=0.5)
+def test_weights_are_drawn_as_the_encoder_s() -> None:
+    for name, value in SpanModel(make_encoder(), "joint", True, 2).head.named_parameters():
+        assert value.std().item() == pytest.approx(0.02, rel=0.5) if name.endswith("weight") else not value.any()

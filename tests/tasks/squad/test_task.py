@@ -78,13 +78,11 @@ def test_options_reach_windows_model_and_answers(folder: Path, tmp_path: Path, h
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"train_file": None}, "--train_file"),
         ({"dataset_name": "squad_v2"}, "--dataset_name.*--train_file"),
         ({"train_file": "nowhere.json"}, r"nowhere\.json"),
         ({"train_file": None, "validation_file": None}, "squad.*--train_file"),  # the default, without a network
         ({"max_length": 12}, r"--max_length 12 "),
         ({"head": "google"}, "--head.*'google'"),
-        ({"doc_stride": 0}, "--doc_stride 0"),
         ({"save_model": "best"}, "--head independent"),  # the joint head has no class in transformers
     ],
 )

@@ -1,13 +1,12 @@
 """Words as tokens: exact rows of hand-made sentences, windows of long ones, the head, predictions back to words."""
 
 import numpy as np
-import pytest
 import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.finetuning.rows import cut_windows
-from electra.tasks.tagging.model import EncoderWithTagger, WindowCollator, Windows, make_windows
+from electra.tasks.tagging.model import EncoderWithTagger, WindowCollator, make_windows
 from tests.finetuning.test_heads import make_encoder
 
 CLS, SEP = 2, 3
@@ -17,24 +16,21 @@ CLS, SEP = 2, 3
 def test_a_word_is_labelled_at_its_first_token(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     rows = make_windows([["11", "12 13 14", "15"], ["16"]], [[1, 2, 3], [4]], framed_tokenizer, 16)
     assert rows.lengths.tolist() == [7, 3]
-    batch = WindowCollator(0)([rows[0], rows[1]])
+    batch = WindowCollator(9)([rows[0], rows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
-        "input_ids": [[CLS, 11, 12, 13, 14, 15, SEP], [CLS, 16, SEP, 0, 0, 0, 0]],
+        "input_ids": [[CLS, 11, 12, 13, 14, 15, SEP], [CLS, 16, SEP, 9, 9, 9, 9]],
         "attention_mask": [[1] * 7, [1] * 3 + [0] * 4],
         "positions": [[1, 2, 5], [1, 0, 0]],
         "labels": [[1, 2, 3], [4, -100, -100]],
     }
-    assert WindowCollator(9)([rows[0], rows[1]])["input_ids"][1, -1] == 9
     assert set(WindowCollator(0)([rows.without_labels()[0]])) == {"input_ids", "attention_mask", "positions"}
 
 
-@pytest.mark.parametrize(
-    ("length", "size", "starts"),
-    [(8, 8, [0]), (9, 8, [0, 1]), (20, 8, [0, 4, 8, 12]), (18, 8, [0, 4, 8, 10]), (3, 1, [0, 1, 2])],
-)
-def test_the_last_full_window_ends_with_the_text(length: int, size: int, starts: list[int]) -> None:
-    windows = cut_windows(length, size, max(1, size // 2), is_last_full=True)
-    assert windows.tolist() == [[start, start + size] for start in starts]
+def test_the_last_full_window_ends_with_the_text() -> None:
+    cases = {(8, 8): [0], (9, 8): [0, 1], (20, 8): [0, 4, 8, 12], (18, 8): [0, 4, 8, 10], (3, 1): [0, 1, 2]}
+    for (length, size), starts in cases.items():
+        windows = cut_windows(length, size, max(1, size // 2), is_last_full=True)
+        assert windows.tolist() == [[start, start + size] for start in starts]
 
 
 def test_a_long_sentence_has_each_word_once_in_the_window_with_most_context(
@@ -50,25 +46,17 @@ def test_a_long_sentence_has_each_word_once_in_the_window_with_most_context(
         assert (row["input_ids"][row["positions"]] - 100).tolist() == row["labels"].tolist()
 
 
-def test_no_word_is_lost_whatever_the_lengths(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_no_word_is_lost_and_predictions_return_in_their_order(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     source = np.random.default_rng(0)
     for _ in range(20):
-        sentences = [
-            [" ".join(["17"] * source.integers(1, 30)) for _ in range(source.integers(1, 12))] for _ in range(3)
-        ]
+        sentences = [[" ".join(["17"] * source.integers(1, 30)) for _ in range(source.integers(1, 12))]] * 3
         labels = [source.integers(9, size=len(sentence)).tolist() for sentence in sentences]
         rows = make_windows(sentences, labels, framed_tokenizer, int(source.integers(4, 20)))
-        assert rows.lengths.max() <= 20 and all(len(words) for words in rows.words)
+        assert rows.lengths.max() <= 20 and all(len(row["labels"]) for row in rows)
         predicted = np.full((len(rows), 12), -1)
         for row, values in zip(rows, predicted, strict=True):
             values[: len(row["labels"])] = row["labels"]
         assert rows.predictions(predicted) == labels
-
-
-def test_predictions_of_windows_return_in_the_order_of_the_sentences() -> None:
-    words = [np.array([[1, 2], [1, 0]]), np.array([[1, 1]]), np.array([[0, 0], [0, 1]])]
-    rows = Windows({}, np.array([1, 1, 1]), words)
-    assert rows.predictions(np.array([[7, 8], [9, -100], [1, 2]])) == [[1, 2], [8, 9, 7]]
 
 
 def test_a_word_without_a_token_is_unknown_and_keeps_its_label(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
