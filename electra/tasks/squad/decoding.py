@@ -15,41 +15,22 @@ from electra.tasks.squad.heads import Candidates
 from electra.tasks.squad.windows import Windows
 
 
-class Answer(NamedTuple):
-    """A piece of a paragraph, and the scores of its first and last token."""
-
-    text: str
-    start_score: float
-    end_score: float
-
-
 class Decoded(NamedTuple):
     """Predictions for all questions, by id of the question.
 
     Args:
-        answers: the best answers with distinct texts, best first; a single "" if there is none.
+        nbest: the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
+            among these answers, `start_logit`, `end_logit`; a single "" if there is none.
         null_odds: score of the question's having no answer.
     """
 
-    answers: dict[str, list[Answer]]
+    nbest: dict[str, list[dict[str, Any]]]
     null_odds: dict[str, float]
 
     @property
     def predictions(self) -> dict[str, str]:
         """The best answers, as the official scripts read them."""
-        return {name: answers[0].text for name, answers in self.answers.items()}
-
-    @property
-    def nbest(self) -> dict[str, list[dict[str, Any]]]:
-        """All answers with their probabilities among those of the question, as the original writes them."""
-        found = {}
-        for name, answers in self.answers.items():
-            shares = softmax([start + end for _, start, end in answers]).tolist()
-            found[name] = [
-                {"text": text, "probability": share, "start_logit": start, "end_logit": end}
-                for share, (text, start, end) in zip(shares, answers, strict=True)
-            ]
-        return found
+        return {name: answers[0]["text"] for name, answers in self.nbest.items()}
 
 
 def decode(
@@ -86,21 +67,24 @@ def decode(
     lowest = np.full(len(data), np.inf)
     np.minimum.at(lowest, windows.questions, candidates.unanswerable.astype(np.float64))
 
-    answers: dict[str, list[Answer]] = {}
-    null_odds: dict[str, float] = {}
+    nbest, null_odds = {}, {}
     for index, question in enumerate(data.questions):
         paragraph, offsets = data.paragraphs[question.paragraph], windows.offsets[question.paragraph]
-        found: dict[str, Answer] = {}
+        found: dict[str, tuple[float, float]] = {}
         for i in range(bounds[index], bounds[index + 1]):
             text = paragraph[offsets[firsts[i], 0] : offsets[lasts[i], 1]].strip()
             if text and text not in found:
-                found[text] = Answer(text, start_scores[i], end_scores[i])
+                found[text] = start_scores[i], end_scores[i]
                 if len(found) == n_best_size:
                     break
-        answers[question.id] = list(found.values()) or [Answer("", 0.0, 0.0)]
-        best = answers[question.id][0]
-        null_odds[question.id] = float(lowest[index]) - (0 if has_classifier else best.start_score + best.end_score)
-    return Decoded(answers, null_odds)
+        found = found or {"": (0.0, 0.0)}
+        totals = [start_score + end_score for start_score, end_score in found.values()]
+        nbest[question.id] = [
+            {"text": text, "probability": share, "start_logit": start_score, "end_logit": end_score}
+            for (text, (start_score, end_score)), share in zip(found.items(), softmax(totals).tolist(), strict=True)
+        ]
+        null_odds[question.id] = float(lowest[index]) - (0 if has_classifier else totals[0])
+    return Decoded(nbest, null_odds)
 
 
 def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:

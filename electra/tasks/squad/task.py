@@ -112,14 +112,10 @@ class Squad(TaskAdapter):
         examples = {split: len(questions) for split, questions in self.questions.items()}
         return {name: TaskRows(windows["train"], {"dev": self.dev}, examples)}
 
-    @cached_property
-    def settings(self) -> dict[str, Any]:
+    def more_settings(self, task: str) -> dict[str, Any]:
         options = self.args.options
         data = data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
         return {**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data}
-
-    def more_settings(self, task: str) -> dict[str, Any]:
-        return self.settings
 
     # ---- training
 

@@ -63,8 +63,8 @@ def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer: Pr
     starts = windows.offsets[0][:, 0].tolist()
     base, first, comma = int(windows.context[0, 0]), starts.index(5), starts.index(10)
     scores = candidates({base + first: 1.0}, {base + comma - 1: 1.0, base + len(starts) - 2: 0.0})
-    answers = decoded((data, windows), scores).answers["q0"]
-    assert [answer.text for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
+    answers = decoded((data, windows), scores).nbest["q0"]
+    assert [answer["text"] for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
 
 
 def test_odds_of_no_answer(framed_tokenizer: PreTrainedTokenizerBase) -> None:
@@ -112,7 +112,8 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
                     score = float(scores.start_scores[w, k]) + float(scores.end_scores[w, row, j])
                     best[text] = max(best.get(text, -99.0), score)
         expected = sorted(best.items(), key=lambda item: -item[1])[:4] or [("", 0.0)]
-        assert [(a.text, a.start_score + a.end_score) for a in found.answers[question.id]] == expected
+        answers = found.nbest[question.id]
+        assert [(a["text"], a["start_logit"] + a["end_logit"]) for a in answers] == expected
         assert found.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()
 
 

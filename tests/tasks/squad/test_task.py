@@ -11,7 +11,7 @@ from electra.errors import UserError
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
-from electra.tasks.squad.decoding import Answer, Decoded
+from electra.tasks.squad.decoding import Decoded
 from electra.tasks.squad.task import Squad, parse_arguments
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import flags, write_squad
@@ -33,12 +33,12 @@ def adapter(folder: Path, output_dir: Path, **options: object) -> Squad:
 def test_if_answering_nothing_is_best_nothing_is_answered(folder: Path, tmp_path: Path) -> None:
     squad = adapter(folder, tmp_path)
     references = squad.questions["dev"].references
-    wrong = {name: [Answer("nowhere", 1.0, 1.0)] for name in references}
+    wrong = {name: [{"text": "nowhere"}] for name in references}
     odds = {name: -5.0 - number for number, name in enumerate(references)}
     found = squad.official_metrics(Decoded(wrong, odds))
     assert (found["best_f1"], found["best_f1_thresh"]) == (50.0, 0.0)  # as the official script
     assert (found["f1"], found["NoAns_f1"], found["HasAns_f1"]) == (50.0, 100.0, 0.0)
-    right = {name: [Answer(answers[0] if answers else "x", 1.0, 1.0)] for name, answers in references.items()}
+    right = {name: [{"text": answers[0] if answers else "x"}] for name, answers in references.items()}
     some = Decoded(right, {name: -1.0 if answers else 3.0 for name, answers in references.items()})
     assert squad.threshold(some) == -1.0 and squad.official_metrics(some)["f1"] == 100.0
 
@@ -70,9 +70,9 @@ def test_options_reach_windows_model_and_answers(folder: Path, tmp_path: Path, h
     rows = np.random.default_rng(0).integers(
         4, 17, (len(squad.dev), 1 + 2 * beam_size + (32 if head == "joint" else 6))
     )
-    answers = squad.decode(rows.astype(np.float32)).answers.values()
+    answers = squad.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
-    assert max(len(answer.text.split()) for found in answers for answer in found) == 2
+    assert max(len(answer["text"].split()) for found in answers for answer in found) == 2
 
 
 @pytest.mark.parametrize(
