@@ -12,7 +12,7 @@ import inspect
 import json
 import logging
 import sys
-from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, ArgumentParser
 from collections.abc import Sequence
 from dataclasses import fields
 from enum import Enum
@@ -23,14 +23,15 @@ from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
 from electra.errors import UserError
-from electra.files import config_path, write_file
+from electra.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
-from electra.yaml_text import YAML_ERRORS, read_as_written, write_as_yaml
 
 logger = logging.getLogger(__name__)
 
 ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
 """Options that a run records even at their default, so that a later change of the default does not matter."""
+WITHOUT_VALUE = {"resume_from_checkpoint": "true", "predict_test": "best", "save_model": "best"}
+"""What an option means that is named without a value."""
 RENAMED = {
     # of rc2020_electra
     "lr": "learning_rate",
@@ -80,44 +81,33 @@ class CommandLine(HfArgumentParser):
         """After `parse`: options given as flags or different from their default, and those of `ALWAYS_WRITTEN`."""
         self.flags: set[str] = set()
         """After `parse`: options given on the command line itself, not only in a file or a recipe."""
+        for action in self._actions:
+            if action.dest in WITHOUT_VALUE:
+                action.nargs, action.const = "?", WITHOUT_VALUE[action.dest]
+            elif action.type is string_to_bool and action.nargs is None:  # of `bool | None`
+                action.nargs, action.const = "?", True
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
-        if any(self._theirs(cls) for cls in dataclass_types):
+        if any(_of_transformers(cls) for cls in dataclass_types):
             what = "Also list the options of transformers.TrainingArguments, which are accepted too."
             self.add_argument("--help_all", nargs=0, action=_HelpAll, default=SUPPRESS, help=what)
-        names = {action.dest for action in self._actions}
-        if "lowercase" in names:
-            self.add_argument(
-                "--cased", dest="lowercase", nargs="?", const=False, type=_negated, help="Keep upper case."
-            )
-        for action in self._actions:
-            if action.dest == "resume_from_checkpoint":
-                action.nargs, action.const = "?", "true"
-            if action.dest in ("predict_test", "save_model"):
-                action.nargs, action.const = "?", "best"
-            if action.type is string_to_bool and action.nargs is None:  # of `bool | None`
-                action.nargs, action.const = "?", True
+        if "--lowercase" in self._option_string_actions:
+            is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}
+            self.add_argument("--cased", nargs="?", help="Keep upper case.", **is_lowercase)
 
     def add_argument(self, *names: str, valid: Any = None, **kwargs: Any) -> Action:
         """argparse's, without the range among a field's metadata, which `config.check_options` reads."""
         return super().add_argument(*names, **kwargs)
 
-    @staticmethod
-    def _theirs(cls: type) -> set[str]:
-        """Fields of an options class that only transformers declares."""
-        declared = [(base, set(inspect.get_annotations(base))) for base in cls.__mro__]
-        ours = (names for base, names in declared if not base.__module__.startswith("transformers."))
-        return {f.name for f in fields(cls)}.difference(*ours)
-
     def format_help(self, everything: bool = False) -> str:
         """The options by group; with `everything`, those that only transformers declares follow."""
-        actions = [a for a in self._actions if not a.option_strings[0].startswith("--no_")]
         groups = [("Options", {"help", "help_all", "config"})]
         for cls in self.dataclass_types:
             shown = {f.name for f in fields(cls)} - getattr(cls, "not_in_help", set())
-            theirs = self._theirs(cls) & shown
+            theirs = _of_transformers(cls) & shown
             groups.append((str(inspect.getdoc(cls)).splitlines()[0].rstrip("."), shown - theirs))
             if everything and theirs:
                 groups.append(("transformers.TrainingArguments", theirs))
+        actions = [action for action in self._actions if not action.option_strings[0].startswith("--no_")]
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, actions, [])
         formatter.add_text(self.description)
@@ -145,22 +135,17 @@ class CommandLine(HfArgumentParser):
         tokens = [] if config is None else self._file_tokens(config, self._replaced(argv))
         # An unknown recipe is left to the parser, which knows the choices.
         file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
-        tokens = [*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv]
-        namespace, unknown = self.parse_known_args(tokens)
+        namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv])
         if unknown:
             self._refuse(unknown[0])
-        values = vars(namespace)
-        self.flags = {
-            self._option_string_actions[option].dest
-            for option in (token.partition("=")[0] for token in argv)
-            if option in self._option_string_actions
-        }
+        values = {name: value for name, value in vars(namespace).items() if name != "config"}
+        options = self._option_string_actions
+        self.flags = {options[name].dest for name in (word.partition("=")[0] for word in argv) if name in options}
+        recorded = ALWAYS_WRITTEN | self.flags
         self.effective = {
             name: _plain(value)
             for name, value in values.items()
-            if name != "config"
-            and value is not None
-            and (name in ALWAYS_WRITTEN or name in self.flags or value != self.get_default(name))
+            if value is not None and (name in recorded or value != self.get_default(name))
         }
         try:
             return tuple(
@@ -170,34 +155,25 @@ class CommandLine(HfArgumentParser):
         except UserError as error:
             raise UserError(f"{error} (from {config} or the command line)" if config else str(error)) from error
 
-    def option_names(self) -> list[str]:
-        return [option[2:] for action in self._actions for option in action.option_strings if option[:2] == "--"]
-
     def value_of(self, name: str, argv: Sequence[str] | None = None) -> str | None:
         """The last `--name value` or `--name=value` of an unparsed command line; "" if it has no value."""
-        argv = sys.argv[1:] if argv is None else argv
-        value = None
-        for position, token in enumerate(argv):
-            following = [word for word in argv[position + 1 : position + 2] if not word.startswith("--")]
-            option, equals, joined = token.partition("=")
-            if not option.startswith("--") or option[2:].replace("-", "_") != name:  # --model-size is --model_size
-                continue
-            value = joined if equals else "".join(following)
-        return value
+        parser = ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest="value", nargs="?", const="")
+        return parser.parse_known_args(argv)[0].value
 
     def _refuse(self, token: str, where: str = "") -> NoReturn:
         name = token.removeprefix("--").partition("=")[0]
         if not token.startswith("-"):
             raise UserError(f"'{token}' does not belong to an option{where}; options start with --")
-        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, self.option_names(), n=1)
+        known = [option[2:] for option in self._option_string_actions]
+        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
         raise UserError(f"unknown option --{name}{where}{hint}")
 
     def _replaced(self, argv: Sequence[str]) -> set[str]:
         """Options of the file that flags replace: files give way to data sets and data sets to files."""
         replaced: set[str] = set()
-        for cls in self.dataclass_types:
-            names = {f.name for f in fields(cls)}
+        for names in ({f.name for f in fields(cls)} for cls in self.dataclass_types):
             if not names >= {"dataset_name", "train_file"}:
                 continue
             if self.value_of("dataset_name", argv) is not None:
@@ -214,25 +190,25 @@ class CommandLine(HfArgumentParser):
             raise UserError(f"cannot read --config {path}: {error.strerror}") from error
         except YAML_ERRORS as error:
             raise UserError(f"--config {path} is not valid YAML: {error}") from error
-        if content is None:
-            return []
-        if not isinstance(content, dict):
+        if not isinstance(content, dict | None):
             raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
-        known = set(self.option_names())
         tokens: list[str] = []
-        for key, value in content.items():
-            if str(key) not in known or key in ("config", "help", "help_all"):
+        for key, value in (content or {}).items():
+            if f"--{key}" not in self._option_string_actions or key in ("config", "help", "help_all"):
                 self._refuse(f"--{key}", where=f" in {path}")
             if key in replaced:
                 logger.info("%s: %s in %s is ignored: the command line names other data", key, value, path)
-                continue
-            if value == [] and self.get_default(str(key)):
+            elif value == [] and self.get_default(key):
                 raise UserError(f"{key} in {path} is an empty list; name at least one, or leave it out")
-            try:
-                tokens += _tokens(str(key), value)
-            except (TypeError, ValueError) as error:  # binary data, a list within itself
-                raise UserError(f"{key} in {path} is not a plain value: {error}") from error
+            else:
+                tokens += _tokens(key, value)
         return tokens
+
+
+def _of_transformers(cls: type) -> set[str]:
+    """Fields of an options class that only transformers declares."""
+    ours = [base for base in cls.__mro__ if not base.__module__.startswith("transformers.")]
+    return {f.name for f in fields(cls)}.difference(*map(inspect.get_annotations, ours))
 
 
 def _from_python_notation(argv: Sequence[str]) -> list[str]:
@@ -250,19 +226,14 @@ def _from_python_notation(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _negated(word: str) -> bool:
-    return not string_to_bool(word)
-
-
 def _tokens(name: str, value: Any) -> list[str]:
-    if value is None:
+    if value is None or value == []:
         return []
     if isinstance(value, dict):
         return [f"--{name}", json.dumps(value)]
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        return []
-    words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    words = [
+        str(v).lower() if isinstance(v, bool) else str(v) for v in (value if isinstance(value, list) else [value])
+    ]
     return [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
 
 

@@ -14,11 +14,8 @@ from electra.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
 
-_SMALL: dict[str, Any] = RECIPES["small"]
 GENERATOR_SIZES = ("generator_num_attention_heads", "generator_intermediate_size")
 """Sizes of the generator that are not relative to the discriminator's."""
-MAX_VOCAB_SIZE = 2**24
-"""Larger ids are not exact in float32, in which held-out records are gathered."""
 
 
 class Range(NamedTuple):
@@ -51,23 +48,16 @@ def option(default: Any, help: str, valid: Range | None = None, choices: Iterabl
 
 
 def from_recipe(name: str, help: str, valid: Range | None = None) -> Any:
-    return option(_SMALL[name], help, valid)
-
-
-def check_finite(options: Any) -> None:
-    """Refuse inf and nan, which pass comparisons and break a run much later."""
-    for f in fields(options):
-        value = getattr(options, f.name, None)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"--{f.name} {value} is not possible: it must be a finite number")
+    return option(RECIPES["small"][name], help, valid)
 
 
 def check_options(options: Any) -> None:
-    """Refuse values that are not finite or out of the range of their option."""
-    check_finite(options)
+    """Refuse values that are out of the range of their option, or not finite: those break a run much later."""
     for f in fields(options):
         value, valid = getattr(options, f.name, None), f.metadata.get("valid")
         for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, float):
+                check(math.isfinite(one), f.name, one, "a finite number")
             if valid is not None and one is not None:
                 check(valid.holds(one), f.name, one, valid.expected)
 
@@ -119,6 +109,10 @@ class CacheArguments(Options):
     overwrite_cache: bool = option(False, "Tokenize the corpus again even if it is in the cache.")
 
 
+VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
+"""Larger ids are not exact in float32, in which held-out records are gathered."""
+
+
 @dataclass
 class TokenizerArguments(Options):
     """A newly trained tokenizer."""
@@ -126,16 +120,8 @@ class TokenizerArguments(Options):
     tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = option(
         "wordpiece", "Algorithm of a newly trained tokenizer."
     )
-    vocab_size: int = option(
-        30522,
-        "Tokens in a newly trained vocabulary, including special tokens.",
-        Range(lambda value: 6 <= value <= MAX_VOCAB_SIZE, f"in [6, {MAX_VOCAB_SIZE}]"),
-    )
-    min_frequency: int = option(
-        2,
-        "Minimum number of occurrences of a pair that is merged into a token.",
-        Range(lambda value: 1 <= value < 2**31, "at least 1"),
-    )
+    vocab_size: int = option(30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE)
+    min_frequency: int = option(2, "Minimum number of occurrences of a pair that is merged into a token.", POSITIVE)
     lowercase: bool = option(True, "Lower-case the text (--cased keeps it).")
     strip_accents: bool | None = option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
     max_documents: int | None = option(
@@ -170,9 +156,7 @@ class ModelArguments(Options):
         choices=[*BACKBONES, UNIFORM],
     )
     embedding_size: int = from_recipe(
-        "embedding_size",
-        "Width of the embeddings, if the architecture projects them (electra, albert, deberta-v2).",
-        POSITIVE,
+        "embedding_size", "Width of the embeddings, if projected (electra, albert, deberta-v2).", POSITIVE
     )
     hidden_size: int = from_recipe("hidden_size", "Width of the discriminator.", POSITIVE)
     num_hidden_layers: int = from_recipe("num_hidden_layers", "Layers of the discriminator.", POSITIVE)
@@ -300,11 +284,12 @@ class ObjectiveArguments(Options):
 
     def corruption_and_weight(self) -> tuple[float, float, float]:
         """mlm_replacement_probability, mlm_random_probability, discriminator_weight; the objective's where not set."""
-        names = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
-        chosen = (getattr(self, name) for name in names)
-        defaults = (getattr(OBJECTIVES[self.objective], name) for name in names)
-        masked, random, weight = (d if c is None else c for c, d in zip(chosen, defaults, strict=True))
-        return masked, random, weight
+
+        def value(name: str) -> float:
+            chosen = getattr(self, name)
+            return getattr(OBJECTIVES[self.objective], name) if chosen is None else chosen
+
+        return value("mlm_replacement_probability"), value("mlm_random_probability"), value("discriminator_weight")
 
 
 @dataclass

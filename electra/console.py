@@ -1,13 +1,20 @@
-"""Output for people: plain log lines, times and sizes with units, and the check of --report_to."""
+"""What a command says and records: log lines, times and sizes with units, host and versions, no secrets."""
 
 import io
 import logging
 import os
+import platform
+import re
+import shlex
+import subprocess
 import sys
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
-from electra.errors import EXTRAS, UserError
+SECRET = re.compile(r"token$|password|secret|api_?key")
+"""Names of options with secret values, such as `hub_token`."""
 
 
 def format_seconds(seconds: float) -> str:
@@ -29,7 +36,6 @@ def format_bytes(count: float) -> str:
 
 def log_plainly() -> None:
     """Log messages of this package as plain lines to stdout; processes other than the main one log errors only."""
-    is_main = int(os.environ.get("RANK", "0")) == 0
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler(sys.stdout)
@@ -37,7 +43,7 @@ def log_plainly() -> None:
     package = logging.getLogger("electra")
     package.handlers = [handler]
     package.propagate = False
-    package.setLevel(logging.INFO if is_main else logging.ERROR)
+    package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
 
 
 def setup_logging() -> None:
@@ -48,35 +54,41 @@ def setup_logging() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def check_trackers(report_to: Sequence[str]) -> None:
-    """Refuse a tracker that would stop the run at its first step.
+def environment() -> dict[str, Any]:
+    """`host`, `git_commit` of the checkout, and `versions` of the libraries that decide on a result."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    commit = git_commit(Path(__file__).resolve().parents[1])
+    return {"host": platform.node(), "git_commit": commit, "versions": versions}
 
-    Raises:
-        UserError: the tracker is unknown or not installed, or wandb has neither an account nor an offline mode.
-    """
-    from transformers.integrations import (
-        get_available_reporting_integrations,
-        get_reporting_integration_callbacks,
-    )
 
-    trackers = [name for name in report_to if name != "none"]
+def git_commit(root: Path) -> str | None:
+    """The commit of the checkout at `root`, with `-dirty` appended if files differ; None if it is no checkout."""
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        get_reporting_integration_callbacks(trackers)
-    except (ValueError, RuntimeError, ImportError) as error:
-        raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
-    missing = {*trackers} - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two are not listed
-    if missing:
-        name = min(missing)
-        package = f"'electra[{EXTRAS[name]}]'" if name in EXTRAS else name
-        raise UserError(f"--report_to {name} needs {name}, which is not installed; run: pip install {package}")
-    if "wandb" not in report_to or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
-        return
-    import wandb
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `wandb.api` is deprecated, but the only way to ask without a prompt
-        has_account = wandb.api.api_key is not None
-    if not has_account:
-        raise UserError(
-            "--report_to wandb found no wandb account on this machine; run `wandb login`, or set WANDB_MODE=offline"
-        )
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if not SECRET.search(str(name))}
+
+
+def shown_command(script: str, argv: Sequence[str]) -> str:
+    """A command line that can be pasted into a shell, with `...` in place of secret values."""
+    words, is_secret = ["python", script], False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("--"):
+            words.append("..." if is_secret else word)
+            continue
+        is_secret = bool(SECRET.search(name.replace("-", "_")))
+        words.append(f"{name}=..." if is_secret and equals else word)
+    return shlex.join(words)

@@ -20,15 +20,12 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-"""Of glibc's malloc.h."""
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 LARGEST_FP32_ERROR = 1e-5
 """Largest error of an fp32 matrix product relative to its largest value; bfloat16 has 3e-3."""
 LONGEST_DENSE = 512
 """Up to this many tokens attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
 them as well."""
-SPECIAL = ("position_bias", "softcap", "cache")
-"""Arguments of attention that few encoders use; with them transformers' own attention runs, as for shared keys."""
 ATTENTION = "sdpa_or_dense"
 """Name of `attend` as an attention implementation of transformers."""
 
@@ -121,13 +118,13 @@ def attend(
     Args:
         query, key, value: any float (B, H, L, d).
         attention_mask: bool, True where attention is allowed, or float, which is added; (B or 1, 1 or H, L, L).
-        dropout: probability.
         scaling: in place of 1 / sqrt(d).
     Returns:
         (B, L, H, d), and None in place of the weights.
     """
     is_long = query.size(2) > LONGEST_DENSE and dropout == 0
-    is_special = query.size(1) != key.size(1) or any(kwargs.get(name) is not None for name in SPECIAL)
+    rare = ("position_bias", "softcap", "cache")  # arguments that few encoders use
+    is_special = query.size(1) != key.size(1) or any(kwargs.get(name) is not None for name in rare)
     if query.device.type != "cpu" or is_long or is_special or kwargs.get("is_causal") or torch.compiler.is_compiling():
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs

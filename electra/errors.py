@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-USER_ERROR_EXIT_CODE = 2
-INTERRUPTED_EXIT_CODE = 130
-"""128 + SIGINT, the convention of shells."""
+USER_ERROR_EXIT_CODE, INTERRUPTED_EXIT_CODE = 2, 130
+"""130: 128 + SIGINT, the convention of shells."""
 EXTRAS = {
     "matplotlib": "report",
     "seqeval": "tagging",
@@ -39,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:
-    """Run `main` as a command: a `UserError` becomes one line on stderr and exit code 2."""
+    """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2."""
     shorten_socket_paths()
     try:
         main()
@@ -47,18 +46,14 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
-        message = " ".join(str(error).split())
-        print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the command's own output
-        _exit(USER_ERROR_EXIT_CODE)
+        _fail(f"error: {' '.join(str(error).split())}", USER_ERROR_EXIT_CODE)
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
         extra = f"pip install 'electra[{EXTRAS[error.name]}]'"
-        print(f"error: this needs {error.name}, which is not installed; run {extra}", file=sys.stderr)  # noqa: T201
-        _exit(USER_ERROR_EXIT_CODE)
+        _fail(f"error: this needs {error.name}, which is not installed; run {extra}", USER_ERROR_EXIT_CODE)
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)  # noqa: T201
-        _exit(INTERRUPTED_EXIT_CODE)
+        _fail("stopped", INTERRUPTED_EXIT_CODE)
     except SystemExit as stop:  # all processes raise it at the same point
         _wait_for_others()
         _exit(stop.code)
@@ -89,6 +84,11 @@ def _wait_for_others() -> None:
     if _is_distributed():
         with suppress(RuntimeError):  # another process failed and has reported it
             sys.modules["torch"].distributed.barrier()
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)  # noqa: T201 - the command's own output
+    _exit(code)
 
 
 def _exit(code: Any) -> NoReturn:

@@ -1,12 +1,18 @@
-"""Atomic writes of files and folders, locks, and the paths that users give."""
+"""Atomic writes, locks, the paths that users give, and YAML.
+
+YAML is version 1.2 (core schema) with duplicate keys refused. PyYAML reads version 1.1, where `010` is 8, `1:30` is
+90, `no` is false, `2024-01-01` is a date, `1e-4` is text, and the last of two equal keys counts.
+"""
 
 import json
 import math
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import yaml
 from filelock import AcquireReturnProxy, FileLock
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -17,51 +23,11 @@ _ROOT = Path(__file__).parent
 CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / "configs"
 """The experiment files: inside the installed package, beside it in a checkout."""
 
-
-def config_path(name: str) -> Path:
-    """The file of this name, else the one of the package: `configs/glue/paper.yaml` works from any folder."""
-    path = Path(name)
-    if path.exists() or path.is_absolute():
-        return path
-    packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
-    return packaged if packaged.is_file() else path
-
-
-def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
-    """Wait for the lock of a cache folder; use it in a `with`. The system frees it if the process dies.
-
-    Args:
-        target: the folder.
-        what: what is to be written to it, for the error message.
-    Raises:
-        UserError: the parent folder cannot be written.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(f"{target}.lock").acquire()
-    except OSError as error:
-        raise UserError(f"cannot write {what} to {target.parent}: {error}; name another --cache_dir") from error
-
-
-def replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`. The old folder is first renamed to `target.previous` and deleted last.
-
-    After a kill in between, either the new or the old folder is complete, under its own name or as `.previous`.
-    """
-    previous = target.with_name(f"{target.name}.previous")
-    shutil.rmtree(previous, ignore_errors=True)
-    if target.exists():
-        os.rename(target, previous)
-    os.rename(new, target)
-    shutil.rmtree(previous, ignore_errors=True)
+# ---- writing
 
 
 def write_file(content: bytes, path: Path) -> None:
-    """Write to a temporary file, sync, rename: a reader sees the old file or the new one, never a part.
-
-    Raises:
-        OSError: the file could not be written; names it.
-    """
+    """Write to a temporary file, sync, rename: a reader sees the old file or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
@@ -87,9 +53,22 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def replace_folder(new: Path, target: Path) -> None:
+    """Rename `new` to `target`. The old folder is first renamed to `target.previous` and deleted last.
+
+    After a kill in between, either the new or the old folder is complete, under its own name or as `.previous`.
+    """
+    previous = target.with_name(f"{target.name}.previous")
+    shutil.rmtree(previous, ignore_errors=True)
+    if target.exists():
+        os.rename(target, previous)
+    os.rename(new, target)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
 def sync_folder(folder: Path) -> None:
-    """Make renames and new files in a folder survive a power cut, where the system supports it."""
-    if os.name == "nt":
+    """Make renames and new files in a folder survive a power cut."""
+    if os.name == "nt":  # cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -98,13 +77,25 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def is_encodable(text: str) -> bool:
-    """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
+def lock_beside(target: Path, what: str) -> AcquireReturnProxy:
+    """Wait for the lock of a cache folder, to write `what` there. The system frees it if the process dies."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(f"{target}.lock").acquire()
+    except OSError as error:
+        raise UserError(f"cannot write {what} to {target.parent}: {error}; name another --cache_dir") from error
+
+
+# ---- paths
+
+
+def config_path(name: str) -> Path:
+    """The file of this name, else the one of the package: `configs/glue/paper.yaml` works from any folder."""
+    path = Path(name)
+    if path.exists() or path.is_absolute():
+        return path
+    packaged = CONFIGS.joinpath(*path.parts[path.parts[:1] == ("configs",) :])
+    return packaged if packaged.is_file() else path
 
 
 def expand(path: str | Path) -> Path:
@@ -130,3 +121,80 @@ def may_be_hub_id(name: str) -> bool:
     return not name.endswith((".json", ".yaml", ".safetensors", ".txt")) and (
         "/" not in name or not Path(name).parent.is_dir()
     )
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# ---- YAML
+
+YAML_ERRORS = (yaml.YAMLError, ValueError)
+"""Errors of a text that cannot be read. ValueError: an encoding other than UTF-8."""
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+
+
+class _TextLoader(yaml.SafeLoader):
+    """Reads every scalar as text, except null."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise yaml.composer.ComposerError(problem=f"{key.value} is given twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return node
+
+
+class _Loader(_TextLoader):
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        text = str(self.construct_scalar(node))
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that either version would read as something else."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+_ALL: list[Any] = [_TextLoader, _Loader, _Dumper]
+for _name, _pattern, _first, _classes in (
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""], _ALL),
+    ("merge", "<<", ["<"], _ALL),  # not in the schema, but used with anchors
+    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF"), _ALL[1:]),
+    ("int", _INT, list("-+0123456789"), _ALL[1:]),
+    ("float", _FLOAT, list("-+.0123456789"), _ALL[1:]),
+):
+    for _class in _classes:
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+def read_yaml(text: str) -> Any:
+    """Parse a text; one of `YAML_ERRORS` if it is not YAML, or a mapping has a key twice."""
+    return yaml.load(text, Loader=_Loader)
+
+
+def read_as_written(text: str) -> Any:
+    """`read_yaml`, but the outer mapping has text, or lists of text, except for null and inner mappings.
+
+    The type of an option then decides how its value is read, as on a command line: `experiment_name: 1e5` is a name.
+    """
+    content = read_yaml(text)
+    if not isinstance(content, dict):
+        return content
+    written = yaml.load(text, Loader=_TextLoader)
+    return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
+
+
+def write_as_yaml(values: Any) -> str:
+    """Text that readers of YAML 1.1 and 1.2 read back alike."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 UTILIZATION = 0.33
-POWERCAP = Path("/sys/class/powercap")
-"""Energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too."""
-POLL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -55,11 +52,7 @@ def hardware_pfs_days(devices: float, days: float, peak_tflops: float, utilizati
 
 
 def computes_bf16(*, use_cpu: bool = False) -> bool:
-    """Whether the device has bfloat16 instructions, rather than an emulation that is slower than float32.
-
-    Args:
-        use_cpu: the run ignores GPUs.
-    """
+    """Whether the device has bfloat16 instructions, rather than an emulation that is slower than float32."""
     import torch
 
     if torch.cuda.is_available() and not use_cpu:
@@ -71,36 +64,17 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
-    """The best rate of a square matrix product, FLOP/s: a peak that this device reaches.
+    """The best rate of a square matrix product within `seconds`, FLOP/s: a peak that this device reaches.
 
-    Args:
-        device: where to measure.
-        dtype: of the factors; float32 uses TF32 if the process does.
-        seconds: duration of the measurement, without one product for warm-up.
+    float32 uses TF32 if the process does.
     """
     import torch
+    from torch.utils.benchmark import Timer
 
-    device = torch.device(device)
-    size = 1024 if device.type == "cpu" else 8192
-    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-
-    def time_products(calls: int) -> float:
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
-        started = time.perf_counter()
-        for _ in range(calls):
-            left @ right
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
-        return max(time.perf_counter() - started, 1e-9)
-
-    time_products(1)
-    calls, best, end = 1, 0.0, time.monotonic() + seconds
-    while time.monotonic() < end or not best:
-        took = time_products(calls)
-        best = max(best, 2.0 * size**3 * calls / took)
-        calls = max(calls, min(calls * 2, round(calls * seconds / 10 / took)))
-    return best
+    size = 1024 if torch.device(device).type == "cpu" else 8192
+    factors = {name: torch.randn(size, size, device=device).to(dtype) for name in ("left", "right")}
+    timer = Timer("left @ right", globals=factors, num_threads=torch.get_num_threads())
+    return 2.0 * size**3 / min(timer.blocked_autorange(min_run_time=seconds).times)
 
 
 def device_name(device: torch.device | str) -> str:
@@ -112,10 +86,8 @@ def device_name(device: torch.device | str) -> str:
         return torch.cuda.get_device_name(device)
     if device.type != "cpu":
         return device.type
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "cpu")
     return f"{name}, {torch.get_num_threads()} threads"
 
@@ -126,23 +98,21 @@ class EnergyMeter:
     Processors have energy counters, which often only root may read. GPUs report their power, which is integrated.
 
     Args:
-        powercap: folder of the counters.
+        powercap: energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too.
         poll_seconds: time between two readings; no counter may overflow twice in it.
     """
 
-    def __init__(self, powercap: Path = POWERCAP, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, powercap: Path = Path("/sys/class/powercap"), poll_seconds: float = 10.0) -> None:
         self.joules = 0.0
         self.sources: list[str] = []
         self._packages = [zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1]
         self._poll_seconds = poll_seconds
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._lock, self._stop = threading.Lock(), threading.Event()
 
     def start(self) -> bool:
         """Begin to measure; False if this machine reports no energy."""
-        self._last = time.monotonic(), self._read_counters(), _gpu_watts()
-        _, counters, watts = self._last
-        self.sources = ["RAPL"] * bool(counters) + ["nvidia-smi"] * (watts is not None)
+        self._time, self._counters, self._watts = time.monotonic(), self._read_counters(), _gpu_watts()
+        self.sources = ["RAPL"] * bool(self._counters) + ["nvidia-smi"] * (self._watts is not None)
         if self.sources:
             threading.Thread(target=self._watch, daemon=True).start()
         return bool(self.sources)
@@ -153,19 +123,17 @@ class EnergyMeter:
 
     def read(self) -> float:
         """Joules so far."""
-        if not self.sources:
-            return self.joules
         with self._lock:
-            before, old_counters, old_watts = self._last
-            now, counters, watts = time.monotonic(), self._read_counters() or old_counters, None
-            for package, old, new in zip(self._packages, old_counters, counters, strict=False):
-                overflow = 0 if new >= old else _read_number(package / "max_energy_range_uj") or 0
-                self.joules += (new - old + overflow) / 1e6
-            if old_watts is not None:
-                watts = _gpu_watts()
-                watts = old_watts if watts is None else watts
-                self.joules += (old_watts + watts) / 2 * (now - before)
-            self._last = now, counters, watts
+            if self._counters:
+                counters = self._read_counters() or self._counters
+                for package, before, now in zip(self._packages, self._counters, counters, strict=True):
+                    overflow = 0 if now >= before else int((package / "max_energy_range_uj").read_text())
+                    self.joules += (now - before + overflow) / 1e6
+                self._counters = counters
+            if self._watts is not None:
+                now_seconds, watts = time.monotonic(), _gpu_watts() or self._watts
+                self.joules += (self._watts + watts) / 2 * (now_seconds - self._time)
+                self._time, self._watts = now_seconds, watts
             return self.joules
 
     def _watch(self) -> None:
@@ -174,23 +142,18 @@ class EnergyMeter:
 
     def _read_counters(self) -> list[int]:
         """Microjoules of each package; empty if one of them cannot be read."""
-        values = [_read_number(package / "energy_uj") for package in self._packages]
-        return [value for value in values if value is not None] if None not in values else []
-
-
-def _read_number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+        try:
+            return [int((package / "energy_uj").read_text()) for package in self._packages]
+        except (OSError, ValueError):
+            return []
 
 
 def _gpu_watts() -> float | None:
     """Total power of the NVIDIA GPUs that this process may use; None if the driver does not report it."""
-    program, visible = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if program is None or visible in ("", "-1"):
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shutil.which("nvidia-smi") is None or visible in ("", "-1"):
         return None
-    command = [program, "--query-gpu=power.draw", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits"]
     command += ["-i", visible] if visible else []
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout

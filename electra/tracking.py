@@ -5,17 +5,48 @@ already in the run folder.
 """
 
 import logging
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.integrations import TensorBoardCallback
+from transformers import Trainer, TrainerCallback
+from transformers.integrations import (
+    TensorBoardCallback,
+    get_available_reporting_integrations,
+    get_reporting_integration_callbacks,
+)
+
+from electra.errors import EXTRAS, UserError
 
 logger = logging.getLogger(__name__)
 
 Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Names of the columns, and rows. A column holds numbers or words; None is a missing value."""
+
+
+def check_trackers(report_to: Sequence[str]) -> None:
+    """Refuse a tracker that would stop the run at its first step: unknown, not installed, wandb without an account."""
+    trackers = {*report_to} - {"none"}
+    try:
+        get_reporting_integration_callbacks(sorted(trackers))
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
+    missing = trackers - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two are not listed
+    if missing:
+        name = min(missing)
+        package = f"'electra[{EXTRAS[name]}]'" if name in EXTRAS else name
+        raise UserError(f"--report_to {name} needs {name}, which is not installed; run: pip install {package}")
+    if "wandb" not in trackers or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
+        return
+    import wandb
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `wandb.api` is deprecated, but the only way to ask without a prompt
+        has_account = wandb.api.api_key is not None
+    if not has_account:
+        raise UserError("--report_to wandb found no account here; run `wandb login`, or set WANDB_MODE=offline")
 
 
 class RecordSettings(TrainerCallback):
@@ -25,9 +56,7 @@ class RecordSettings(TrainerCallback):
         super().__init__()
         self.settings = dict(settings)
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if "wandb" not in args.report_to or not state.is_world_process_zero:
             return
         import wandb
@@ -54,12 +83,10 @@ def track_results(
     """Send the final results to the trackers; on the main process, after everything else is written.
 
     Args:
-        report_to: the option.
-        scalars: for both trackers, by name.
+        scalars: for both trackers, by name; of this step.
         tables: for wandb, by name.
         files: pages (.html) and pictures (.png) among them go to wandb, named by their stems.
         folder: of the TensorBoard files.
-        step: of the scalars.
     """
     try:
         if "tensorboard" in report_to and folder is not None:

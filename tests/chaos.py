@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.checkpoint import checkpoints_of, find_checkpoint_corruption
+from electra.checkpoint import checkpoints_of, find_corruption
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -109,7 +109,7 @@ def newest_step(run: Path) -> int:
     """
     checkpoints = checkpoints_of(run) if run.is_dir() else []
     for checkpoint in checkpoints:
-        assert find_checkpoint_corruption(checkpoint) is None, f"{checkpoint} {find_checkpoint_corruption(checkpoint)}"
+        assert find_corruption(checkpoint) is None, f"{checkpoint} {find_corruption(checkpoint)}"
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
 
 

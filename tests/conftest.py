@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections import Counter
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,20 +15,12 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from electra.config import CorpusArguments, TokenizerArguments
 from electra.data.corpus import Corpus
 from electra.data.token_cache import TokenCache, load_or_build_cache
-from electra.errors import UserError, shorten_socket_paths
+from electra.errors import UserError, run_script, shorten_socket_paths
 from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizer_training import train_tokenizer
 from tests.pretraining.runs import WORDS
 
 shorten_socket_paths()  # as commands do; some tests call their functions without `run_script`
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line of what was skipped, and why."""
-    reasons = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
-    if reasons:
-        told = [f"{number} ({reason.removeprefix('Skipped: ')})" for reason, number in reasons.items()]
-        terminalreporter.write_line(f"skipped: {', '.join(told)}")
 
 
 TEXTS = [
@@ -47,6 +39,18 @@ def refused(make: Callable[[], object]) -> str:
         make()
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def refused_command(main: Callable[[list[str]], None], argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which a wrong command ends, with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        run_script(lambda: main(argv))
+    output = capsys.readouterr()
+    lines = [line for line in re.split(r"[\r\n]+", output.err) if line.strip() and "B/s]" not in line]  # no bars
+    assert stopped.value.code == 2 and "Traceback" not in output.out + output.err, output
+    assert len(lines) == 1 and lines[0].startswith("error: "), output.err
+    return lines[0]
 
 
 def make_number_tokenizer(size: int) -> PreTrainedTokenizerBase:

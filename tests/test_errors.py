@@ -3,6 +3,7 @@
 import multiprocessing
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -11,14 +12,31 @@ from torch.utils.data import DataLoader
 from electra.errors import UserError, run_script, shorten_socket_paths
 
 
-def test_a_user_error_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        raise UserError("first\n  second")
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("first\n  second"), 2, "error: first second"),
+        (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
+        (ModuleNotFoundError("No module", name="seqeval"), 2, "electra[tagging]"),
+        (KeyboardInterrupt(), 130, "stopped"),
+        (SystemExit(85), 85, ""),
+    ],
+)
+def test_a_command_ends_with_one_line_and_an_exit_code(
+    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> NoReturn:
+        raise error
 
     with pytest.raises(SystemExit) as stop:
         run_script(fail)
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: first second\n"
+    said = capsys.readouterr().err
+    assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
+
+
+def test_an_error_of_the_program_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_script(lambda: print(1 / 0))
 
 
 def test_data_loader_workers_deliver_below_a_long_temporary_folder(

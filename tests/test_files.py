@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are whole or not there; YAML is what it looks like."""
 
 import json
 import math
@@ -7,8 +7,18 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import yaml
 
-from electra.files import expand, replace_folder, write_json
+from electra.files import (
+    CONFIGS,
+    absolute_if_there,
+    config_path,
+    may_be_hub_id,
+    read_yaml,
+    replace_folder,
+    write_as_yaml,
+    write_json,
+)
 
 
 def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(
@@ -16,22 +26,13 @@ def test_json_is_replaced_in_one_go_and_has_null_where_a_number_is_missing(
 ) -> None:
     path = tmp_path / "metrics.json"
     write_json({"old": 1}, path)
-    values = {"held_out": {"trained": {"auc": math.nan, "loss": 1.5}}, "plan": {"steps": 3}, "names": ["a"]}
-    write_json({**values, "row": [{"p": [0.5, math.nan]}, (math.inf,)]}, path)
-    values["held_out"]["trained"]["auc"] = None  # type: ignore[index]
-    values["row"] = [{"p": [0.5, None]}, [None]]  # type: ignore[assignment]
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    assert json.loads(path.read_text(), parse_constant=refuse) == values
-    with pytest.raises(TypeError):
-        write_json({"bad": object()}, path)
+    write_json({"auc": math.nan, "loss": 1.5, "row": [{"p": [0.5, math.nan]}, (math.inf,)]}, path)
+    values = {"auc": None, "loss": 1.5, "row": [{"p": [0.5, None]}, [None]]}
+    assert json.loads(path.read_text(), parse_constant=Mock(side_effect=AssertionError)) == values
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match=r"metrics\.json"):
         write_json({"new": 1}, path)
-    assert json.loads(path.read_text()) == values
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
+    assert json.loads(path.read_text()) == values and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_folder_is_deleted_only_when_the_new_one_is_in_its_place(tmp_path: Path) -> None:
@@ -40,9 +41,58 @@ def test_a_folder_is_deleted_only_when_the_new_one_is_in_its_place(tmp_path: Pat
     with pytest.raises(FileNotFoundError):  # in the place of a kill between the renames
         replace_folder(tmp_path / "new", tmp_path / "old")
     assert (tmp_path / "old.previous" / "file").exists()
+    (tmp_path / "new").mkdir()
+    replace_folder(tmp_path / "new", tmp_path / "old")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"] and not any((tmp_path / "old").iterdir())
 
 
-def test_a_home_folder_that_is_not_there_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_users_and_names_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert expand("~/a") == tmp_path / "a"
-    assert expand("~nosuchuser/a") == Path("~nosuchuser/a")
+    (tmp_path / "here").mkdir()
+    assert absolute_if_there("~/here") == absolute_if_there("here") == str(tmp_path / "here")
+    assert absolute_if_there("google/electra-small") == "google/electra-small"
+    assert may_be_hub_id("google/electra-small") and may_be_hub_id("gpt2")
+    assert not any(map(may_be_hub_id, ("./electra", "here/electra", "a/b/c", "tokenizer.json", "")))
+
+
+def test_a_packaged_config_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert config_path("configs/glue/paper.yaml") == CONFIGS / "glue" / "paper.yaml"
+    (tmp_path / "configs" / "glue").mkdir(parents=True)
+    (tmp_path / "configs" / "glue" / "paper.yaml").touch()
+    assert config_path("configs/glue/paper.yaml") == Path("configs/glue/paper.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1e-4", 0.0001),
+        ("-.inf", float("-inf")),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("True", True),
+        ("off", "off"),
+        ("2024-01-01", "2024-01-01"),
+        ("", None),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
+    found = read_yaml(text)
+    assert found == value and type(found) is type(value)
+
+
+def test_a_name_twice_is_refused_but_may_stand_above_a_merged_one() -> None:
+    with pytest.raises(yaml.YAMLError, match=r"(?s)b .*line 3"):
+        read_yaml("a: [{c: 1,\n b: 1,\n b: 2}]")
+    assert read_yaml("x: &x {a: 1}\ny: &y {<<: *x, a: 2}\nz: {<<: *y, a: 3}")["z"] == {"a": 3}
+
+
+@pytest.mark.parametrize("load", [read_yaml, yaml.safe_load])
+def test_what_is_written_is_read_back_by_either_version(load) -> None:
+    texts = ["no", "on", "010", "1:30", "1e5", "1e-4", "0o17", "2024-01-01", "", "~", ".inf", "1_000", "a: b", "é"]
+    values = {"texts": texts, "numbers": [0, -3, 0.5, 1e-4, 1e30, float("inf")], "others": [True, None, {}]}
+    assert load(write_as_yaml(values)) == values

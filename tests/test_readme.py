@@ -4,12 +4,11 @@ import re
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from electra import train_tokenizer
-from electra.cli import CommandLine, write_yaml
+from electra.cli import CommandLine
 from electra.pretraining.options import GROUPS
 from electra.tasks.glue import task as glue
 from electra.tasks.multiple_choice import task as multiple_choice
@@ -29,79 +28,40 @@ OPTIONS = {
 
 
 def shell_commands(text: str) -> list[list[str]]:
-    """Words of every line in fenced shell blocks, continuation lines joined, comments dropped."""
-    blocks = re.findall(r"```(?:bash|sh|shell)\n(.*?)```", text, flags=re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    """Words of every line in the shell blocks of a page, or of the commands in a script's docstring."""
+    joined = re.sub(r" *\\\n *", " ", text)
+    blocks = re.findall(r"```(?:bash|sh|shell)\n(.*?)```", joined, flags=re.DOTALL)
+    lines = (
+        "\n".join(blocks).splitlines() if blocks else re.findall(r"^ +(python .*?)(?:  .*)?$", joined, re.MULTILINE)
+    )
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def docstring_commands(text: str) -> list[str]:
-    """The example commands of a script, continuation lines joined, without what is said beside them."""
-    return re.findall(r"^ +(python .*?)(?:  .*)?$", re.sub(r" *\\\n *", " ", text), flags=re.MULTILINE)
-
-
-def script_commands() -> list[list[str]]:
-    """Words of every command of one of our scripts, and where it stands."""
-    sources = [*PAGES, *(ROOT / script for script in OPTIONS)]
-    commands = []
-    for path in sources:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".py":  # the example commands of a script's docstring
-            text = "```sh\n" + "\n".join(docstring_commands(text)) + "\n```"
-        ours = (words for words in shell_commands(text) if not OPTIONS.keys().isdisjoint(words))
-        commands += [[*words, f"@{path.name}"] for words in ours]
-    return commands
-
-
-@pytest.mark.parametrize("words", script_commands(), ids=" ".join)
-def test_every_command_in_the_documentation_parses(words: list[str]) -> None:
-    script = next(word for word in words if word in OPTIONS)
-    argv = words[words.index(script) + 1 : -1]
-    argv = argv[: argv.index("...")] if "..." in argv else argv
-    if "--config" in argv:
-        at = argv.index("--config")
-        if argv[at + 1].startswith("output/"):  # of a run that is not here
-            del argv[at : at + 2]
-        else:
-            assert (ROOT / argv[at + 1]).is_file(), f"{argv[at + 1]} does not exist"
-    CommandLine(OPTIONS[script], "test").parse(argv)
-
-
-@pytest.mark.parametrize(
-    ("script", "task"),
-    [("run_squad.py", squad), ("run_tagging.py", tagging), ("run_swag.py", multiple_choice)],
-)
-def test_the_commands_of_a_script_are_accepted_by_it(
-    script: str, task: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("path", [*PAGES, *(ROOT / script for script in OPTIONS)], ids=lambda path: path.name)
+def test_every_command_in_the_documentation_parses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    commands = docstring_commands((ROOT / script).read_text())
-    assert len(commands) >= 3
-    for command in commands:
-        args = task.parse_arguments(shlex.split(command)[2:])
-        write_yaml(args.effective, tmp_path / "config.yaml", "as a run writes it")
-        again = task.parse_arguments([f"--config={tmp_path / 'config.yaml'}"])
-        assert again.options == args.options and again.tuning == args.tuning
+    for words in shell_commands(path.read_text(encoding="utf-8")):
+        script = next((word for word in words if word in OPTIONS), None)
+        if script is None:
+            continue
+        argv = words[words.index(script) + 1 :]
+        argv = argv[: argv.index("...")] if "..." in argv else argv
+        if "--config" in argv and argv[argv.index("--config") + 1].startswith("output/"):  # of a run that is not here
+            at = argv.index("--config")
+            del argv[at : at + 2]
+        CommandLine(OPTIONS[script], "test").parse(argv)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_modules_named_in_commands_exist(page: Path) -> None:
-    for module in set(
-        re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", page.read_text(encoding="utf-8"))
-    ):
+def test_modules_and_links_of_a_page_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for module in set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text)):
         assert find_spec(module) is not None, f"{page.name} runs {module}"
-
-
-def test_the_two_commands_are_targets_of_the_makefile() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    mentioned = [words[1] for words in shell_commands(PAGES[0].read_text()) if words[0] == "make"]
-    assert mentioned == ["quickstart", "test"]
-    assert all(f"\n{target}:" in makefile for target in mentioned)
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_between_pages_resolve(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
+    targets = [words[1] for words in shell_commands(PAGES[0].read_text()) if words[0] == "make"]
+    assert targets and all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)

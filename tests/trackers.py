@@ -10,19 +10,16 @@ from typing import Any
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
-_BLOCK, _HEADER = 32768, 7
-
 
 @dataclass
 class Tracked:
     """One run of wandb, offline.
 
     Args:
-        name, group: of the run.
+        folder: where its media are.
         config: as of its end.
         history: every line that was logged; parts of what is no number are `NAME.PART`.
         summary: the last value of each name.
-        folder: where its media are.
     """
 
     folder: Path
@@ -65,16 +62,15 @@ def _items(items: Any) -> dict[str, Any]:
 
 def _records(content: bytes) -> Iterator[bytes]:
     """The records of LevelDB's log format, behind wandb's own seven bytes."""
-    place, parts = _HEADER, b""
-    while place + _HEADER <= len(content):
-        left = _BLOCK - place % _BLOCK
-        if left < _HEADER:
-            place += left
+    block, header = 32768, 7
+    place, parts = header, b""
+    while place + header <= len(content):
+        if block - place % block < header:
+            place += block - place % block
             continue
         _, length, kind = struct.unpack_from("<IHB", content, place)
-        place += _HEADER
-        parts += content[place : place + length]
-        place += length
+        parts += content[place + header : place + header + length]
+        place += header + length
         if kind in (1, 4):  # whole, or the last part
             yield parts
             parts = b""

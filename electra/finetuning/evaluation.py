@@ -29,7 +29,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from numpy.typing import NDArray
 
 from electra.cli import write_yaml
-from electra.environment import environment
+from electra.console import environment
 from electra.errors import UserError
 from electra.files import expand, write_file, write_json
 from electra.finetuning.config import Arguments

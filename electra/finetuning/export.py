@@ -31,7 +31,7 @@ from transformers import (
 )
 
 from electra.cli import as_flags
-from electra.environment import shown_command
+from electra.console import shown_command
 from electra.errors import UserError
 from electra.files import may_be_hub_id, replace_folder, write_json
 from electra.finetuning.evaluation import model_name

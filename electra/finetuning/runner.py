@@ -14,7 +14,7 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
-from electra.console import check_trackers, format_seconds, setup_logging
+from electra.console import format_seconds, setup_logging
 from electra.errors import UserError
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
@@ -26,7 +26,7 @@ from electra.finetuning.trainer import Logits, Outcome, fine_tune, training_argu
 from electra.model.pretrained import STEP_KEY
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.results import Result
-from electra.tracking import RecordSettings, track_results
+from electra.tracking import RecordSettings, check_trackers, track_results
 
 logger = logging.getLogger(__name__)
 

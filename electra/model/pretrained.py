@@ -36,7 +36,7 @@ from transformers.utils import (
 )
 from transformers.utils import logging as transformers_logging
 
-from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_checkpoint_corruption, step_of
+from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
 from electra.errors import UserError
 from electra.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
@@ -81,9 +81,7 @@ def trained_source(path: str, role: str) -> str:
 def _model_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "discriminator"):
         if (candidate / CONFIG_NAME).is_file():
-            wrong = (
-                find_checkpoint_corruption(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
-            )
+            wrong = find_corruption(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
             if wrong is not None:
                 raise UserError(
                     f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} if it was changed on "
@@ -91,7 +89,7 @@ def _model_folder(folder: Path) -> Path:
                 )
             return candidate
     for checkpoint in checkpoints_of(folder):
-        wrong = find_checkpoint_corruption(checkpoint, *RESUME_ONLY)
+        wrong = find_corruption(checkpoint, *RESUME_ONLY)
         if wrong is None:
             logger.info("%s has not ended: taking its networks as of step %d", folder, step_of(checkpoint))
             return checkpoint

@@ -15,17 +15,15 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.checkpoint import write_manifest
-from electra.console import format_seconds
+from electra.console import format_seconds, without_secrets
 from electra.data.corpus import BUILTIN, SHORT_NAMES, absolute_dataset_name
-from electra.environment import without_secrets
-from electra.files import expand, may_be_hub_id, replace_folder
+from electra.files import expand, may_be_hub_id, replace_folder, write_as_yaml
 from electra.hub import write_card
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import STEP_KEY
 from electra.model.tying import plain_state
 from electra.objectives import objective_of
 from electra.pretraining.plan import Plan
-from electra.yaml_text import write_as_yaml
 
 _FINE_TUNE = "This is the network to fine-tune: open it with AutoModelForSequenceClassification and the like, which "
 _KINDS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.checkpoint import recording
-from electra.environment import environment
+from electra.console import environment
 from electra.files import write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples

@@ -42,7 +42,7 @@ from electra.config import (
     from_recipe,
     option,
 )
-from electra.environment import without_secrets
+from electra.console import without_secrets
 from electra.errors import UserError
 from electra.files import CONFIGS
 from electra.hardware import computes_bf16

@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 
 from electra.checkpoint import describe_latest_valid, translate_write_errors
-from electra.console import setup_logging
-from electra.environment import shown_command
+from electra.console import setup_logging, shown_command
 from electra.hub import push_run
 from electra.pretraining.callbacks.stopping import StopRequests
 from electra.pretraining.data import load_data

@@ -38,8 +38,8 @@ from electra.checkpoint import (
     why_not_resumable,
 )
 from electra.cli import write_yaml
+from electra.console import without_secrets
 from electra.data.corpus import absolute_dataset_name
-from electra.environment import without_secrets
 from electra.errors import UserError
 from electra.files import absolute, absolute_if_there
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder

@@ -61,11 +61,10 @@ from electra.checkpoint import (
     translate_write_errors,
     write_manifest,
 )
-from electra.console import check_trackers
+from electra.console import without_secrets
 from electra.cpu import tune_networks, tune_process
 from electra.data.collator import SegmentCollator
 from electra.data.segments import TrainingSegments
-from electra.environment import without_secrets
 from electra.errors import UserError
 from electra.files import write_json
 from electra.model.joint import ElectraForJointPretraining
@@ -85,7 +84,7 @@ from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArgum
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
 from electra.pretraining.schedule import create_schedule, translate_option_errors
-from electra.tracking import RecordSettings
+from electra.tracking import RecordSettings, check_trackers
 
 logger = logging.getLogger(__name__)
 

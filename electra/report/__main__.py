@@ -16,7 +16,7 @@ from pathlib import Path
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
-from electra.files import write_file
+from electra.files import YAML_ERRORS, read_yaml, write_file
 from electra.report.blocks import Block, blocks_to_markdown
 from electra.report.curves import AXES
 from electra.report.evaluation import Reporting, terminal_table, write_report
@@ -24,7 +24,6 @@ from electra.report.page import write_report as write_run_report
 from electra.report.results import RESULTS_NAME, read_evaluation
 from electra.tasks.glue.report import TITLE, glue_section
 from electra.tasks.glue.tasks import TASKS
-from electra.yaml_text import YAML_ERRORS, read_yaml
 
 logger = logging.getLogger("electra.report")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from electra.checkpoint import checkpoints_of, read_checked
-from electra.environment import without_secrets
+from electra.console import without_secrets
 from electra.errors import UserError
+from electra.files import YAML_ERRORS, read_yaml
 from electra.samples import Sample, read_samples
-from electra.yaml_text import YAML_ERRORS, read_yaml
 
 STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "config.yaml"
 

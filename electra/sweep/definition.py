@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.yaml_text import YAML_ERRORS, read_yaml
+from electra.files import YAML_ERRORS, read_yaml
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("run_pretraining.py", "run_glue.py")

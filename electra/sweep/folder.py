@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.errors import UserError
-from electra.files import write_file
+from electra.files import YAML_ERRORS, read_yaml, write_as_yaml, write_file
 from electra.sweep.definition import Sweep
-from electra.yaml_text import YAML_ERRORS, read_yaml, write_as_yaml
 
 Row = TypeVar("Row", bound="Point | PointResult | Failure")
 Metrics = dict[str, float | None]

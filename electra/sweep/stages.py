@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from electra.checkpoint import checkpoints_of, find_checkpoint_corruption, find_file_corruption
+from electra.checkpoint import checkpoints_of, find_corruption, find_file_corruption
 from electra.errors import UserError
 from electra.sweep.definition import ROOT, Sweep
 from electra.sweep.folder import Point, SweepFolder
@@ -78,7 +78,7 @@ class Stage:
         except Timeout as error:
             raise UserError(f"another process is using {self.folder}; stop it or wait for it") from error
         if self.name == PRETRAINING and self.folder.exists():
-            if any(find_checkpoint_corruption(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
+            if any(find_corruption(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
                 words += ["--resume_from_checkpoint", str(self.folder)]
             else:
                 shutil.rmtree(self.folder)

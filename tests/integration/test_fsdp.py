@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.checkpoint import find_checkpoint_corruption
+from electra.checkpoint import find_corruption
 from tests.pretraining.runs import flags, write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_it_trains_as_without_goes_on_bit_for_bit_and_exports_whole_networks(
             torch.testing.assert_close(trained[name], weight, rtol=0, atol=1e-4)
 
     checkpoint = whole / "checkpoint-4"
-    assert find_checkpoint_corruption(checkpoint) is None
+    assert find_corruption(checkpoint) is None
     assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == bool(config)
     for gone in (whole / "checkpoint-8", whole / "discriminator", whole / "generator"):
         shutil.rmtree(gone)

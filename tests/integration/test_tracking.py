@@ -28,47 +28,31 @@ def call(
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def scalars_of(run: Tracked) -> dict[str, list[float]]:
-    """Without what wandb alone gets from transformers: its axes, and how fast predictions were."""
-    names = dict.fromkeys(name for line in run.history for name in line)
-    speeds = ("test/runtime", "test/samples_per_second", "test/steps_per_second")
-    names = [n for n in names if not n.startswith("_") and "." not in n and n not in ("train/global_step", *speeds)]
-    return {name: run.values(name) for name in names}
-
-
-def assert_same_scalars(wandb: dict[str, list[float]], tensorboard: dict[str, list[tuple[int, float]]]) -> None:
-    """TensorBoard's are float32, and have transformers' five numbers of the end, which wandb has in its summary."""
-    end = {"train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos"}
+def assert_same_scalars(run: Tracked, tensorboard: dict[str, list[tuple[int, float]]]) -> None:
+    """Without what only one has: wandb's axes and speeds, five numbers of the end that are in wandb's summary."""
+    only_wandb = ("train/global_step", "test/runtime", "test/samples_per_second", "test/steps_per_second")
+    end = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
+    names = {name for line in run.history for name in line if not name.startswith("_") and "." not in name}
     logged = {name: values for name, values in tensorboard.items() if name.removeprefix("train/") not in end}
-    assert set(logged) == set(wandb)
-    for name, values in wandb.items():
-        assert [value for _, value in logged[name]] == pytest.approx(values, rel=1e-5, nan_ok=True), name
+    assert set(logged) == names - {*only_wandb}
+    for name, values in logged.items():  # float32
+        assert [value for _, value in values] == pytest.approx(run.values(name), rel=1e-5, nan_ok=True), name
 
 
 def test_pretraining_gives_its_options_curves_table_and_cost_to_both(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.txt")
-    argv = flags(tmp_path, max_steps=6, eval_steps=2, logging_steps=2, generator_size=0.5, report_to=REPORT_TO)
+    argv = flags(tmp_path, max_steps=4, eval_steps=2, logging_steps=2, generator_size=0.5, report_to=REPORT_TO)
     done = call("run_pretraining.py", argv, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "output" / "run"
     run = read_wandb(tmp_path / "wandb")["run"]
     metrics = json.loads((folder / "metrics.json").read_text())
-    state = json.loads((folder / "trainer_state.json").read_text())
-
     options = yaml.safe_load((folder / "config.yaml").read_text())
-    assert options["generator_size"] == run.config["options"]["generator_size"] == 0.5
     assert {name: run.config["options"][name] for name in options} == options
-    assert (
-        run.config["plan"].items() <= metrics["plan"].items()
-        and run.config["learning_rate"] == options["learning_rate"]
-    )
-
-    logged = {"training": [], "held-out": []}  # type: dict[str, list[dict[str, Any]]]
-    for line in state["log_history"]:
-        if "train_runtime" not in line:
-            logged["held-out" if "eval_loss" in line else "training"].append(line)
-    assert len(logged["training"]) == 3 and len(logged["held-out"]) == 4
-    for kind, prefix, lines in (("eval/", "eval_", logged["held-out"]), ("train/", "", logged["training"])):
+    assert run.config["plan"].items() <= metrics["plan"].items()
+    state = json.loads((folder / "trainer_state.json").read_text())
+    for kind, prefix, count in (("eval/", "eval_", 3), ("train/", "", 2)):
+        lines = [line for line in state["log_history"] if ("eval_loss" in line) == bool(prefix)][:count]
         for name in set(lines[0]) - {"epoch", "step"}:
             expected = [line[name] for line in lines]
             assert run.values(kind + name.removeprefix(prefix)) == pytest.approx(expected, nan_ok=True), name
@@ -77,11 +61,10 @@ def test_pretraining_gives_its_options_curves_table_and_cost_to_both(tmp_path: P
             assert run.summary[f"held_out/{column}/{name}"] == pytest.approx(value)
             assert next(r for r in run.table("held_out") if r["metric"] == name)[column] == pytest.approx(value)
     assert run.summary["compute/tokens"] == metrics["compute"]["tokens"]
-    assert run.summary["compute/google_flops"] == metrics["compute"]["google_flops"]
     for name in ("report.html", "training_curves.png"):
         media = run.folder / "files" / run.values(f"{Path(name).stem}.path")[-1]
         assert media.suffix == Path(name).suffix and media.stat().st_size >= (folder / name).stat().st_size
-    assert_same_scalars(scalars_of(run), read_tensorboard(folder))
+    assert_same_scalars(run, read_tensorboard(folder))
 
 
 def test_glue_gives_each_run_and_the_table_of_all_to_both(
@@ -100,40 +83,31 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(
     assert set(runs) == {*names, "run-report"} and {run.group for run in runs.values()} == {"run"}
     for result in results:
         run = runs[f"run-{result.task}-{result.seed}"]
-        assert run.config["layerwise_lr_decay"] == 0.625 and run.config["task"] == result.task
-        assert run.config["started_from"] == result.start and run.config["run_seed"] == result.seed
+        recorded = [run.config[name] for name in ("layerwise_lr_decay", "task", "started_from", "run_seed")]
+        assert recorded == [0.625, result.task, result.start, result.seed]
         for name, value in result.metrics.items():
-            if value is not None:
-                assert run.values(f"eval/{name}") == [pytest.approx(value)]
+            assert value is None or run.values(f"eval/{name}") == [pytest.approx(value)]
         assert len(run.values("train/loss")) == run.values("train/global_step")[-1] >= 3  # each step of it
-        assert_same_scalars(scalars_of(run), read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
+        assert_same_scalars(run, read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
 
     report = runs["run-report"]
-    by_task = {task["task"]: task for task in report.table("results") if task["metric"] in ("mcc", "spearman")}
     values = json.loads((folder / "report.json").read_text())["runs"][0]["tasks"]
-    for task in ("cola", "stsb"):
-        median = by_task[task]["median"]
-        assert values[task]["headline"]["median"] == (None if median is None else pytest.approx(100 * median))
-        assert report.summary.get(f"median/{task}") == median and by_task[task]["seeds"] == 2
+    for task in (task for task in report.table("results") if task["metric"] in ("mcc", "spearman")):
+        median = task["median"]
+        assert values[task["task"]]["headline"]["median"] == (median and pytest.approx(100 * median))
+        assert report.summary.get(f"median/{task['task']}") == median and task["seeds"] == 2
     table = {(row["task"], row["seed"], row["metric"]): row["value"] for row in report.table("runs")}
     assert table == {(r.task, r.seed, name): v for r in results for name, v in r.metrics.items()}
     assert (report.folder / "files" / report.values("report.path")[-1]).suffix == ".html"
-    assert_same_scalars(scalars_of(report), read_tensorboard(folder / "logs" / "report"))
+    assert_same_scalars(report, read_tensorboard(folder / "logs" / "report"))
 
 
 def test_neither_has_to_be_there(tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase) -> None:
     write_corpus(tmp_path / "corpus.txt")
-    write_glue(tmp_path / "glue", "CoLA")
     missing = "sys.modules.update({'wandb': None, 'tensorboard': None, 'tensorboardX': None})"
-    done = call("run_pretraining.py", flags(tmp_path, max_steps=2, save_steps=2), tmp_path, missing)
+    done = call("run_pretraining.py", flags(tmp_path, max_steps=2, eval_strategy="no"), tmp_path, missing)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "output" / "run" / "report.html").is_file()
-    argv = glue_flags(tmp_path, tasks=["cola"], num_seeds=1, experiment_name="glue")
-    argv[0] = f"--pretrain_path={tmp_path / 'output' / 'run'}"
-    done = call("run_glue.py", argv, tmp_path, missing)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(read_results(tmp_path / "output" / "glue" / "results.jsonl")) == 1
-    for tracker in ("wandb", "tensorboard"):
-        done = call("run_pretraining.py", flags(tmp_path, report_to=tracker), tmp_path, missing)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert f"electra[{tracker}]" in done.stderr
+    done = call("run_pretraining.py", flags(tmp_path, report_to="wandb"), tmp_path, missing)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "electra[wandb]" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from electra.checkpoint import find_checkpoint_corruption
+from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.pretraining.trainer import ElectraTrainer
 from tests.pretraining.runs import FAST, make
@@ -83,7 +83,7 @@ def test_too_many_in_a_row_end_the_run_and_name_step_and_checkpoint(folder: Path
         trainer.train()
     assert "\n" not in str(error.value)
     newest = folder / "output" / "run" / "checkpoint-8"
-    assert find_checkpoint_corruption(newest) is None
+    assert find_corruption(newest) is None
     history = json.loads((newest / "trainer_state.json").read_text())["log_history"]
     assert [logs.get("skipped_steps") for logs in history] == [1, 3, 4, 6]
     assert ["loss" in logs for logs in history] == [True, False, True, False]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
-from electra.checkpoint import find_checkpoint_corruption
+from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.pretraining.callbacks.stopping import StopRequests
 from electra.pretraining.trainer import ElectraTrainer
@@ -51,7 +51,7 @@ def test_a_signal_ends_the_run_after_its_step_with_a_full_checkpoint(
     assert train(trainer) == {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 138}[name]
     assert signal.getsignal(number) == before
     run = folder / "output" / "run"
-    assert trainer.state.global_step == 5 and find_checkpoint_corruption(run / "checkpoint-5") is None
+    assert trainer.state.global_step == 5 and find_corruption(run / "checkpoint-5") is None
     command = f"python run_pretraining.py --resume_from_checkpoint {run}"
     assert f"stopped by {name} at step 5 of 12; all is saved, resume with: {command}\n" in caplog.text
 
@@ -104,4 +104,4 @@ def test_all_processes_of_a_run_get_the_signal_and_the_printed_command_goes_on(f
     step = int(checkpoint.name.removeprefix("checkpoint-"))
     argv = rest.partition("resume with: python run_pretraining.py ")[2].split("\n")[0].split()
     main([*argv, f"--max_steps={step + 2}", "--dataloader_num_workers=0", "--logging_steps=100"])
-    assert find_checkpoint_corruption(run / f"checkpoint-{step + 2}") is None
+    assert find_corruption(run / f"checkpoint-{step + 2}") is None

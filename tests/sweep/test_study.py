@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from electra.environment import environment as environment_here
-from electra.environment import git_commit
+from electra.console import environment as environment_here
+from electra.console import git_commit
 from electra.sweep import check
 from electra.sweep.__main__ import main
 from tests.pretraining.runs import flags, write_corpus

@@ -10,27 +10,10 @@ import yaml
 from transformers import TrainingArguments
 
 from electra.cli import CommandLine, write_yaml
-from electra.config import (
-    CorpusArguments,
-    ModelArguments,
-    ObjectiveArguments,
-    SegmentArguments,
-    TokenizerArguments,
-)
 from electra.errors import UserError
 from electra.finetuning.config import SquadArguments
-from electra.pretraining.options import PretrainingArguments
+from electra.pretraining.options import GROUPS, PretrainingArguments
 from electra.recipes import RECIPES
-
-UNUSED = PretrainingArguments.not_in_help
-GROUPS = [
-    CorpusArguments,
-    TokenizerArguments,
-    ModelArguments,
-    ObjectiveArguments,
-    SegmentArguments,
-    PretrainingArguments,
-]
 
 
 def parse(*argv: str, config: str | None = None):
@@ -48,8 +31,7 @@ def test_without_options_everything_is_the_small_recipe() -> None:
     assert {name: values[name] for name in RECIPES["small"]} == RECIPES["small"]
 
 
-@pytest.mark.parametrize("option", ["--model_size", "--model-size"])
-@pytest.mark.parametrize("model_size", list(RECIPES))
+@pytest.mark.parametrize(("option", "model_size"), [("--model_size", "base"), ("--model-size", "large")])
 def test_a_recipe_sets_every_field_it_states(model_size: str, option: str) -> None:
     values = parse(option, model_size)
     assert {name: values[name] for name in RECIPES[model_size]} == RECIPES[model_size]
@@ -61,13 +43,14 @@ def test_precedence_is_default_recipe_file_flag(tmp_path: Path) -> None:
     assert values["per_device_train_batch_size"] == RECIPES["base"]["per_device_train_batch_size"]  # recipe
     assert (values["learning_rate"], values["hidden_size"]) == (3e-4, 384)  # file over recipe
     assert values["max_steps"] == 9  # flag over file
+    values = parse("--model_size=large", "--config", config, "--num_hidden_layers", "2")  # recipe as a flag over file
+    assert (values["hidden_size"], values["num_hidden_layers"]) == (RECIPES["large"]["hidden_size"], 2)
 
 
 @pytest.mark.parametrize(
     ("flag", "sources", "split"),
     [
         (["--train_file", "mine.txt"], ([], ["mine.txt"]), "train"),
-        (["--dataset_name=wikitext"], (["wikitext"], []), "train"),
         (["--dataset-name", "builtin", "--train_file", "a"], (["builtin"], ["a"]), "train"),
         (["--dataset_split", "test"], (["wikipedia", "builtin"], ["theirs"]), "test"),
     ],
@@ -78,21 +61,19 @@ def test_data_on_the_command_line_replace_those_of_the_file_whatever_their_kind(
     config = write(
         tmp_path / "a.yaml",
         "dataset_name: [wikipedia, builtin]\ndataset_config_name: [20231101.de, none]\ndataset_split: train[:1%]\n"
-        "train_file: theirs\ndataset_sampling: [0.5, 0.1, 1.0]\n"
-        "text_column: body\nvalidation_file: held.txt\nmax_steps: 7\n",
+        "train_file: theirs\ndataset_sampling: [0.5, 0.1, 1.0]\ntext_column: body\nvalidation_file: held.txt\n",
     )
     values = parse(*flag, config=config)
     assert (values["dataset_name"], values["train_file"], values["dataset_split"]) == (*sources, split)
     is_replaced = split == "train"
     assert values["dataset_config_name"] == ([] if is_replaced else ["20231101.de", "none"])
     assert values["dataset_sampling"] == ([] if is_replaced else [0.5, 0.1, 1.0])
-    assert (values["text_column"], values["validation_file"], values["max_steps"]) == ("body", ["held.txt"], 7)
+    assert (values["text_column"], values["validation_file"]) == ("body", ["held.txt"])
 
 
 @pytest.mark.parametrize(
     ("text", "flag", "expected"),
     [
-        ("dataset_name: squad_v2", ["--train_file=a", "--validation_file=b"], (None, "a", "b")),
         ("train_file: a\nvalidation_file: b", ["--train_file=c"], (None, "c", "b")),
         ("train_file: a\nvalidation_file: b", ["--dataset_name=squad"], ("squad", None, None)),
     ],
@@ -104,108 +85,84 @@ def test_so_do_the_data_of_a_fine_tuning(
     assert (squad.dataset_name, squad.train_file, squad.validation_file) == expected
 
 
-def test_a_recipe_named_as_a_flag_stands_above_the_file(tmp_path: Path) -> None:
-    config = write(tmp_path / "a.yaml", "hidden_size: 384\nlogging_steps: 3\n")
-    values = parse("--model_size=large", "--config", config, "--num_hidden_layers", "2")
-    assert (values["hidden_size"], values["num_hidden_layers"]) == (RECIPES["large"]["hidden_size"], 2)
-    assert values["logging_steps"] == 3
-
-
-def test_the_file_is_converted_like_flags(tmp_path: Path) -> None:
-    config = write(
-        tmp_path / "a.yaml",
-        "learning_rate: 5e-4\ncased: true\ntrain_file: [a.txt, b c.txt]\ndataset_sampling: 0.5\nbf16: 'true'\n"
-        "strip_accents: false\nvalidation_file: []\ntokenizer_algorithm: unigram\nmax_documents: null\n"
-        "adam_epsilon: 1e-8\nlr_scheduler_kwargs: {num_cycles: 2}\nexperiment_name: -1\n",
-    )
-    values = parse("--config", config)
-    assert values["learning_rate"] == 0.0005 and values["adam_epsilon"] == 1e-8
-    assert values["lowercase"] is False and values["strip_accents"] is False and values["bf16"] is True
-    assert values["train_file"] == ["a.txt", "b c.txt"] and values["dataset_sampling"] == [0.5]
-    assert values["max_documents"] is None and values["validation_file"] == []
-    assert values["lr_scheduler_kwargs"] == {"num_cycles": 2}
-    assert values["experiment_name"] == "-1"
-
-
 @pytest.mark.parametrize(
     ("line", "value"),
     [
+        ("# nothing", None),
+        ("learning_rate: 5e-4", 5e-4),
         ("seed: 010", 10),
         ("experiment_name: no", "no"),
-        ("experiment_name: 010", "010"),
         ("experiment_name: 1e5", "1e5"),
-        ("experiment_name: 2024-01-01", "2024-01-01"),
-        ("experiment_name: True", "True"),
-        ("train_file: [on, 1_0.50, 'null', ~x]", ["on", "1_0.50", "null", "~x"]),
-        ("eval_strategy: no", "no"),
+        ("experiment_name: -1", "-1"),
+        ("train_file: [on, 1_0.50, 'null', b c.txt]", ["on", "1_0.50", "null", "b c.txt"]),
+        ("dataset_sampling: 0.5", [0.5]),
         ("bf16: yes", True),
+        ("strip_accents: false", False),
         ("generator_steps: ~", None),
+        ("validation_file: []", []),
         ("lr_scheduler_kwargs: {a: 010, b: 1:30, c: yes, d: 1e-4}", {"a": 10, "b": "1:30", "c": "yes", "d": 1e-4}),
         ("<<: {seed: 3, max_steps: 4}\nseed: 5", 5),
     ],
 )
 def test_values_of_a_file_are_read_as_they_are_written(tmp_path: Path, line: str, value: object) -> None:
     name = line.splitlines()[-1].partition(":")[0]
-    found = parse("--config", write(tmp_path / "a.yaml", line))[name]
+    found = parse("--config", write(tmp_path / "a.yaml", line)).get(name)
     assert found == value and isinstance(found, type(value))
 
 
-def test_cased_is_the_opposite_of_lowercase() -> None:
+def test_cased_is_the_opposite_of_lowercase(tmp_path: Path) -> None:
     assert parse()["lowercase"] is True
-    assert parse("--cased")["lowercase"] is False
+    for argv in (["--cased"], ["--lowercase", "false"], ["--config", write(tmp_path / "a.yaml", "cased: true")]):
+        assert parse(*argv)["lowercase"] is False
     assert parse("--cased", "false")["lowercase"] is True
-    assert parse("--lowercase", "false")["lowercase"] is False
-    assert parse("--no_lowercase")["lowercase"] is False
 
 
 def test_resume_from_checkpoint_takes_a_path_or_nothing() -> None:
-    assert parse("--resume_from_checkpoint")["resume_from_checkpoint"] == "true"
     assert parse("--resume_from_checkpoint", "--max_steps", "3")["resume_from_checkpoint"] == "true"
     assert parse("--resume_from_checkpoint", "x/checkpoint-3")["resume_from_checkpoint"] == "x/checkpoint-3"
 
 
-def test_several_trackers_can_be_named() -> None:
-    assert parse("--report_to", "tensorboard", "wandb")["report_to"] == ["tensorboard", "wandb"]
-    assert parse()["report_to"] == []
+def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
+    values = parse("--dataset_sampling=[0.5, 1]", "--train_file=['a b.txt', 'c.txt']", "--max_documents=None")
+    assert values["dataset_sampling"] == [0.5, 1.0] and values["train_file"] == ["a b.txt", "c.txt"]
+    assert values["max_documents"] is None
+    assert parse("--train_file=[1-3].txt]")["train_file"] == ["[1-3].txt]"]  # no list, but a name
 
 
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
         (["--generater_size", "0.5"], ["--generater_size", "--generator_size"]),
-        (["--mask"], ["--mask"]),
         (["--lr", "1"], ["--lr", "--learning_rate"]),
         (["--gener", "1"], ["--gener"]),  # no abbreviations
         (["corpus.txt"], ["corpus.txt"]),
         (["--max_steps"], ["--max_steps"]),
-        (["--max_steps", "many"], ["--max_steps", "many"]),
         (["--learning_rate", "fast"], ["--learning_rate", "fast"]),
-        (["--segment_policy", "best"], ["--segment_policy", "best", "windows"]),
         (["--model_size", "huge"], ["--model_size", "huge", "small++"]),
-        (["--mlm_probability", "1.5"], ["--mlm_probability 1.5", "(0, 1)"]),
-        (["--mlm_probability", "0"], ["--mlm_probability 0", "(0, 1)"]),
+        (["--learning_rate", "nan"], ["--learning_rate nan"]),
+        (["--lr_scheduler_kwargs", "{oops"], ["lr_scheduler_kwargs"]),
+        (["--config", "no/such.yaml"], ["--config no/such.yaml"]),
+        # One option of each range.
+        (["--mlm_probability", "1"], ["--mlm_probability 1", "(0, 1)"]),
         (["--mlm_replacement_probability", "-0.1"], ["--mlm_replacement_probability -0.1", "[0, 1]"]),
         (["--temperature", "1e-40"], ["--temperature 1e-40"]),
         (["--generator_size", "0"], ["--generator_size 0", "(0, 100]"]),
-        (["--generator_size", "inf"], ["--generator_size inf"]),
-        (["--learning_rate", "nan"], ["--learning_rate nan"]),
-        (["--save_steps", "inf"], ["--save_steps inf"]),
         (["--adam_beta2", "1"], ["--adam_beta2 1", "[0, 1)"]),
-        (["--include_num_input_tokens_seen", "true"], ["--include_num_input_tokens_seen"]),
-        (["--enable_jit_checkpoint"], ["--enable_jit_checkpoint"]),
-        (["--hidden_dropout_prob", "1"], ["--hidden_dropout_prob 1", "[0, 1)"]),
-        (["--optim", "magic"], ["--optim", "magic"]),
-        (["--lr_scheduler_kwargs", "{oops"], ["lr_scheduler_kwargs"]),
-        (["--config", "no/such.yaml"], ["--config no/such.yaml"]),
-        # One option each of the other conditions.
-        (["--validation_fraction", "1"], ["--validation_fraction 1", "[0, 1)"]),
+        (["--weight_decay", "-1"], ["--weight_decay -1"]),
         (["--max_length", "7"], ["--max_length 7", "8"]),
         (["--max_steps", "0"], ["--max_steps 0", "-1"]),
         (["--per_device_train_batch_size", "0"], ["--per_device_train_batch_size 0"]),
-        (["--vocab_size", "5"], ["--vocab_size 5", "[6, 16777216]"]),
+        (["--vocab_size", "5"], ["--vocab_size 5", "[6, 2^24]"]),
         (["--seed", str(2**32)], ["--seed 4294967296"]),
-        (["--eval_steps", "0"], ["--eval_steps 0"]),
+        (["--adam_epsilon", "1e-50"], ["--adam_epsilon 1e-50"]),
+        (["--cache_dir", ""], ["--cache_dir"]),
         (["--checkpoint_fractions", "0.5", "2"], ["--checkpoint_fractions 2"]),
+        # Conditions of the objectives.
+        (["--mlm_replacement_probability=0.9", "--mlm_random_probability=0.2"], ["0.9", "0.2"]),
+        (["--objective=mlm", "--temperature=2"], ["--temperature", "mlm"]),
+        (["--objective=two_stage", "--generator_gate", "loss", "1"], ["--generator_gate", "two_stage"]),
+        (["--objective=adversarial", "--disallow_correct"], ["--disallow_correct", "adversarial"]),
+        (["--generator_steps=3"], ["--generator_steps", "electra"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else None,
 )
@@ -220,33 +177,31 @@ def test_a_bad_option_is_named(argv: list[str], named: list[str]) -> None:
     [
         ("generater_size: 0.5\n", ["--generater_size", "a.yaml", "--generator_size"]),
         ("max_steps: many\n", ["max_steps", "many"]),
-        ("bf16: perhaps\n", ["bf16", "perhaps"]),
         ("- max_steps\n", ["a.yaml", "list"]),
-        ("max_steps: [1\n", ["a.yaml", "YAML"]),
+        ("seed: [1\n", ["a.yaml", "YAML"]),
+        ("seed:\t1\n\tmax_steps: 2\n", ["a.yaml", "line 1"]),
         ("seed: 1\nmax_steps: 2\nseed: 3\n", ["a.yaml", "seed", "line 3"]),
-        ("lr_scheduler_kwargs:\n  a: 1\n  a: 2\n", ["a.yaml", "line 3"]),
         ("max_length: 1:30\n", ["max_length", "1:30"]),
         ("mlm_probability: 2\n", ["--mlm_probability 2", "a.yaml"]),
         ("config: other.yaml\n", ["--config", "a.yaml"]),
-        ("model: {hidden_size: 3}\n", ["--model", "a.yaml"]),
         ("report_to: []\n", ["report_to", "a.yaml"]),
+        ("experiment_name: !!python/object/apply:os.system ['touch ran']\n", ["a.yaml", "python/object"]),
     ],
-    ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_bad_file_is_refused_naming_the_file_or_the_option(tmp_path: Path, text: str, named: list[str]) -> None:
+def test_a_bad_file_is_refused_naming_the_file_or_the_option(
+    tmp_path: Path, text: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as error:
         parse("--config", write(tmp_path / "a.yaml", text))
     assert all(word in str(error.value) for word in named), error.value
-
-
-def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    assert parse("--config", write(tmp_path / "a.yaml", "# nothing\n"))["max_steps"] == RECIPES["small"]["max_steps"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None:
     argv = ["--model_size", "base", "--cased", "--train_file", "a b.txt", "c.txt", "--bf16", "--max_steps", "11"]
     argv += ["--lr_scheduler_kwargs", '{"num_cycles": 2}', "--strip_accents", "false", "--adam_epsilon", "1e-7"]
-    argv += ["--report_to", "tensorboard", "--warmup_steps", "0.1"]
+    argv += ["--report_to", "tensorboard", "wandb", "--warmup_steps", "0.1", "--debug", "underflow_overflow"]
     command_line = CommandLine(GROUPS, "test")
     groups = command_line.parse(argv)
     write_yaml(command_line.effective, tmp_path / "config.yaml", "test")
@@ -258,14 +213,6 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert set(RECIPES["small"]) <= set(written)
     assert not {"use_cpu", "config", "eval_on_start"} & set(written)  # nothing of this machine or this file
-
-
-def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
-    values = parse("--dataset_sampling=[0.5, 1]", "--train_file=['a b.txt', 'c.txt']", "--max_documents=None")
-    assert values["dataset_sampling"] == [0.5, 1.0] and values["train_file"] == ["a b.txt", "c.txt"]
-    assert values["max_documents"] is None
-    assert parse("--train_file=[old] notes.txt")["train_file"] == ["[old] notes.txt"]
-    assert parse("--train_file=[1-3].txt]")["train_file"] == ["[1-3].txt]"]  # no list, but a name
 
 
 def test_flags_are_recorded_even_if_they_say_the_default() -> None:
@@ -283,17 +230,8 @@ def test_help_has_our_options_first_and_those_of_trainer_only_if_asked(capsys: p
         assert not stop.value.code
         shown[flag] = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
     ours, everything = shown["--help"], shown["--help_all"]
-    declared = [name for group in GROUPS for name in inspect.get_annotations(group) if name not in UNUSED]
-    assert set(ours) == {*declared, "help", "help_all", "config", "cased"} - {"not_in_help"}
-    assert len(set(ours)) == len(ours) and everything[: len(ours)] == ours
-    trainers = {f.name for f in fields(TrainingArguments) if f.init} - set(UNUSED)
-    assert set(everything) == {*ours, *trainers}
-    assert "resume_from_checkpoint" in ours and "fsdp" not in ours and "enable_jit_checkpoint" not in everything
-
-
-def test_what_an_option_has_as_an_enum_is_written_by_its_value(tmp_path: Path) -> None:
-    command_line = CommandLine([PretrainingArguments], "test")
-    command_line.parse(["--debug", "underflow_overflow"])
-    write_yaml(command_line.effective, tmp_path / "config.yaml", "test")
-    (again,) = CommandLine([PretrainingArguments], "test").parse(["--config", str(tmp_path / "config.yaml")])
-    assert [option.value for option in again.debug] == ["underflow_overflow"]
+    unused = PretrainingArguments.not_in_help
+    declared = [name for group in GROUPS for name in inspect.get_annotations(group) if name not in unused]
+    assert sorted(ours) == sorted({*declared, "help", "help_all", "config", "cased"} - {"not_in_help"})
+    trainers = {f.name for f in fields(TrainingArguments) if f.init} - set(unused)
+    assert everything[: len(ours)] == ours and set(everything) == {*ours, *trainers}

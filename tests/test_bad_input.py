@@ -1,0 +1,296 @@
+"""Wrong commands end with exit code 2 and one line that names what is wrong, write nothing of a run, and run no code.
+
+Two or three cases of each kind of mistake, through the real commands; options alone are in test_cli.py.
+"""
+
+import gzip
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from electra.checkpoint import MANIFEST_NAME, find_corruption, write_manifest
+from electra.pretraining.options import PretrainingArguments
+from run_glue import main as glue
+from run_pretraining import main as pretrain
+from tests.conftest import refused_command
+from tests.pretraining.runs import FAST, flags, write_corpus
+from tests.tasks.glue.files import flags as glue_flags
+from tests.tasks.glue.files import write_encoder, write_glue
+from train_tokenizer import main as tokenizer
+
+Change = Callable[[Path], Any]
+Case = tuple[dict[str, Any], str] | tuple[dict[str, Any], str, Change]
+VOCAB = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+DONE, LAST = "output/done", "output/done/checkpoint-4"
+RESUME = {"experiment_name": "done", "resume_from_checkpoint": "true", "max_steps": 6}
+COLA, STSB = "glue/CoLA/train.tsv", "glue/STS-B/dev.tsv"
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+    """Corpora, tokenizers, a finished run of two checkpoints, an encoder and task files."""
+    folder = tmp_path_factory.mktemp("world")
+    write_corpus(folder / "corpus.txt")
+    write_corpus(folder / "other.txt", seed=1)
+    glue_tokenizer.save_pretrained(folder / "tok")
+    write_encoder(folder / "encoder", glue_tokenizer)
+    write_glue(folder / "glue", "CoLA", "STS-B")
+    state = (folder / "tok" / "tokenizer.json").read_text()
+    files: dict[str, bytes | str] = {
+        "empty.txt": "\n\n \t\n",
+        "short.txt": "bad bad\n\nbad bad bad",
+        "latin.txt": "Größe".encode("latin-1"),
+        "cut.jsonl": '{"text": "a"}\n{"text": "b"\n',
+        "body.csv": "id,body\n1,x\n",
+        "paper.pdf": "%PDF-1.7",
+        "cut.txt.gz": gzip.compress(os.urandom(100_000).hex().encode())[:50_000],
+        "typo.yaml": "max_step: 2\n",
+        "nan.yaml": "learning_rate: .nan\n",
+        "old/results.jsonl": "[1]\n",
+        "nothing/readme.md": "nothing",
+        "cut_tok/tokenizer.json": state[: len(state) // 2],
+        "maskless/vocab.txt": VOCAB.replace("[MASK]\n", "") + "a\n",
+        "remote_tok/tokenizer_config.json": '{"auto_map": {"AutoTokenizer": ["code.Mine", null]}}',
+        "remote_tok/tokenizer.json": json.dumps({**json.loads(state), "model": {"type": "Mine"}}),
+        "remote_tok/code.py": "open('ran', 'w')\nclass Mine: pass\n",
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    pq.write_table(pa.table({"body": ["a"], "n": [1]}), folder / "body.parquet")
+    finished = {**FAST, "max_steps": 4, "save_steps": 2, "tokenizer_path": folder / "tok", "experiment_name": "done"}
+    pretrain(flags(folder, **finished))
+    (folder / "old").rename(folder / "output" / "old")
+    return folder
+
+
+@pytest.fixture
+def world(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, which is also the working directory."""
+    folder = tmp_path / "world"
+    shutil.copytree(pristine, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(name: str, content: str | bytes) -> Change:
+    return lambda world: (world / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def cut(name: str) -> Change:
+    return lambda world: os.truncate(world / name, (world / name).stat().st_size - 1)
+
+
+def remove(name: str) -> Change:
+    return lambda world: (world / name).unlink()
+
+
+def edit(name: str, old: str, new: str) -> Change:
+    return lambda world: (world / name).write_text((world / name).read_text().replace(old, new))
+
+
+def argv_of(command: Callable[..., None], options: dict[str, Any]) -> list[str]:
+    """A command line that works, but for some of its options; None takes one away."""
+    if command is pretrain:
+        return flags(Path(), **{**FAST, "max_steps": 4, "tokenizer_path": "tok", **options})
+    if command is glue:
+        return glue_flags(Path(), **{"tasks": "cola", "num_seeds": 1, **options})
+    options = {"train_file": "corpus.txt", "output_dir": "new", "vocab_size": 120, **options}
+    return [f"--{name}={value}" for name, value in options.items() if value is not None]
+
+
+PRETRAINING: list[Case] = [
+    ({"max_stepz": 4}, "--max_stepz --max_steps"),
+    ({"hidden_size": 33}, "33 multiple"),
+    ({"max_length": 64}, "--max_length 64 32"),
+    ({"objective": "two_stage"}, "--generator_size 1"),
+    ({"generator_type": "uniform", "tie": "word"}, "--tie --generator_type"),
+    ({"report_to": "nonsense"}, "--report_to nonsense"),
+    ({"report_to": "clearml"}, "--report_to clearml installed"),
+    ({"push_to_hub": True}, "--push_to_hub"),
+    ({"experiment_name": "a/b"}, "--experiment_name a/b"),
+    ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
+    ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
+    ({"config": "missing.yaml"}, "--config missing.yaml"),
+    ({"config": "typo.yaml"}, "--max_step typo.yaml --max_steps"),
+    ({"config": "nan.yaml", "learning_rate": None}, "learning_rate nan"),
+    ({"train_file": "short.txt"}, "segment"),
+    ({"train_file": None, "dataset_name": "no-such/set"}, "no-such/set"),
+    ({"validation_fraction": 0.2, "validation_file": "missing.txt"}, "missing.txt"),
+    ({"dataset_sampling": 1.5}, "dataset_sampling 1.5"),
+    ({"tokenizer_path": "./none"}, "./none"),
+    ({"tokenizer_path": "nothing"}, "nothing"),
+    ({"tokenizer_path": "cut_tok"}, "cut_tok"),
+    ({"tokenizer_path": "maskless"}, "maskless [MASK]"),
+    ({"tokenizer_path": "remote_tok"}, "remote_tok"),
+    ({"resume_from_checkpoint": "true"}, "output/run"),
+    ({**RESUME, "resume_from_checkpoint": "nothing"}, "nothing"),
+    ({**RESUME, "max_steps": 3}, "checkpoint-4 --max_steps 3"),
+    ({**RESUME, "hidden_size": 32}, "hidden_size 16 32"),
+    ({**RESUME, "train_file": "other.txt"}, "corpus"),
+    ({**RESUME, "gradient_accumulation_steps": 2}, "4 8"),
+    ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 model.safetensors", cut(f"{LAST}/model.safetensors")),
+    ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 optimizer.pt", remove(f"{LAST}/optimizer.pt")),
+    ({**RESUME, "resume_from_checkpoint": LAST}, f"checkpoint-4 {MANIFEST_NAME}", remove(f"{LAST}/{MANIFEST_NAME}")),
+    ({"train_file": None, "resume_from_checkpoint": LAST}, "config.yaml --config", cut(f"{DONE}/config.yaml")),
+    ({"init_discriminator": "nothing"}, "nothing"),
+    ({"init_discriminator": "encoder"}, "--embedding_size 16 8"),
+]
+TOKENIZER: list[Case] = [
+    ({"vocab_sise": 100}, "--vocab_sise --vocab_size"),
+    ({"vocab_size": 10}, "vocab_size=10"),
+    ({"output_dir": "corpus.txt"}, "corpus.txt"),
+    ({"train_file": None}, "--train_file --dataset_name"),
+    ({"train_file": "missing*.txt"}, "missing*.txt"),
+    ({"train_file": "empty.txt"}, "empty.txt"),
+    ({"train_file": "latin.txt"}, "latin.txt UTF-8"),
+    ({"train_file": "cut.jsonl"}, "cut.jsonl line 2"),
+    ({"train_file": "body.csv"}, "body.csv id body --text_column"),
+    ({"train_file": "body.parquet"}, "body.parquet 'text' body"),
+    ({"train_file": "paper.pdf"}, "paper.pdf"),
+    ({"train_file": "cut.txt.gz"}, "cut.txt.gz"),
+    ({"train_file": "nothing"}, "nothing"),
+]
+GLUE: list[Case] = [
+    ({"task": "cola"}, "--task --tasks"),
+    ({"tasks": "colla"}, "colla cola"),
+    ({"num_seeds": 0}, "--num_seeds 0"),
+    ({"max_length": 4096}, "4096 32"),
+    ({"task_overrides": '{"rte": {"seed": 3}}'}, "seed"),
+    ({"experiment_name": "old"}, "results.jsonl"),
+    ({"pretrain_path": None}, "--pretrain_path --from_scratch"),
+    ({"pretrain_path": "./none"}, "./none"),
+    ({"pretrain_path": "nothing"}, "nothing"),
+    ({"pretrain_path": DONE}, "discriminator model.safetensors", cut(f"{DONE}/discriminator/model.safetensors")),
+    ({}, "encoder weights", cut("encoder/model.safetensors")),
+    ({}, "gpt9", edit("encoder/config.json", '"electra"', '"gpt9"')),
+    ({}, "encoder", edit("encoder/config.json", '"hidden_size": 16', '"hidden_size": 32')),
+    ({}, "tokenizer encoder", remove("encoder/tokenizer.json")),
+    ({"glue_dir": "./none"}, "--glue_dir ./none"),
+    ({}, "CoLA", remove(COLA)),
+    ({}, "train.tsv", write(COLA, "")),
+    ({}, "train.tsv line 1 UTF-8", write(COLA, b"gj04\t1\t\tGr\xf6\xdfe\n")),
+    ({}, "train.tsv line 1 yes", write(COLA, "gj04\tyes\t\tbad\n")),
+    ({"tasks": "stsb"}, "9.0", edit(STSB, "2.5", "9.0")),
+]
+CASES = [
+    (command, *case)
+    for command, cases in ((pretrain, PRETRAINING), (tokenizer, TOKENIZER), (glue, GLUE))
+    for case in cases
+]
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    """Without locks and without the cache, whose parts are whole or not there."""
+    found = (path for path in folder.rglob("*") if "cache" not in path.parts and path.suffix != ".lock")
+    return {path: path.read_bytes() if path.is_file() else b"" for path in found}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__module__} {case[1]} {case[2]}")
+def test_what_is_wrong_is_named_in_one_line(case: Any, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, options, named, *changes = case
+    for change in changes:
+        change(world)
+    before = files_of(world)
+    line = refused_command(command, argv_of(command, options), capsys)
+    assert all(word in line for word in named.split(" ")), line
+    assert files_of(world) == before
+
+
+# ---- nothing in a file runs code
+
+
+class Payload:
+    """Makes the file `ran` in the working directory when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return open, ("ran", "w")
+
+
+def write_payload(path: Path) -> None:
+    torch.save({"state": Payload()}, path)
+
+
+def reseal(checkpoint: Path) -> None:
+    """What a hostile author would do, too: whoever writes the files writes the checksums."""
+    (checkpoint / MANIFEST_NAME).unlink()
+    write_manifest(checkpoint)
+
+
+def test_the_payload_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_payload(Path("file.pt"))
+    with suppress(RuntimeError):  # afterwards it misses what torch writes around a pickle
+        torch.load("file.pt", weights_only=False)
+    assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "pytorch_model.bin", "trainer_state.json"])
+def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
+    world: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "pytorch_model.bin":
+        (world / LAST / "model.safetensors").unlink()
+    write_payload(world / LAST / name)
+    reseal(world / LAST)
+    assert "checkpoint-4" in refused_command(pretrain, ["--resume_from_checkpoint", LAST, "--max_steps=6"], capsys)
+    assert not Path("ran").exists()
+
+
+def test_arguments_are_not_pickled_and_those_of_somebody_else_are_not_read(world: Path) -> None:
+    assert not list(world.rglob("training_args.bin"))
+    write_payload(world / LAST / "training_args.bin")
+    reseal(world / LAST)
+    pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
+    assert not Path("ran").exists() and find_corruption(world / DONE / "checkpoint-6") is None
+
+
+def test_a_hostile_encoder_is_refused_and_runs_nothing(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (world / "encoder" / "model.safetensors").unlink()
+    write_payload(world / "encoder" / "pytorch_model.bin")
+    assert "encoder" in refused_command(glue, argv_of(glue, {}), capsys)
+    argv = argv_of(pretrain, {"init_discriminator": "encoder", "embedding_size": 8})
+    assert "--init_discriminator encoder" in refused_command(pretrain, argv, capsys)
+    assert not Path("ran").exists()
+
+
+# ---- no secret gets into what a run writes or says
+
+
+def test_no_secret_is_written_or_said(
+    world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secrets = {"HF_TOKEN": "hf_Zq81sesame", "WANDB_API_KEY": "83" * 19 + "se", "AWS_SECRET_ACCESS_KEY": "aws84sesame"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    pretrain([*argv_of(pretrain, {"report_to": "tensorboard"}), "--hub_token=hf_Zq88sesame"])
+    glue(argv_of(glue, {"pretrain_path": "output/run", "experiment_name": "glue"}))
+    tokenizer(argv_of(tokenizer, {}))
+    written = {str(path): path.read_bytes() for path in world.rglob("*") if path.is_file()}
+    for path in filter(zipfile.is_zipfile, [*written]):
+        with zipfile.ZipFile(path) as archive:
+            written |= {f"{path}:{name}": archive.read(name) for name in archive.namelist()}
+    for kind in ("discriminator/README.md", "events.out", "report.html", "optimizer.pt:"):
+        assert any(kind in name for name in written)
+    said = "".join(capfd.readouterr())
+    for secret in (*secrets.values(), "hf_Zq88sesame"):
+        assert secret not in said
+        assert [name for name, content in written.items() if secret.encode() in content] == []
+
+
+def test_pickled_options_hold_no_token() -> None:
+    args = PretrainingArguments(output_dir="output", hub_token="hf_of_somebody", report_to="none")
+    assert b"hf_of_somebody" not in pickle.dumps(args)
+    assert pickle.loads(pickle.dumps(args)).learning_rate == args.learning_rate

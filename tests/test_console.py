@@ -1,0 +1,45 @@
+"""What may be published of options and command lines; units; the record of host and commit."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from electra.console import environment, format_bytes, format_seconds, git_commit, shown_command, without_secrets
+
+
+def test_secrets_are_left_out_of_options() -> None:
+    options = {"hub_token": "hf_1", "mask_token_id": 4, "wandb_api_key": "k", "tokenizer_path": "t"}
+    assert without_secrets(options) == {"mask_token_id": 4, "tokenizer_path": "t"}
+
+
+@pytest.mark.parametrize("argv", [["--hub_token", "hf_1"], ["--hub_token=hf_1"], ["--wandb-api-key", "hf_1"]])
+def test_secrets_are_left_out_of_commands(argv: list[str]) -> None:
+    shown = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
+    name, equals, _ = argv[0].partition("=")
+    assert shown == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
+
+
+def test_times_and_sizes_have_units() -> None:
+    assert [format_seconds(s) for s in (9.6, 83, 7500, 200_000)] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
+    assert [format_bytes(b) for b in (500, 2_500_000, 3e9, 4e12)] == ["0.5 kB", "2.5 MB", "3.0 GB", "4.0 TB"]
+
+
+def test_a_result_says_which_commit_it_is_of_and_whether_files_were_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert git_commit(tmp_path) is None
+    git("init", "-q")
+    (tmp_path / "file").write_text("one")
+    (tmp_path / "below").mkdir()
+    git("add", "file")
+    git("commit", "-qm", "first")
+    git("tag", "-a", "v1", "-m", "a tag")
+    assert git_commit(tmp_path) == git("rev-parse", "HEAD")
+    assert git_commit(tmp_path / "below") is None  # of another project than ours
+    (tmp_path / "file").write_text("two")
+    assert git_commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
+    assert environment()["versions"]["torch"] == torch.__version__
