@@ -29,11 +29,15 @@ POSITIVE = Range(lambda value: value > 0, "positive")
 NOT_NEGATIVE = Range(lambda value: value >= 0, "0 or more")
 BELOW_ONE = Range(lambda value: 0 <= value < 1, "in [0, 1)")
 UP_TO_ONE = Range(lambda value: 0 < value <= 1, "in (0, 1]")
+INSIDE = Range(lambda value: 0 < value < 1, "in (0, 1)")
 SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
+AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
 RATIO = Range(lambda value: 0 < value <= 100, "in (0, 100]")
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
+# Larger ids are not exact in float32, in which held-out records are gathered.
+VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
 # Beyond these float32 makes it 0 or infinite.
 TEMPERATURE = Range(lambda value: 1e-30 <= value <= 1e30, "in [1e-30, 1e30]")
 NOT_ZERO_IN_FLOAT32 = Range(lambda value: value >= 1e-30, "at least 1e-30")
@@ -109,10 +113,6 @@ class CacheArguments(Options):
     overwrite_cache: bool = option(False, "Tokenize the corpus again even if it is in the cache.")
 
 
-VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
-"""Larger ids are not exact in float32, in which held-out records are gathered."""
-
-
 @dataclass
 class TokenizerArguments(Options):
     """A newly trained tokenizer."""
@@ -165,11 +165,9 @@ class ModelArguments(Options):
     max_position_embeddings: int = from_recipe("max_position_embeddings", "Maximum length of the networks, tokens.")
     hidden_dropout_prob: float = from_recipe("hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE)
     attention_probs_dropout_prob: float = from_recipe(
-        "attention_probs_dropout_prob", "Dropout of attention weights.", BELOW_ONE
+        "attention_probs_dropout_prob", "Dropout of attention.", BELOW_ONE
     )
-    initializer_range: float = option(
-        0.02, "Standard deviation of initial weights. Below a width of 256, 0.06 learns faster.", UP_TO_ONE
-    )
+    initializer_range: float = option(0.02, "Standard deviation of initial weights.", UP_TO_ONE)
     initialization: Literal["normal", "truncated_normal", "original"] = option(
         "normal",
         "Initial weights. normal: as in transformers; truncated_normal: within two standard deviations; original: "
@@ -178,12 +176,8 @@ class ModelArguments(Options):
     generator_size: float = from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO
     )
-    generator_layer_size: float = from_recipe(
-        "generator_layer_size", "Layers of the generator relative to the discriminator's.", RATIO
-    )
-    generator_num_attention_heads: int | None = option(
-        None, "Attention heads of the generator. Not set: heads as wide as the discriminator's.", POSITIVE
-    )
+    generator_layer_size: float = from_recipe("generator_layer_size", "The same of its number of layers.", RATIO)
+    generator_num_attention_heads: int | None = option(None, "Its heads. Not set: equally wide ones.", POSITIVE)
     generator_intermediate_size: int | None = option(
         None,
         "Feed-forward width of the generator. Not set: 4 x its width; with --generator_size 1 the discriminator's.",
@@ -199,9 +193,7 @@ class ModelArguments(Options):
         False, "Also share the projection of the embeddings; both networks must have the same width."
     )
     init_discriminator: str | None = option(
-        None,
-        "Start from the trained discriminator of a run, a model folder or a Hub id, with its sizes and tokenizer.",
-        NOT_EMPTY,
+        None, "Start from the discriminator of a run, model folder or Hub id, with its sizes and tokenizer.", NOT_EMPTY
     )
     init_generator: str | None = option(
         None,
@@ -224,9 +216,7 @@ class ObjectiveArguments(Options):
         "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
         "discriminator alone; adversarial: train the generator to fool the discriminator.",
     )
-    mlm_probability: float = from_recipe(
-        "mlm_probability", "Share of the tokens that is chosen.", Range(lambda value: 0 < value < 1, "in (0, 1)")
-    )
+    mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that is chosen.", INSIDE)
     mlm_replacement_probability: float | None = option(
         None, "Share of the chosen tokens that becomes [MASK]. Not set: 0.85; 0.8 with mlm.", SHARE
     )
@@ -245,12 +235,8 @@ class ObjectiveArguments(Options):
         "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
         "discriminator_auc, is at least THRESHOLD. It is trained until the first evaluation after step 0.",
     )
-    generator_steps: int | None = option(
-        None, "Optimizer steps of the generator's stage of two_stage. Not set: half of all steps.", POSITIVE
-    )
-    init_from_generator: bool = option(
-        True, "Start the discriminator's stage of two_stage from the generator's weights; sizes must be equal."
-    )
+    generator_steps: int | None = option(None, "Steps of two_stage's first stage. Not set: half of all.", POSITIVE)
+    init_from_generator: bool = option(True, "Start two_stage's second stage from the generator, of equal size.")
     temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", TEMPERATURE)
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
 
@@ -296,11 +282,7 @@ class ObjectiveArguments(Options):
 class SegmentArguments(Options):
     """How documents become training and evaluation segments."""
 
-    max_length: int = from_recipe(
-        "max_length",
-        "Maximum length of a segment, tokens, including special tokens.",
-        Range(lambda value: value >= 8, "at least 8"),
-    )
+    max_length: int = from_recipe("max_length", "Maximum tokens of a segment, with special tokens.", AT_LEAST_8)
     segment_policy: Literal["windows", "document", "google", "pairs"] = option(
         "windows",
         "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "

@@ -20,60 +20,19 @@ _COMMON: dict[str, int | float] = {
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
 }
-
-_SMALL: dict[str, int | float] = {
-    **_COMMON,
-    "hidden_size": 256,
-    "num_hidden_layers": 12,
-    "intermediate_size": 1024,
-    "num_attention_heads": 4,
-    "embedding_size": 128,
-    "generator_size": 1 / 4,
-    "mlm_probability": 0.15,
-    "max_length": 128,
-    "per_device_train_batch_size": 128,
-    "learning_rate": 5e-4,
-    "max_steps": 1_000_000,
-}
-
-RECIPES: dict[str, dict[str, int | float]] = {
-    "small": _SMALL,
+_COLUMNS = (
+    *("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "embedding_size"),
+    *("generator_size", "mlm_probability"),
+    *("max_length", "per_device_train_batch_size", "learning_rate", "max_steps"),
+)
+_TABLE: dict[str, tuple[int | float, ...]] = {
+    "small": (256, 12, 1024, 4, 128, 1 / 4, 0.15, 128, 128, 5e-4, 1_000_000),
     # google/electra-small-*: a generator as large as the discriminator and 4M steps are in google-research/electra's
     # README (and issues 39 and 68 there). Batch and learning rate are not stated anywhere; they are small's.
-    "small++": {
-        **_SMALL,
-        "generator_size": 1.0,
-        "max_length": 512,
-        "max_steps": 4_000_000,
-    },
-    "base": {
-        **_COMMON,
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "intermediate_size": 3072,
-        "num_attention_heads": 12,
-        "embedding_size": 768,
-        "generator_size": 1 / 3,
-        "mlm_probability": 0.15,
-        "max_length": 512,
-        "per_device_train_batch_size": 256,
-        "learning_rate": 2e-4,
-        "max_steps": 766_000,
-    },
+    "small++": (256, 12, 1024, 4, 128, 1.0, 0.15, 512, 128, 5e-4, 4_000_000),
+    "base": (768, 12, 3072, 12, 768, 1 / 3, 0.15, 512, 256, 2e-4, 766_000),
     # ELECTRA-400K. The released google/electra-large-* is ELECTRA-1.75M: the same with max_steps 1_750_000.
-    "large": {
-        **_COMMON,
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "intermediate_size": 4096,
-        "num_attention_heads": 16,
-        "embedding_size": 1024,
-        "generator_size": 1 / 4,
-        "mlm_probability": 0.25,
-        "max_length": 512,
-        "per_device_train_batch_size": 2048,
-        "learning_rate": 2e-4,
-        "max_steps": 400_000,
-    },
+    "large": (1024, 24, 4096, 16, 1024, 1 / 4, 0.25, 512, 2048, 2e-4, 400_000),
 }
+RECIPES = {name: {**_COMMON, **dict(zip(_COLUMNS, row, strict=True))} for name, row in _TABLE.items()}
 """Recipe by name, all with the same fields. `*_steps` are optimizer steps, `generator_*` fractions of the sizes."""
