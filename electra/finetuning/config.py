@@ -14,6 +14,7 @@ import torch
 
 from electra.config import (
     BELOW_ONE,
+    NOT_EMPTY,
     NOT_NEGATIVE,
     NOT_ZERO_IN_FLOAT32,
     POSITIVE,
@@ -221,7 +222,7 @@ class TaggingArguments(ProtocolArguments):
     validation_file: str | None = option(None, "Development set in the same format.")
     test_file: str | None = option(None, "Test set in the same format; labels are optional.")
     dataset_name: str | None = option(
-        None, "Data set on the Hub, or a folder, with columns of tokens and tags, instead of files."
+        None, "Data set on the Hub, or a folder, with columns of tokens and tags, instead of files.", NOT_EMPTY
     )
     dataset_config_name: str | None = option(None, "Configuration of the data set.")
     label_column: str | None = option(
@@ -251,7 +252,9 @@ class MultipleChoiceArguments(ProtocolArguments):
     validation_file: list[str] = option([], "Development set in the same format.")
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
     dataset_name: str | None = option(
-        None, "Data set on the Hub, or a folder, instead of files. Default without files: allenai/swag from the Hub."
+        None,
+        "Data set on the Hub, or a folder, instead of files. Default without files: allenai/swag from the Hub.",
+        NOT_EMPTY,
     )
     dataset_config_name: str | None = option(None, "Configuration of the data set; regular for SWAG.")
     task_name: str | None = option(
@@ -268,6 +271,7 @@ class SquadArguments(ProtocolArguments):
     dataset_name: str | None = option(
         None,
         "Hub id, or folder saved by datasets: squad, squad_v2, or a data set with the same columns. Default: squad.",
+        NOT_EMPTY,
     )
     train_file: str | None = option(None, "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.")
     validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
@@ -293,9 +297,6 @@ class Arguments(Generic[TaskOptions]):
         tuning: how it is fine-tuned, before `resolve`.
         effective: options by name that are flags or differ from their default, to be written for --config.
         overrides: options that differ by task, by name of the task.
-
-    Raises:
-        UserError: not exactly one of --pretrain_path and --from_scratch, or an empty --dataset_name.
     """
 
     encoder: EncoderArguments
@@ -305,9 +306,6 @@ class Arguments(Generic[TaskOptions]):
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        name = getattr(self.options, "dataset_name", None)
-        if name is not None and not name.strip():
-            raise UserError("--dataset_name is empty; name a data set or leave it out")
         if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
             found = "both" if self.encoder.pretrain_path else "neither"
             raise UserError(f"name either --pretrain_path (an encoder) or --from_scratch (a design); got {found}")
@@ -344,14 +342,10 @@ def resolve(
     Args:
         default_max_length: used without --max_length.
         fixed: options that this kind of task sets itself.
-
-    Raises:
-        UserError: --max_length exceeds the positions of the encoder, or --fp16 without a GPU.
     """
     tuning = copy.copy(args.tuning)
-    for name, value in args.overrides.get(task, {}).items():
-        if name in HYPERPARAMETERS:
-            setattr(tuning, name, value)
+    chosen = args.overrides.get(task, {})
+    vars(tuning).update({name: value for name, value in chosen.items() if name in HYPERPARAMETERS})
     hidden_size = encoder.model.config.hidden_size
     _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
     defaults = {
@@ -360,11 +354,8 @@ def resolve(
         "max_length": min(default_max_length, encoder.max_length),
         "bf16": not tuning.fp16 and computes_bf16(use_cpu=tuning.use_cpu),
     }
-    for name, value in defaults.items():
-        if getattr(tuning, name) is None:
-            setattr(tuning, name, value)
-    for name, value in fixed.items():
-        setattr(tuning, name, value)
+    vars(tuning).update({name: value for name, value in defaults.items() if getattr(tuning, name) is None})
+    vars(tuning).update(fixed)
     if tuning.max_length > encoder.max_length:
         raise UserError(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "

@@ -30,24 +30,16 @@ UNUSED_ROWS = 1000
 UNBOUNDED = 2**20
 """Positions of a model without a limit."""
 RECIPE_SIZES = (
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-)
+    "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob",
+)  # fmt: skip
 """Options of a recipe that describe the encoder; the others describe its training."""
 
 
 class Encoder(NamedTuple):
-    """A model without a head, and its tokenizer.
+    """A base model in float32, without a head and if possible without a pooling layer, and its tokenizer.
 
     Args:
-        model: the base model, such as `ElectraModel`, in float32, without a pooling layer if the class allows it.
-        tokenizer: its tokenizer.
         name: as given by the user.
         max_length: maximum input length in tokens, special ones included.
     """
@@ -71,10 +63,8 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     """
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
-    if tokenizer_path is None:
-        tokenizer = _own_tokenizer(source)
-    else:
-        tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = _tokenizer(source, tokenizer_path)
+    if tokenizer_path is not None:
         refuse_another_tokenizer(tokenizer, tokenizer_path, source)
     return _put_together(model, tokenizer, pretrain_path)
 
@@ -90,30 +80,29 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
     Raises:
         UserError: nothing is there, it is no encoder, or the tokenizer does not match.
     """
+    config: PreTrainedConfig
     if config_path in RECIPES:
         if tokenizer_path is None:
             raise UserError(f"the recipe '{config_path}' has no tokenizer; name one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
-        config = _recipe_config(config_path, tokenizer)
+        sizes: dict[str, Any] = {name: RECIPES[config_path][name] for name in RECIPE_SIZES}
+        sizes |= {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        config = discriminator_config(**sizes)
     else:
         path = expand(config_path)
         source = str(path) if path.is_file() else locate_model(config_path)
         config = read_config(source)
         if isinstance(config, ElectraPretrainingConfig):
             config = config.discriminator
-        beside = str(path.parent) if path.is_file() else source
-        tokenizer = _own_tokenizer(beside) if tokenizer_path is None else load_tokenizer(tokenizer_path)
+        tokenizer = _tokenizer(str(path.parent) if path.is_file() else source, tokenizer_path)
     model = AutoModel.from_config(config, dtype=torch.float32, **without_pooling(config))
     return _put_together(model, tokenizer, config_path)
 
 
-def _recipe_config(recipe: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
-    sizes: dict[str, Any] = {name: RECIPES[recipe][name] for name in RECIPE_SIZES}
-    return discriminator_config(vocab_size=vocabulary_size(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
-
-
-def _own_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer that lies in a model's folder or at its Hub id."""
+def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBase:
+    """The named tokenizer, or the one that lies in a model's folder or at its Hub id."""
+    if tokenizer_path is not None:
+        return load_tokenizer(tokenizer_path)
     if not may_have_tokenizer(source):
         raise UserError(f"no tokenizer lies with the model in {source}; name one with --tokenizer_path")
     return load_tokenizer_beside_model(source)
@@ -123,24 +112,19 @@ def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, na
     """Check that every id has an embedding, almost every embedding a token, and that batches can be padded."""
     if tokenizer.pad_token_id is None:
         raise UserError(f"the tokenizer of {name} has no pad token, which batches need; name another --tokenizer_path")
-    rows = model.get_input_embeddings().num_embeddings
-    tokens = vocabulary_size(tokenizer)
+    rows, tokens = model.get_input_embeddings().num_embeddings, vocabulary_size(tokenizer)
     if not rows - UNUSED_ROWS <= tokens <= rows:
         raise UserError(
             f"the tokenizer has {tokens} tokens and {name} embeddings for {rows}; they do not belong together, name "
             f"the tokenizer of the model with --tokenizer_path"
         )
-    return Encoder(model, tokenizer, name, _usable_positions(model, tokenizer))
-
-
-def _usable_positions(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    positions: int = getattr(model.config, "max_position_embeddings", None) or UNBOUNDED
-    for name, module in model.named_modules():
+    positions = getattr(model.config, "max_position_embeddings", None) or UNBOUNDED
+    for path, module in model.named_modules():
         # RoBERTa and similar models count positions from the padding id on.
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+        if path.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             positions -= module.padding_idx + 1
             break
-    return min(positions, tokenizer.model_max_length)  # 10**30 if the tokenizer has no limit
+    return Encoder(model, tokenizer, name, min(positions, tokenizer.model_max_length))  # 10**30 if it has no limit
 
 
 def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:

@@ -1,18 +1,17 @@
-"""Labelled texts -> token ids, once for all seeds, and batches padded to their longest row.
-
-Ids are in one flat array of which a row is a view: SST-2 takes 10 MB.
-"""
+"""Labelled texts -> token ids, once for all seeds, and batches padded to their longest row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.rows import ColumnRows, pad
+
+TOKENIZER_BATCH = 2000
 
 
 @dataclass(frozen=True)
@@ -33,94 +32,29 @@ class Examples:
         return len(self.first)
 
 
-TOKENIZER_BATCH = 2000
-
-
-class Rows(Protocol):
-    """Tokenized rows of one split. A row may be a text, a window of a text, or a question with its choices."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        """The input of the task's collator, with `labels` if there are any."""
-        ...
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, int64 (N,)."""
-        ...
-
-    def without_labels(self) -> "Rows":
-        """The same rows for prediction."""
-        ...
-
-
-@dataclass(frozen=True)
-class EncodedExamples(Dataset[dict[str, Any]]):
-    """Rows as token ids.
-
-    Args:
-        ids, type_ids: concatenated rows, int32 and uint8 (T,).
-        ends: end of each row in them, int64 (N,).
-        labels: int64 or float32 (N,), or None.
-    """
-
-    ids: NDArray[np.int32]
-    type_ids: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    labels: NDArray[Any] | None
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, special ones included, int64 (N,)."""
-        return np.diff(self.ends, prepend=0)
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        start = self.ends[row - 1] if row > 0 else 0
-        item: dict[str, Any] = {
-            "input_ids": self.ids[start : self.ends[row]],
-            "token_type_ids": self.type_ids[start : self.ends[row]],
-        }
-        if self.labels is not None:
-            item["labels"] = self.labels[row]
-        return item
-
-    def without_labels(self) -> "EncodedExamples":
-        return replace(self, labels=None)
-
-
-def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExamples:
+def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
     """Tokenize and truncate to `max_length` tokens, of a pair the longer text first.
 
-    Regression targets become float32, class ids int64.
+    Returns:
+        Columns `input_ids`, int32, `token_type_ids`, uint8, and `labels`: int64 class ids or float32 targets.
     """
-    ids: list[NDArray[np.int32]] = []
-    type_ids: list[NDArray[np.uint8]] = []
+    columns: dict[str, Any] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), TOKENIZER_BATCH):
         rows = slice(start, start + TOKENIZER_BATCH)
         encoded = tokenizer(
             examples.first[rows],
             examples.second[rows] if examples.second is not None else None,
-            truncation="longest_first" if examples.second is not None else True,
+            truncation="longest_first",
             max_length=max_length,
             return_attention_mask=False,
             return_token_type_ids=True,
         )
-        ids += [np.asarray(row, dtype=np.int32) for row in encoded["input_ids"]]
-        type_ids += [np.asarray(row, dtype=np.uint8) for row in encoded["token_type_ids"]]
-    labels = None
+        columns["input_ids"] += [np.asarray(row, dtype=np.int32) for row in encoded["input_ids"]]
+        columns["token_type_ids"] += [np.asarray(row, dtype=np.uint8) for row in encoded["token_type_ids"]]
     if examples.labels is not None:
         is_float = any(isinstance(label, float) for label in examples.labels)
-        labels = np.asarray(examples.labels, dtype=np.float32 if is_float else np.int64)
-    return EncodedExamples(
-        ids=np.concatenate(ids) if ids else np.empty(0, np.int32),
-        type_ids=np.concatenate(type_ids) if type_ids else np.empty(0, np.uint8),
-        ends=np.cumsum([len(row) for row in ids], dtype=np.int64),
-        labels=labels,
-    )
+        columns["labels"] = np.asarray(examples.labels, dtype=np.float32 if is_float else np.int64)
+    return ColumnRows(columns, np.array([len(row) for row in columns["input_ids"]], dtype=np.int64))
 
 
 def both_orders(examples: Examples) -> Examples:
@@ -144,15 +78,11 @@ class PaddingCollator:
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """int64 `input_ids`, `token_type_ids`, `attention_mask` (B, L); `labels` (B,) if rows have them."""
-        shape = len(rows), max(len(row["input_ids"]) for row in rows)
-        input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
-        token_type_ids, attention_mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        for i, row in enumerate(rows):
-            length = len(row["input_ids"])
-            input_ids[i, :length] = row["input_ids"]
-            token_type_ids[i, :length] = row["token_type_ids"]
-            attention_mask[i, :length] = 1
-        batch = {"input_ids": input_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+        batch = {
+            "input_ids": pad([row["input_ids"] for row in rows], self.pad_token_id),
+            "token_type_ids": pad([row["token_type_ids"] for row in rows], 0),
+            "attention_mask": pad([np.ones(len(row["input_ids"])) for row in rows], 0),
+        }
         if "labels" in rows[0]:
-            batch["labels"] = np.asarray([row["labels"] for row in rows])
-        return {name: torch.from_numpy(values) for name, values in batch.items()}
+            batch["labels"] = torch.from_numpy(np.asarray([row["labels"] for row in rows]))
+        return batch

@@ -17,7 +17,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,6 @@ from electra.report.results import RESULTS_NAME, Result, append_result, read_res
 
 logger = logging.getLogger(__name__)
 
-CONFIG_NAME = "config.yaml"
-ENVIRONMENT_NAME = "environment.json"
 NETWORKS = ("discriminator", "generator")
 
 
@@ -48,13 +46,10 @@ class Evaluation:
 
     folder: Path
     results: list[Result]
-    lock: BaseFileLock | None = field(default=None, repr=False)
+    lock: BaseFileLock | None = None
 
     def find(self, task: str, seed: int) -> Result | None:
         return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
-
-    def predictions_path(self, task: str, seed: int) -> Path:
-        return self.folder / "predictions" / f"{task}-{seed}.npz"
 
     def is_finished(self, task: str, seed: int, *, has_test: bool) -> bool:
         """Whether a run has its line and, with `has_test`, predictions of a test split."""
@@ -64,13 +59,10 @@ class Evaluation:
 
     def begin(self, args: Arguments[Any]) -> None:
         """Create the folder and write the options; on the main process, once there is something to run."""
-        try:
-            self.folder.mkdir(exist_ok=True)
-            (self.folder / RESULTS_NAME).touch()
-            write_yaml(args.effective, self.folder / CONFIG_NAME, "Effective options; --config reads them back.")
-            write_json(environment(), self.folder / ENVIRONMENT_NAME)
-        except OSError as error:
-            raise UserError(f"cannot write to {self.folder}: {error}; choose another --output_dir") from error
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / RESULTS_NAME).touch()
+        write_yaml(args.effective, self.folder / "config.yaml", "Effective options; --config reads them back.")
+        write_json(environment(), self.folder / "environment.json")
 
     def add(self, result: Result) -> None:
         """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""
@@ -83,6 +75,9 @@ class Evaluation:
                 "%s seed %d was repeated and scored %s instead of %s; the first result is kept",
                 result.task, result.seed, result.metrics, found.metrics,
             )  # fmt: skip
+
+    def predictions_path(self, task: str, seed: int) -> Path:
+        return self.folder / "predictions" / f"{task}-{seed}.npz"
 
     def read_predictions(self, task: str, seed: int) -> dict[str, NDArray[np.float32]]:
         """Logits by split; empty if they are missing or unreadable."""
@@ -107,45 +102,40 @@ def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
         prefix: of the folder's name without --experiment_name.
 
     Raises:
-        UserError: the folder holds something else, is locked by another process, or cannot be written.
+        UserError: the folder holds something else, or is locked by another process.
     """
+    name = args.options.experiment_name or default_name(args, prefix)
+    if name in ("", "..") or Path(name).name != name:
+        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
+    folder = expand(args.options.output_dir) / name
     # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
     state = PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
-    shared: list[Evaluation | UserError | None] = [None]
-    lock = None
+    lock: BaseFileLock | None = None
+    shared: list[Any] = [None]
     if state.is_main_process:
         try:
-            name = args.options.experiment_name or default_name(args, prefix)
-            evaluation = _open(expand(args.options.output_dir), name)
-            lock, evaluation.lock = evaluation.lock, None
-            shared = [evaluation]
-        except UserError as error:
+            lock = _lock(folder)
+            shared = [read_results(folder / RESULTS_NAME)]
+        except (UserError, OSError) as error:
             shared = [error]
     if state.num_processes > 1:
         broadcast_object_list(shared)
-    opened = shared[0]
-    if not isinstance(opened, Evaluation):
-        raise opened or UserError("the main process did not send the folder")
-    opened.lock = lock
-    return opened
+    if isinstance(shared[0], Exception):
+        raise shared[0]
+    return Evaluation(folder, shared[0], lock)
 
 
-def _open(output_dir: Path, name: str) -> Evaluation:
-    if name in ("", "..") or Path(name).name != name:
-        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
-    folder = output_dir / name
+def _lock(folder: Path) -> BaseFileLock:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.parent.resolve() / f".{folder.name}.lock")
     try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(output_dir.resolve() / f".{name}.lock")
         lock.acquire(timeout=0)
-        results = folder / RESULTS_NAME
-        if folder.exists() and not results.is_file() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
     except Timeout as error:
         raise UserError(f"{folder} is locked by another process; wait for it or stop it") from error
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error}; choose another --output_dir") from error
-    return Evaluation(folder, read_results(results), lock)
+    is_evaluation = (folder / RESULTS_NAME).is_file()
+    if folder.exists() and not is_evaluation and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
+    return lock
 
 
 def default_name(args: Arguments[Any], prefix: str) -> str:

@@ -52,12 +52,9 @@ PAIRS = ((1.0, 1.0), (2.0**-13, 2.0))
 TOLERANCE = 1e-3
 """Maximum difference of the logits, relative to the largest."""
 METRIC_TYPES = {
-    "mcc": "matthews_correlation",
-    "pearson": "pearsonr",
-    "spearman": "spearmanr",
-    "accuracy_matched": "accuracy",
-    "accuracy_mismatched": "accuracy",
-}
+    "mcc": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr",
+    "accuracy_matched": "accuracy", "accuracy_mismatched": "accuracy",
+}  # fmt: skip
 """Names of metrics on the Hub where they differ from ours."""
 _CARD = """# {model}, fine-tuned on {title}
 
@@ -124,27 +121,28 @@ def export_model(
         for place, layer in zip(places, layers, strict=True):
             _copy_into(place, layer.weight, layer.bias)
         return model, _difference(model, auto_class, layers)
-    if len(places) == 2 and 2 * len(layers[0].weight) <= len(places[0].weight):
-        differences = []
-        for pair in PAIRS:
-            _copy_in_pairs(places[0], places[1], layers[0], *pair)
-            differences.append(_difference(model, auto_class, layers))
-        best = min(range(len(PAIRS)), key=differences.__getitem__)
-        _copy_in_pairs(places[0], places[1], layers[0], *PAIRS[best])
-        return model, differences[best]
-    return None, torch.inf
+    if len(places) != 2 or 2 * len(layers[0].weight) > len(places[0].weight):
+        return None, torch.inf
+    found = []
+    for scale, factor in PAIRS:
+        weight, bias = scale * layers[0].weight, scale * layers[0].bias
+        _copy_into(places[0], torch.cat([weight, -weight]), torch.cat([bias, -bias]))
+        inverse = torch.eye(len(weight)) / (scale * factor)
+        _copy_into(places[1], torch.cat([inverse, -inverse], dim=1), torch.zeros(len(weight)))
+        found.append((_difference(model, auto_class, layers), copy.deepcopy(model.state_dict())))
+    difference, state = min(found, key=lambda pair: pair[0])
+    model.load_state_dict(state)
+    return model, difference
 
 
 def can_export(auto_class: Any, encoder: PreTrainedModel, num_layers: int) -> bool:
     """Whether transformers has a class that computes a head of one or two layers on this encoder."""
-    width = encoder.config.hidden_size
-    outputs = 1 if auto_class is AutoModelForMultipleChoice else 2
+    width, outputs = encoder.config.hidden_size, 1 if auto_class is AutoModelForMultipleChoice else 2
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         layers = [*(nn.Linear(width, width) for _ in range(num_layers - 1)), nn.Linear(width, outputs)]
-        for layer in layers:
-            for parameter in layer.parameters():
-                parameter.mul_(4)  # out of the range in which every activation is linear
+        for parameter in nn.ModuleList(layers).parameters():
+            parameter.mul_(4)  # out of the range in which every activation is linear
     return export_model(auto_class, encoder, layers, None)[1] <= TOLERANCE
 
 
@@ -157,38 +155,27 @@ def _copy_into(place: nn.Linear, weight: Tensor, bias: Tensor) -> None:
                 target[tuple(slice(size) for size in source.shape)] = source
 
 
-def _copy_in_pairs(first: nn.Linear, second: nn.Linear, layer: nn.Linear, scale: float, factor: float) -> None:
-    weight, bias = scale * layer.weight, scale * layer.bias
-    _copy_into(first, torch.cat([weight, -weight]), torch.cat([bias, -bias]))
-    inverse = torch.eye(len(weight)) / (scale * factor)
-    _copy_into(second, torch.cat([inverse, -inverse], dim=1), torch.zeros(len(weight)))
-
-
 def _difference(model: PreTrainedModel, auto_class: Any, layers: Sequence[nn.Linear]) -> float:
     """Maximum difference between its logits and those of our layers on its hidden states, relative to the largest."""
-    ids = torch.randint(
-        0, model.get_input_embeddings().num_embeddings, (2, 8), generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, model.get_input_embeddings().num_embeddings, (2, 8), generator=generator)
     mask = torch.ones_like(ids)
     mask[1, 5:] = 0
+    is_choice = auto_class is AutoModelForMultipleChoice
     with torch.no_grad():
         ours = layers[0](model.base_model(input_ids=ids, attention_mask=mask)[0])
         for layer in layers[1:]:
             ours = layer(gelu(ours))
-        if auto_class is AutoModelForMultipleChoice:
+        if is_choice:
             ids, mask = ids[None], mask[None]  # two choices of one question
         output = model(input_ids=ids, attention_mask=mask)
     if auto_class is AutoModelForQuestionAnswering:
         theirs = torch.stack([output.start_logits, output.end_logits], dim=-1)
     else:
-        theirs = output.logits
-    if auto_class is AutoModelForMultipleChoice:
-        theirs, ours = theirs.T, ours[:, 0]
-    elif auto_class is AutoModelForSequenceClassification:
+        theirs = output.logits.T if is_choice else output.logits
+    if is_choice or auto_class is AutoModelForSequenceClassification:
         ours = ours[:, 0]
-    if theirs.shape != ours.shape:
-        return torch.inf
-    return float((theirs - ours).abs().max() / ours.abs().max())
+    return float((theirs - ours).abs().max() / ours.abs().max()) if theirs.shape == ours.shape else torch.inf
 
 
 # ---- the models of an evaluation
@@ -239,22 +226,16 @@ def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
 
 def describe_models(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
     """Write the cards of the saved models, now that all seeds are known, and log where they are."""
-    wanted = dict.fromkeys(_folder(adapter, task, seed) for task in tasks for seed in adapter.args.seeds)
-    saved = {folder: result for folder in wanted if (result := _read_result(folder))}
-    for folder, result in saved.items():
-        describe_model(adapter, folder, result)
-    if saved:
-        logger.info("models         %s", "  ".join(map(str, saved)))
-    elif not (adapter.evaluation.folder / FOLDER_NAME).is_dir():
+    for folder in dict.fromkeys(_folder(adapter, task, seed) for task in tasks for seed in adapter.args.seeds):
+        if result := _read_result(folder):
+            describe_model(adapter, folder, result)
+            logger.info("model          %s", folder)
+    if not (adapter.evaluation.folder / FOLDER_NAME).is_dir():
         logger.info("The fine-tuned weights were not saved; --save_model saves them.")
 
 
 def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]) -> None:
-    """Write the card of a saved model.
-
-    Args:
-        result: the line of results.jsonl of its run.
-    """
+    """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
     name, model, settings = result["task"], result["model"], result["settings"]
     (task,) = (run.tasks[name] for run in adapter.reporting.summarize(adapter.evaluation.results, ""))
     hub_id, hub_config = (None, None) if task.other_rows else adapter.hub_dataset(name)

@@ -87,12 +87,7 @@ def estimate_seconds(adapter: TaskAdapter, planned: Sequence[PlannedTask], devic
 
 
 def plan_lines(planned: Sequence[PlannedTask], seconds: float, done: int) -> list[str]:
-    """A table of the runs to do.
-
-    Args:
-        seconds: estimated for all of them.
-        done: number of finished runs.
-    """
+    """A table of the runs to do, which take `seconds`; `done` runs are finished."""
     width = max(5, *(len(p.name) for p in planned))
     lines = [f"{'task':{width}}    train     dev  steps  epochs       rate  decay  length  seeds"]
     for p in planned:

@@ -15,7 +15,7 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """The rows of one split (see `Rows`), one column for each key of a row.
+    """The rows of one split: texts, windows of texts, or questions with their choices.
 
     Args:
         columns: values of all rows, by key; `labels` is one of the keys if the labels are known.

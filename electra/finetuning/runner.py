@@ -16,13 +16,13 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from electra.console import format_seconds, setup_logging
 from electra.errors import UserError
-from electra.finetuning.config import HYPERPARAMETERS, Arguments, FineTuningArguments, resolve
+from electra.finetuning.config import HYPERPARAMETERS, Arguments, resolve
 from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
 from electra.finetuning.plan import PlannedTask, estimate_seconds, plan_lines
 from electra.finetuning.task import TaskAdapter
-from electra.finetuning.trainer import Logits, Outcome, fine_tune, training_arguments
+from electra.finetuning.trainer import Logits, fine_tune, training_arguments
 from electra.model.pretrained import STEP_KEY
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.results import Result
@@ -34,12 +34,7 @@ logger = logging.getLogger(__name__)
 def evaluate(
     argv: Sequence[str] | None, parse: Callable[[Any], Arguments[Any]], adapter_class: type[TaskAdapter]
 ) -> None:
-    """The command of a kind of task.
-
-    Args:
-        argv: command line; the process's own if None.
-        parse: command line -> options.
-    """
+    """The command of a kind of task; without `argv`, on the command line of the process."""
     setup_logging()
     args = parse(argv)
     encoder = open_encoder(args)
@@ -52,11 +47,7 @@ def evaluate(
 
 
 def open_encoder(args: Arguments[Any]) -> Encoder:
-    """The encoder to fine-tune, trained or of a configuration alone.
-
-    Raises:
-        UserError: it cannot be used, or a tracker cannot.
-    """
+    """The encoder to fine-tune, trained or of a configuration alone."""
     check_trackers(args.tuning.report_to)
     path, tokenizer_path = args.encoder.pretrain_path, args.encoder.tokenizer_path
     if path is not None:
@@ -73,16 +64,23 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
 
     Returns:
         What is to be run, and the names of all tasks whose data is there, finished or not.
-
-    Raises:
-        UserError: data or options cannot be used, or the folder holds results of other data or options.
     """
     args, evaluation = adapter.args, adapter.evaluation
     names = adapter.names()
     fingerprint = encoder_fingerprint(adapter.encoder, is_fresh=args.encoder.from_scratch is not None)
     length, fixed = adapter.default_max_length, adapter.fixed_options()
     options = {name: resolve(args, name, adapter.encoder, default_max_length=length, **fixed) for name in names}
-    settings = {name: recorded_settings(adapter, name, options[name], fingerprint) for name in names}
+    settings = {
+        name: {
+            **{option: getattr(chosen, option) for option in HYPERPARAMETERS},
+            **adapter.more_settings(name),
+            "precision": chosen.precision,
+            "processes": PartialState().num_processes,
+            "encoder": fingerprint,
+            "start": adapter.start_title(name),
+        }
+        for name, chosen in options.items()
+    }
     for found in evaluation.results:
         if found.task in settings:
             check_same_settings(found, settings[found.task], {}, evaluation.folder)
@@ -109,8 +107,7 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
         for found in evaluation.results:
             if found.task == name:
                 check_same_settings(found, settings[name], rows.examples, evaluation.folder)
-        seeds = unfinished_seeds(name, bool(rows.test))
-        if seeds:
+        if seeds := unfinished_seeds(name, bool(rows.test)):
             planned.append(PlannedTask(name, options[name], settings[name], rows, seeds))
     available = [name for name in names if name in data or name not in unfinished]
     if PartialState().is_main_process and not args.options.plan:
@@ -119,34 +116,13 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
     return planned, available
 
 
-def recorded_settings(
-    adapter: TaskAdapter, task: str, options: FineTuningArguments, fingerprint: str
-) -> dict[str, Any]:
-    """Everything a score depends on besides task, seed and rows, as recorded with each result."""
-    return {
-        **{name: getattr(options, name) for name in HYPERPARAMETERS},
-        **adapter.more_settings(task),
-        "precision": options.precision,
-        "processes": PartialState().num_processes,
-        "encoder": fingerprint,
-        "start": adapter.start_title(task),
-    }
-
-
 def check_same_settings(found: Result, settings: dict[str, Any], rows: dict[str, int], folder: Path) -> None:
-    """Refuse a folder whose results have other settings or other data.
-
-    Args:
-        rows: number of examples of each split; empty if the data is not read.
-
-    Raises:
-        UserError: names the differences.
-    """
-    now = {**settings, **{f"rows of {split}": n for split, n in rows.items()}}
-    then = {**found.settings, **({f"rows of {split}": n for split, n in found.rows.items()} if rows else {})}
+    """Refuse a folder whose results have other settings or, unless `rows` is empty, other numbers of examples."""
+    now = settings | {f"rows of {split}": n for split, n in rows.items()}
+    then = found.settings | {f"rows of {split}": n for split, n in found.rows.items() if rows}
     differences = [
         f"{name} is {then.get(name)} there and {now.get(name)} here"
-        for name in dict.fromkeys([*then, *now])
+        for name in then | now
         if then.get(name) != now.get(name)
     ]
     if differences:
@@ -157,15 +133,11 @@ def check_same_settings(found: Result, settings: dict[str, Any], rows: dict[str,
 
 
 def _log_plan(adapter: TaskAdapter, planned: Sequence[PlannedTask], done: int) -> None:
-    encoder, folder = adapter.encoder, adapter.evaluation.folder
-    step = getattr(encoder.model.config, STEP_KEY, None) if adapter.args.encoder.pretrain_path else None
-    logger.info(
-        "model          %s: %s, %s parameters%s",
-        encoder.name,
-        type(encoder.model).__name__,
-        f"{encoder.model.num_parameters():,}",
-        "" if step is None else f", step {step:,} of pre-training",
-    )
+    model, folder = adapter.encoder.model, adapter.evaluation.folder
+    step = getattr(model.config, STEP_KEY, None) if adapter.args.encoder.pretrain_path else None
+    about = f"{type(model).__name__}, {model.num_parameters():,} parameters"
+    about += "" if step is None else f", step {step:,} of pre-training"
+    logger.info("model          %s: %s", adapter.encoder.name, about)
     logger.info("folder         %s", folder)
     if not planned:
         logger.info("all %d runs are finished", done)
@@ -185,8 +157,7 @@ class Progress(TrainerCallback):
         super().__init__()
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=total, disable=None if is_shown else True, bar_format=form, leave=False)
-        self.tokens = 0.0
-        self.start = 0.0
+        self.tokens = self.start = 0.0
 
     def begin(self, title: str, tokens: float) -> None:
         self.tokens, self.start = tokens, self.bar.n
@@ -196,12 +167,6 @@ class Progress(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self.bar.update(self.start + self.tokens * state.global_step / max(1, state.max_steps) - self.bar.n)
-
-    def write(self, line: str) -> None:
-        if self.bar.disable:
-            logger.info(line)
-        else:
-            self.bar.write(line)
 
 
 def run_all(adapter: TaskAdapter, planned: Sequence[PlannedTask]) -> None:
@@ -219,7 +184,8 @@ def run_all(adapter: TaskAdapter, planned: Sequence[PlannedTask]) -> None:
                 for name, value in result.metrics.items()
             ] + ["collapsed: one answer to all"] * result.collapsed
             took = format_seconds(time.monotonic() - started)
-            progress.write(f"{p.name} seed {seed}: {', '.join(scores)}  ({took}, {number} of {len(runs)})")
+            line = f"{p.name} seed {seed}: {', '.join(scores)}  ({took}, {number} of {len(runs)})"
+            (logger.info if progress.bar.disable else progress.bar.write)(line)
     finally:
         progress.bar.close()
 
@@ -230,13 +196,21 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
     folder = evaluation.folder
     start, start_path = adapter.start(p.name, seed)
 
+    def new_encoder() -> PreTrainedModel:
+        options = adapter.args.encoder
+        if start_path is not None:
+            return load_encoder(start_path).model
+        if options.from_scratch:
+            return fresh_encoder(options.from_scratch, options.tokenizer_path).model
+        return copy.deepcopy(encoder.model)
+
     def metrics_of(logits: Logits) -> dict[str, float]:
         return adapter.metrics(p.name, {split: logits[split] for split in p.data.dev})
 
     about = {**p.settings, "task": p.name, "run_seed": seed, "started_from": start, "model": encoder.name}
     with tracked_run(p.options.report_to, folder.name):
         outcome = fine_tune(
-            lambda: adapter.make_model(p.name, _new_encoder(adapter, start_path), p.options),
+            lambda: adapter.make_model(p.name, new_encoder(), p.options),
             p.options,
             seed=seed,
             train=p.data.train,
@@ -267,28 +241,14 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
     for split, rows in p.data.test.items():
         outcome.logits[split] = outcome.trainer.predict_logits(rows)
     if PartialState().is_main_process:
-        _write_run(adapter, result, outcome)
+        evaluation.write_predictions(p.name, seed, outcome.logits)
+        adapter.keep(p.name, seed, outcome)
+        save_model(adapter, result, outcome.trainer.model)
+        evaluation.add(result)  # last: the line in results.jsonl says that the run is finished
     else:
         evaluation.results.append(result)
     PartialState().wait_for_everyone()
     return result
-
-
-def _new_encoder(adapter: TaskAdapter, start_path: str | None) -> PreTrainedModel:
-    options = adapter.args.encoder
-    if start_path is not None:
-        return load_encoder(start_path).model
-    if options.from_scratch:
-        return fresh_encoder(options.from_scratch, options.tokenizer_path).model
-    return copy.deepcopy(adapter.encoder.model)
-
-
-def _write_run(adapter: TaskAdapter, result: Result, outcome: Outcome) -> None:
-    """The line in results.jsonl comes last: it says that the run is finished."""
-    adapter.evaluation.write_predictions(result.task, result.seed, outcome.logits)
-    adapter.keep(result.task, result.seed, outcome)
-    save_model(adapter, result, outcome.trainer.model)
-    adapter.evaluation.add(result)
 
 
 @contextmanager
@@ -313,11 +273,7 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 
 
 def finish(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
-    """Print the table of results, write the reports and what the adapter adds, and send them to the trackers.
-
-    Args:
-        tasks: tasks of this command.
-    """
+    """Print the table of results, write the reports and what the adapter adds, and send them to the trackers."""
     if not PartialState().is_main_process:
         return
     evaluation = adapter.evaluation
@@ -338,22 +294,18 @@ def track(evaluation: Evaluation, reporting: Reporting, report_to: Sequence[str]
     Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
     """
     summaries = reporting.summarize(evaluation.results, evaluation.folder.name)
-    scalars = {f"median/{name}": task.headline.median for s in summaries for name, task in s.tasks.items()}
-    scalars |= {name: average.value for s in summaries for name, average in s.averages.items()}
-    defined = {name: value for name, value in scalars.items() if value is not None}
-    spreads = [
-        [s.name, name, metric, spread.median, spread.mean, spread.std, spread.best, len(spread.values), task.collapsed]
-        for s in summaries
-        for name, task in s.tasks.items()
-        for metric, spread in task.metrics.items()
-    ]
-    runs = [
-        [s.name, result.task, result.seed, metric, value, result.epoch, result.collapsed]
-        for s in summaries
-        for task in s.tasks.values()
-        for result in task.results
-        for metric, value in result.metrics.items()
-    ]
+    scalars: dict[str, float | None] = {}
+    spreads: list[list[Any]] = []
+    runs: list[list[Any]] = []
+    for s in summaries:
+        scalars |= {name: average.value for name, average in s.averages.items()}
+        for name, task in s.tasks.items():
+            scalars[f"median/{name}"] = task.headline.median
+            for metric, spread in task.metrics.items():
+                numbers = [spread.median, spread.mean, spread.std, spread.best, len(spread.values), task.collapsed]
+                spreads.append([s.name, name, metric, *numbers])
+            for r in task.results:
+                runs += [[s.name, name, r.seed, metric, v, r.epoch, r.collapsed] for metric, v in r.metrics.items()]
     tables = {
         "results": (["model", "task", "metric", "median", "mean", "std", "best", "seeds", "collapsed"], spreads),
         "runs": (["model", "task", "seed", "metric", "value", "epoch", "collapsed"], runs),
@@ -365,6 +317,7 @@ def track(evaluation: Evaluation, reporting: Reporting, report_to: Sequence[str]
         group = os.environ.get("WANDB_RUN_GROUP", evaluation.folder.name)
         name, project = f"{evaluation.folder.name}-report", os.environ.get("WANDB_PROJECT", "huggingface")
         run = wandb.run or wandb.init(project=project, group=group, name=name, job_type="report")
+    defined = {name: value for name, value in scalars.items() if value is not None}
     folder = evaluation.folder / "logs" / "report"
     track_results(report_to, defined, tables, reports, folder=folder, step=len(evaluation.results))
     if run is not None:

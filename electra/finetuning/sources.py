@@ -20,23 +20,25 @@ def data_settings(
     Args:
         train, validation: files; ignored with a data set.
         dataset_name, config: a data set on the Hub, or a folder that `datasets` opens.
-    Raises:
-        UserError: a file cannot be read.
     """
     if dataset_name is None:
         return {"train_data": fingerprint(train), "validation_data": fingerprint(validation)}
-    folder = Path(dataset_name)
-    name = fingerprint(_labelled_files(folder)) if folder.is_dir() else dataset_name
+    folder, name = Path(dataset_name), dataset_name
+    if folder.is_dir():
+        labelled = [
+            path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+            and path.name != "dataset_dict.json"  # the list of the splits
+            and not any(part.startswith(("test", ".")) for part in path.relative_to(folder).parts)
+        ]
+        name = fingerprint(labelled)
     words = " ".join(filter(None, (name, config)))
     return {"train_data": f"{words} {SPLITS['train']}", "validation_data": f"{words} {SPLITS['dev']}"}
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
-    """12 hexadecimal digits of the contents of all files in order, independent of their names.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
+    """12 hexadecimal digits of the contents of all files in order, independent of their names."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -47,24 +49,11 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _labelled_files(folder: Path) -> list[Path]:
-    """The files of a data set's folder, without its test split and the list of its splits."""
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and path.name != "dataset_dict.json"
-        and not any(part.startswith(("test", ".")) for part in path.relative_to(folder).parts)
-    ]
-
-
 def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
     """The tables `train`, `dev` and, if there is one, `test`.
 
     Args:
         name, config: a data set on the Hub, or a folder that `datasets` saved or opens.
-    Raises:
-        UserError: it cannot be loaded, or a split is missing.
     """
     import datasets
 

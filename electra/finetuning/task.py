@@ -3,23 +3,33 @@
 The runner does everything else: seeds, folder, resuming, plan, progress, tracking, results, report.
 """
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from electra.files import expand
-from electra.finetuning.config import Arguments, FineTuningArguments
+from electra.errors import UserError
+from electra.files import expand, write_file
+from electra.finetuning.config import Arguments, FineTuningArguments, as_name
 from electra.finetuning.encoder import Encoder
-from electra.finetuning.encoding import PaddingCollator, Rows
+from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.rows import ColumnRows
+from electra.finetuning.sources import data_settings
 from electra.finetuning.trainer import Logits, Outcome, step_loss
 from electra.report.evaluation import Reporting
 from electra.report.results import Result
+
+logger = logging.getLogger(__name__)
 
 COLLAPSED_SHARE = 0.99
 """Share of examples with the same answer from which a run may be collapsed."""
@@ -49,17 +59,16 @@ class TaskRows:
         test: splits to predict, by name; names start with "test".
     """
 
-    train: Rows
-    dev: dict[str, Rows]
+    train: ColumnRows
+    dev: dict[str, ColumnRows]
     examples: dict[str, int]
-    test: dict[str, Rows] = field(default_factory=dict)
+    test: dict[str, ColumnRows] = field(default_factory=dict)
 
 
 class TaskAdapter(ABC):
     """The tasks of one kind in one command.
 
     Args:
-        args: options of the command.
         encoder: encoder to fine-tune; its model must not be modified.
         evaluation: output folder and finished results.
     """
@@ -92,14 +101,14 @@ class TaskAdapter(ABC):
 
     @abstractmethod
     def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
-        """Read and tokenize unfinished tasks. Tasks whose data is missing may be left out.
+        """Read and tokenize unfinished tasks, with their resolved options. Tasks without data may be left out."""
 
-        Args:
-            settings: resolved options by task.
-
-        Raises:
-            UserError: data cannot be used.
-        """
+    def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
+        """Hub id and configuration of a task's data; None if it is read from files."""
+        name = getattr(self.args.options, "dataset_name", None)
+        if name is None or expand(name).is_dir():
+            return None, None
+        return name, getattr(self.args.options, "dataset_config_name", None)
 
     # ---- training
 
@@ -149,6 +158,12 @@ class TaskAdapter(ABC):
     def is_collapsed(self, task: str, logits: Logits) -> bool:
         """Whether a run gives the same answer to (almost) every example."""
 
+    def best_first(self, task: str, *more: Result) -> list[int]:
+        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
+        found = {(r.task, r.seed): r for r in (*more, *self.evaluation.results)}  # the first result of a run counts
+        runs = [r for r in found.values() if r.task == task and r.seed in self.args.seeds]
+        return [r.seed for r in sorted(runs, key=lambda r: (-self.headline(task, r.metrics), r.seed))]
+
     # ---- saved models
 
     def linear_layers(self, model: Any) -> list[nn.Linear]:
@@ -166,13 +181,6 @@ class TaskAdapter(ABC):
     def note(self, task: str) -> str:
         """A hint for users of a saved model."""
         return ""
-
-    def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
-        """Hub id and configuration of a task's data; None if it is read from files."""
-        name = getattr(self.args.options, "dataset_name", None)
-        if name is None or expand(name).is_dir():
-            return None, None
-        return name, getattr(self.args.options, "dataset_config_name", None)
 
     # ---- optional steps
 
@@ -193,16 +201,90 @@ class TaskAdapter(ABC):
         """Whether the output of `keep` exists."""
         return True
 
-    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+    def keep(self, task: str, seed: int, outcome: Outcome) -> None:  # noqa: B027
         """Write output of a run besides its logits; on the main process, before the result is written."""
-        return None
+
+    def finish(self, tasks: Sequence[str]) -> None:  # noqa: B027
+        """Write output of all runs besides the report; on the main process."""
+
+
+def check_data_options(options: Any) -> bool:
+    """Whether files are given, and not a data set; both, or only one of the two files, are refused."""
+    given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
+    if given and options.dataset_name is not None:
+        raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
+    for name in ("train_file", "validation_file"):
+        if given and name not in given:
+            raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
+    return bool(given)
+
+
+class FileTask(TaskAdapter):
+    """One task on files of the user or a data set, named after its data. In addition to the usual files it writes:
+
+    predictions/TASK-SEED-SPLIT.SUFFIX   predictions of one run
+    predictions.SUFFIX                   predictions of the best run for the test set, or else the development set
+    """
+
+    kind: ClassVar[str]
+    """Name of the task if its data has none."""
+    suffix: ClassVar[str]
+
+    @classmethod
+    def task_name(cls, args: Arguments[Any]) -> str:
+        """--task_name, or the name of the data set, or that of the folder of the (first) training file."""
+        path = next(iter(_paths(args.options.train_file)), "")
+        return args.data_name or as_name(expand(path).absolute().parent.name) or cls.kind
+
+    def names(self) -> list[str]:
+        return [self.task_name(self.args)]
+
+    @cached_property
+    def data_settings(self) -> dict[str, str]:
+        """Fingerprints of the data."""
+        options = self.args.options
+        train, validation = _paths(options.train_file), _paths(options.validation_file)
+        return data_settings(train, validation, options.dataset_name, options.dataset_config_name)
+
+    def more_settings(self, task: str) -> dict[str, Any]:
+        return dict(self.data_settings)
+
+    @abstractmethod
+    def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
+        """Metrics of one split, as fractions."""
+
+    @abstractmethod
+    def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
+        """Content of the file of predictions."""
+
+    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
+        """Those of the test set have the prefix test_."""
+        return {
+            name if split == "dev" else f"{split}_{name}": value
+            for split, values in logits.items()
+            for name, value in self.score(split, values).items()
+        }
+
+    def _predictions_path(self, task: str, seed: int, split: str) -> Path:
+        return self.evaluation.folder / "predictions" / f"{task}-{seed}-{split}.{self.suffix}"
+
+    def is_kept(self, task: str, seed: int) -> bool:
+        test = ["test"] if self.args.options.test_file else []
+        return all(self._predictions_path(task, seed, split).is_file() for split in ("dev", *test))
+
+    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+        for split, logits in outcome.logits.items():
+            write_file(self.predictions_text(split, logits).encode(), self._predictions_path(task, seed, split))
 
     def finish(self, tasks: Sequence[str]) -> None:
-        """Write output of all runs besides the report; on the main process."""
-        return None
+        for task in tasks:
+            paths = [self._predictions_path(task, self.best_first(task)[0], split) for split in ("test", "dev")]
+            best = next(path for path in paths if path.is_file())
+            target = self.evaluation.folder / f"predictions.{self.suffix}"
+            write_file(best.read_bytes(), target)
+            logger.info("predictions    %s (%s)", target, best.name)
 
-    def best_first(self, task: str, *more: Result) -> list[int]:
-        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
-        found = {(r.task, r.seed): r for r in (*more, *self.evaluation.results)}  # the first result of a run counts
-        runs = [r for r in found.values() if r.task == task and r.seed in self.args.seeds]
-        return [r.seed for r in sorted(runs, key=lambda r: (-self.headline(task, r.metrics), r.seed))]
+
+def _paths(files: str | list[str] | None) -> list[str]:
+    """The paths of an option that takes one file or several."""
+    return [files] if isinstance(files, str) else files or []

@@ -36,7 +36,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.cpu import tune_networks, tune_process
 from electra.errors import UserError
 from electra.finetuning.config import FineTuningArguments
-from electra.finetuning.encoding import Rows
+from electra.finetuning.rows import ColumnRows
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
@@ -45,48 +45,38 @@ Logits = dict[str, NDArray[np.float32]]
 """Logits by name of the split."""
 
 
-def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Loss of each example, float32 (B,): squared error for float labels, otherwise cross-entropy.
+def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ().
 
     Args:
         logits: (B, C); C = 1 for a regression.
-        labels: int64 or float (B,).
+        labels: (B,); int64 for cross-entropy, float for squared error.
     """
     if labels.is_floating_point():
-        return (logits.float().squeeze(1) - labels.float()).square()
-    return nn.functional.cross_entropy(logits.float(), labels, reduction="none")
-
-
-def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ()."""
-    losses = example_losses(logits, labels)
+        losses = (logits.float().squeeze(1) - labels.float()).square()
+    else:
+        losses = nn.functional.cross_entropy(logits.float(), labels, reduction="none")
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
 def training_arguments(options: FineTuningArguments, *, seed: int, folder: Path, name: str) -> TrainingArguments:
-    """The `TrainingArguments` of a run.
-
-    Raises:
-        UserError: this machine does not support the options.
-    """
+    """The `TrainingArguments` of a run."""
     theirs = {f.name for f in fields(TrainingArguments)}
-    shared = {f.name: getattr(options, f.name) for f in fields(options) if f.name in theirs}
+    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name in theirs}
+    values |= {
+        "output_dir": str(folder),
+        "run_name": name,
+        "seed": seed,
+        "use_cpu": options.use_cpu or not torch.accelerator.is_available(),
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "ddp_find_unused_parameters": False,
+        "disable_tqdm": True,  # the runner has one bar for all runs
+    }
     try:
-        args = TrainingArguments(
-            **{
-                **shared,
-                "output_dir": str(folder),
-                "run_name": name,
-                "seed": seed,
-                "use_cpu": options.use_cpu or not torch.accelerator.is_available(),
-                "logging_nan_inf_filter": False,
-                "save_strategy": "no",
-                "remove_unused_columns": False,
-                "label_names": ["labels"],
-                "ddp_find_unused_parameters": False,
-                "disable_tqdm": True,  # the runner has one bar for all runs
-            }
-        )
+        args = TrainingArguments(**values)
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         raise UserError(f"these options do not work together: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
@@ -113,7 +103,6 @@ class FineTuner(Trainer):
 
     Args:
         options: resolved options of fine-tuning.
-        model, args, train_dataset: see `transformers.Trainer`.
         collator: rows -> a batch: the arguments of the model, and `labels`.
         loss: loss of a batch.
     """
@@ -126,7 +115,7 @@ class FineTuner(Trainer):
         *,
         model: nn.Module,
         args: TrainingArguments,
-        train_dataset: Rows,
+        train_dataset: ColumnRows,
         collator: Callable[[Any], dict[str, Tensor]],
         loss: Loss = step_loss,
     ) -> None:
@@ -156,9 +145,7 @@ class FineTuner(Trainer):
         )
         return self.optimizer
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> torch.optim.lr_scheduler.LRScheduler:
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
         if self.options.product_schedule and self.lr_scheduler is None:
             self.lr_scheduler = product_scheduler(
                 optimizer or self.optimizer,
@@ -179,18 +166,14 @@ class FineTuner(Trainer):
     # ---- evaluation
 
     def prediction_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Tensor | Any],
-        prediction_loss_only: bool,
-        ignore_keys: list[str] | None = None,
+        self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: Any = None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             logits = model(**{name: value for name, value in inputs.items() if name != "labels"})
         return None, logits.float(), None
 
-    def predict_logits(self, examples: Rows) -> NDArray[np.float32]:
+    def predict_logits(self, examples: ColumnRows) -> NDArray[np.float32]:
         """The output of the model for each row, in the order of the rows, float32 (N, ...).
 
         Rows are batched by length to avoid padding. Trainer pads the outputs of batches of different shapes with -100.
@@ -237,8 +220,8 @@ def fine_tune(
     options: FineTuningArguments,
     *,
     seed: int,
-    train: Rows,
-    dev: Mapping[str, Rows],
+    train: ColumnRows,
+    dev: Mapping[str, ColumnRows],
     score: Callable[[Logits], float],
     collator: Callable[[Any], dict[str, Tensor]],
     loss: Loss = step_loss,
@@ -252,10 +235,7 @@ def fine_tune(
 
     Args:
         make_model: returns the encoder with its head; called once, after seeding.
-        options: resolved options of fine-tuning.
-        train, dev: rows with labels; dev by name of the split.
         score: logits of the development splits -> the value that --select best maximises.
-        collator, loss: see `FineTuner`.
         folder, name: where trackers write, and the name of the run there.
     """
     args = training_arguments(options, seed=seed, folder=folder, name=name)

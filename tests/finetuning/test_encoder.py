@@ -25,7 +25,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     RobertaConfig,
-    T5Config,
 )
 
 from electra.checkpoint import write_manifest
@@ -35,10 +34,12 @@ from electra.model.configuration import ElectraPretrainingConfig, generator_conf
 from electra.model.joint import ElectraForJointPretraining
 from electra.recipes import RECIPES
 from electra.tokenizer import load_tokenizer
-from tests.conftest import make_number_tokenizer
+from tests.conftest import make_number_tokenizer, refused
 from tests.finetuning.encoders import tiny_configs
 
 VOCAB_SIZE = 60
+SMALL = {"vocab_size": VOCAB_SIZE, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+NARROW = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 JOINT_EMBEDDINGS = "generator.electra.embeddings."
 
 
@@ -86,11 +87,10 @@ def electra(save: Save) -> Path:
     return save(AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)["electra"]))
 
 
-def assert_equal_weights(model: nn.Module, expected: nn.Module | dict[str, Tensor]) -> None:
+def assert_equal_weights(model: nn.Module, expected: nn.Module) -> None:
     """All weights of `expected` but a pooling layer's, and no others."""
     state = model.state_dict()
-    weights = expected.state_dict() if isinstance(expected, nn.Module) else expected
-    weights = {name: value for name, value in weights.items() if not name.startswith("pooler.")}
+    weights = {name: value for name, value in expected.state_dict().items() if not name.startswith("pooler.")}
     assert state.keys() == weights.keys()
     for name, value in weights.items():
         assert torch.equal(state[name], value), name
@@ -107,45 +107,44 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> N
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def drop(*names: str) -> Callable[[dict[str, Tensor]], None]:
+    def edit(weights: dict[str, Tensor]) -> None:
+        for name in [name for name in weights if name.startswith(names)]:
+            del weights[name]
+
+    return edit
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-# -------------------------------------------------------------------------------------------------- what can be loaded
+# ---- what can be loaded
 
 
 def test_a_joint_checkpoint_gives_the_discriminators_encoder(
-    checkpoint: Path, joint: ElectraForJointPretraining
+    checkpoint: Path, joint: ElectraForJointPretraining, tmp_path: Path
 ) -> None:
+    # Heads and the generator's layers may be missing.
+    edit_weights(checkpoint, drop("discriminator.discriminator_predictions.", "generator.electra.encoder."))
     encoder = load_encoder(str(checkpoint))
     assert type(encoder.model).__name__ == "ElectraModel"
     assert_equal_weights(encoder.model, joint.discriminator.electra)
     assert (encoder.name, encoder.max_length) == (str(checkpoint), 40)
     assert len(encoder.tokenizer) == VOCAB_SIZE
-
-
-def test_what_is_taken_out_of_a_joint_checkpoint_saves_and_opens_as_a_plain_electra(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    model = load_encoder(str(checkpoint)).model
-    model.save_pretrained(tmp_path / "plain")
+    encoder.model.save_pretrained(tmp_path / "plain")
     reopened, info = AutoModel.from_pretrained(tmp_path / "plain", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    assert_equal_weights(reopened, model)
+    assert_equal_weights(reopened, encoder.model)
 
 
-@pytest.mark.parametrize("network", ["discriminator", "generator"])
-def test_an_exported_network_gives_its_encoder(save: Save, joint: ElectraForJointPretraining, network: str) -> None:
-    folder = save(getattr(joint, network), network)
-    assert_equal_weights(load_encoder(str(folder)).model, getattr(joint, network).electra)
-
-
-def test_a_run_gives_its_exported_discriminator_before_any_checkpoint(
-    checkpoint: Path, save: Save, electra: Path
+def test_exported_networks_give_their_encoders_and_a_run_its_discriminator(
+    save: Save, checkpoint: Path, joint: ElectraForJointPretraining, electra: Path
 ) -> None:
+    generator = save(joint.generator, "generator")
+    assert_equal_weights(load_encoder(str(generator)).model, joint.generator.electra)
     shutil.copytree(electra, checkpoint.parent / "discriminator")
-    expected = AutoModel.from_pretrained(electra)
-    assert_equal_weights(load_encoder(str(checkpoint.parent)).model, expected)
+    assert_equal_weights(load_encoder(str(checkpoint.parent)).model, AutoModel.from_pretrained(electra))
 
 
 def break_weights(folder: Path) -> None:
@@ -179,7 +178,7 @@ def test_a_run_gives_its_newest_whole_checkpoint_by_number(
 
 
 @pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_every_kind_of_encoder_is_loaded_without_its_head(
+def test_every_kind_of_encoder_is_loaded_without_its_head_or_fresh_without_weights(
     save: Save, model_type: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     torch.manual_seed(2)
@@ -188,20 +187,23 @@ def test_every_kind_of_encoder_is_loaded_without_its_head(
     capfd.readouterr()
     encoder = load_encoder(str(folder))
     assert_equal_weights(encoder.model, saved.base_model)
-    assert not any("pooler" in name for name, _ in encoder.model.named_parameters())
     # RoBERTa's table begins behind its padding id 1
     assert encoder.max_length == (38 if model_type == "roberta" else 40)
     assert capfd.readouterr() == ("", "") and caplog.text == ""
+    (folder / "model.safetensors").unlink()
+    fresh = fresh_encoder(str(folder))
+    shapes = {name: p.shape for name, p in encoder.model.named_parameters()}
+    assert {name: p.shape for name, p in fresh.model.named_parameters()} == shapes
+    assert not any("pooler" in name for name in shapes)
+    assert (len(fresh.tokenizer), fresh.name) == (VOCAB_SIZE, str(folder))
 
 
 def test_weights_of_half_precision_become_float32(save: Save, electra: Path) -> None:
     half = AutoModel.from_pretrained(electra).to(torch.bfloat16)
     folder = save(half, "half")
-    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
-    model = load_encoder(str(folder)).model
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    assert_equal_weights(model, half.float())
-    assert {parameter.dtype for parameter in fresh_encoder(str(folder)).model.parameters()} == {torch.float32}
+    assert_equal_weights(load_encoder(str(folder)).model, half.float())
+    for model in (load_encoder(str(folder)).model, fresh_encoder(str(folder)).model):
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) -> None:
@@ -209,6 +211,8 @@ def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) ->
     sharded = save(expected, "sharded", max_shard_size="4KB")
     assert len(list(sharded.glob("*.safetensors"))) > 1
     assert_equal_weights(load_encoder(str(sharded)).model, expected)
+    next(sharded.glob("model-00002-*")).unlink()
+    refused(lambda: load_encoder(str(sharded)))
     torch.save(load_file(electra / "model.safetensors"), electra / "pytorch_model.bin")
     (electra / "model.safetensors").unlink()
     assert_equal_weights(load_encoder(str(electra)).model, expected)
@@ -221,8 +225,7 @@ def test_a_pickle_that_would_run_code_is_not_run(electra: Path, tmp_path: Path) 
 
     (electra / "model.safetensors").unlink()
     torch.save({"electra.embeddings.word_embeddings.weight": Attack()}, electra / "pytorch_model.bin")
-    with pytest.raises(UserError, match="cannot be loaded"):
-        load_encoder(str(electra))
+    refused(lambda: load_encoder(str(electra)))
     assert not (tmp_path / "attacked").exists()
 
 
@@ -241,179 +244,108 @@ def test_transformers_says_again_afterwards_what_it_said_before(electra: Path) -
 
 
 def test_a_pooling_layer_that_the_class_insists_on_may_be_missing(save: Save) -> None:
-    config = LayoutLMConfig(**NARROW, **SMALL)
-    folder = save(AutoModel.from_config(config))
+    folder = save(AutoModel.from_config(LayoutLMConfig(**NARROW, **SMALL)))
     edit_weights(folder, drop("pooler."))
     model = load_encoder(str(folder)).model
     assert any(name.startswith("pooler.") for name, _ in model.named_parameters())
 
 
-# ------------------------------------------------------------------------------------------ weights that are not there
-
-
-def drop(*names: str) -> Callable[[dict[str, Tensor]], None]:
-    def edit(weights: dict[str, Tensor]) -> None:
-        for name in [name for name in weights if name.startswith(names)]:
-            del weights[name]
-
-    return edit
+# ---- what is refused
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
+    ("edit", "named"),
     [
-        (
-            drop("electra.encoder.layer.1.attention.self.query.bias"),
-            r"lacks 1 of .*\(encoder\.layer\.1\.attention\.self\.query\.bias\)",
-        ),
-        (drop("electra.embeddings.LayerNorm."), r"lacks 2 .*\(embeddings\.LayerNorm\.bias, .*weight\)"),
-        (drop("electra.encoder."), r"lacks 32 .*layer\.0\.attention\.output\.LayerNorm\.bias.*, \.\.\.\)"),
-        (
-            lambda weights: weights.update({"electra.embeddings_project.bias": torch.zeros(17)}),
-            r"has in another size 1 .*embeddings_project\.bias: \(17,\), not \(16,\)",
-        ),
+        (drop("electra.encoder.layer.1.attention.self.query.bias"), "encoder.layer.1.attention.self.query.bias"),
+        (drop("electra.encoder."), " 32 "),
+        (lambda weights: weights.update({"electra.embeddings_project.bias": torch.zeros(17)}), "(17,), not (16,)"),
     ],
 )
 def test_an_encoder_that_would_be_fresh_in_part_is_refused_by_name(
-    electra: Path, edit: Callable[[dict[str, Tensor]], None], message: str
+    electra: Path, edit: Callable[[dict[str, Tensor]], None], named: str
 ) -> None:
     edit_weights(electra, edit)
-    with pytest.raises(UserError, match=message):
-        load_encoder(str(electra))
-
-
-def test_weights_of_the_joint_model_below_a_plain_configuration_are_refused(
-    checkpoint: Path, joint: ElectraForJointPretraining
-) -> None:
-    joint.discriminator.config.save_pretrained(checkpoint)
-    with pytest.raises(UserError, match="lacks 39 of the encoder's weights"):
-        load_encoder(str(checkpoint))
+    assert named in refused(lambda: load_encoder(str(electra)))
 
 
 @pytest.mark.parametrize(
-    ("dropped", "message"),
+    ("dropped", "named"),
     [
-        ("discriminator.", r"lacks 34 of .*\(embeddings_project\.bias, "),
-        ("discriminator.electra.encoder.layer.1.output.dense.weight", r"lacks 1 "),
-        (f"{JOINT_EMBEDDINGS}position_embeddings.weight", r"lacks 1 of .*\(embeddings\.position_embeddings\.weight\)"),
+        ("discriminator.", " 34 "),
+        ("discriminator.electra.encoder.layer.1.output.dense.weight", "encoder.layer.1.output.dense.weight"),
+        (f"{JOINT_EMBEDDINGS}position_embeddings.weight", "embeddings.position_embeddings.weight"),
     ],
 )
 def test_a_joint_checkpoint_without_all_of_the_discriminators_encoder_is_refused(
-    checkpoint: Path, dropped: str, message: str
+    checkpoint: Path, dropped: str, named: str
 ) -> None:
     edit_weights(checkpoint, drop(dropped))
-    with pytest.raises(UserError, match=message):
-        load_encoder(str(checkpoint))
+    assert named in refused(lambda: load_encoder(str(checkpoint)))
 
 
-def test_heads_and_the_generators_layers_may_be_missing(checkpoint: Path, joint: ElectraForJointPretraining) -> None:
-    edit_weights(checkpoint, drop("discriminator.discriminator_predictions.", "generator.electra.encoder."))
-    assert_equal_weights(load_encoder(str(checkpoint)).model, joint.discriminator.electra)
-
-
-def test_a_joint_checkpoint_of_another_size_than_its_configuration_is_refused(checkpoint: Path) -> None:
+def test_weights_that_do_not_fit_the_configuration_are_refused(
+    checkpoint: Path, joint: ElectraForJointPretraining, electra: Path
+) -> None:
+    edit_config(electra, num_hidden_layers=1)  # its second layer is not dropped in silence
+    assert " 16 " in refused(lambda: load_encoder(str(electra)))
     values = json.loads((checkpoint / "config.json").read_text())["discriminator"]
     edit_config(checkpoint, discriminator={**values, "intermediate_size": 32})
-    with pytest.raises(UserError, match=r"has in another size 6 .*\(24,\), not \(32,\)"):
-        load_encoder(str(checkpoint))
+    assert "(24,), not (32,)" in refused(lambda: load_encoder(str(checkpoint)))
+    joint.discriminator.config.save_pretrained(checkpoint)  # a plain configuration above the joint weights
+    assert " 39 " in refused(lambda: load_encoder(str(checkpoint)))
 
 
-# ---------------------------------------------------------------------------------------------------- what is no model
-
-
-@pytest.mark.parametrize(
-    "name", ["/no/such/model", "./model", "~/no/such", "a/b/c", "", "owner\\name", "x/config.json"]
-)
-def test_a_path_to_nothing_is_not_asked_of_the_hub(name: str) -> None:
-    with pytest.raises(UserError, match="there is no folder '"):
-        load_encoder(name)
-    with pytest.raises(UserError, match="there is no folder '"):
-        fresh_encoder(name)
-
-
-def test_a_name_in_a_folder_that_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("load", [load_encoder, fresh_encoder])
+def test_a_path_to_nothing_is_not_asked_of_the_hub(
+    load: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "output").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="there is no folder 'output/typo'"):
-        load_encoder("output/typo")
-
-
-def test_a_hub_id_that_cannot_be_reached_says_so() -> None:
-    for load in (load_encoder, fresh_encoder):
-        with pytest.raises(UserError, match=r"no folder no-such-owner/no-such-model, and the Hub did not give"):
-            load("no-such-owner/no-such-model")
+    for name in ("/no/such/model", "~/no/such", "a/b/c", "", "x/config.json", "output/typo"):
+        assert f"there is no folder '{name}'" in refused(lambda name=name: load(name))
+    assert "Hub" in refused(lambda: load("no-such-owner/no-such-model"))
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "named"),
     [
-        (lambda folder: (folder / "config.json").unlink(), r"holds no model: no config\.json, no discriminator/ and"),
-        (lambda folder: (folder / "config.json").write_text('{"model_type": '), r"config\.json is no readable JSON"),
-        (lambda folder: (folder / "config.json").write_text("[1]"), r"config\.json is no configuration"),
-        (lambda folder: (folder / "model.safetensors").unlink(), r"holds no weights, expected model\.safetensors"),
-        (lambda folder: truncate(folder / "model.safetensors"), "weights cannot be loaded .* damaged or incomplete"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b""), "weights cannot be loaded"),
-        (lambda folder: edit_config(folder, model_type="elektra"), "model_type 'elektra', which .* does not know"),
-        (lambda folder: edit_config(folder, model_type=None), "model_type None, which"),
-        (lambda folder: edit_config(folder, model_type=["bert"]), r"model_type \['bert'\], which"),
-        (lambda folder: edit_config(folder, hidden_size="wide"), r"its config\.json is not valid"),
+        (lambda folder: (folder / "config.json").unlink(), "config.json"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": '), "config.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+        (lambda folder: truncate(folder / "model.safetensors"), "weights"),
+        (lambda folder: edit_config(folder, model_type="elektra"), "'elektra'"),
+        (lambda folder: edit_config(folder, hidden_size="wide"), "config.json"),
     ],
 )
 def test_a_folder_that_is_no_whole_model_is_refused(
-    electra: Path, damage: Callable[[Path], object], message: str
+    electra: Path, damage: Callable[[Path], object], named: str
 ) -> None:
     damage(electra)
-    with pytest.raises(UserError, match=message):
-        load_encoder(str(electra))
+    assert named in refused(lambda: load_encoder(str(electra)))
 
 
-def test_a_missing_shard_is_refused(save: Save, electra: Path) -> None:
-    sharded = save(AutoModel.from_pretrained(electra), "sharded", max_shard_size="4KB")
-    next(sharded.glob("model-00002-*")).unlink()
-    with pytest.raises(UserError, match="weights cannot be loaded"):
-        load_encoder(str(sharded))
-
-
-def test_a_file_in_the_place_of_a_folder_is_refused(electra: Path) -> None:
-    with pytest.raises(UserError, match=r"model\.safetensors is a file; name the folder"):
-        load_encoder(str(electra / "model.safetensors"))
-
-
-def test_a_run_without_a_whole_checkpoint_is_refused(checkpoint: Path) -> None:
+def test_a_file_and_a_run_without_a_whole_checkpoint_are_refused(checkpoint: Path) -> None:
+    assert "is a file" in refused(lambda: load_encoder(str(checkpoint / "model.safetensors")))
     break_weights(checkpoint)
-    with pytest.raises(UserError, match="no whole checkpoint-N"):
-        load_encoder(str(checkpoint.parent))
-
-
-SMALL = {"vocab_size": VOCAB_SIZE, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-NARROW = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    assert "checkpoint-N" in refused(lambda: load_encoder(str(checkpoint.parent)))
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("model_type", "make"),
     [
-        (GPT2Config(n_embd=16, n_layer=1, n_head=2, **SMALL), "type gpt2, not an encoder"),
-        (T5Config(d_model=16, num_layers=1, num_heads=2, d_kv=8, d_ff=24, **SMALL), "type t5 with a decoder"),
-        (
-            BartConfig(d_model=16, encoder_layers=1, decoder_layers=1, forced_eos_token_id=3, **SMALL),
-            "type bart with a decoder",
-        ),
+        ("gpt2", lambda: AutoModel.from_config(GPT2Config(n_embd=16, n_layer=1, n_head=2, **SMALL))),
+        ("bart", lambda: AutoModel.from_config(
+            BartConfig(d_model=16, encoder_layers=1, decoder_layers=1, forced_eos_token_id=3, **SMALL))),
+        ("bert", lambda: BertLMHeadModel(BertConfig(is_decoder=True, **NARROW, **SMALL))),
     ],
-)
-def test_models_that_generate_are_refused(save: Save, config: Any, message: str) -> None:
-    folder = save(AutoModel.from_config(config))
+)  # fmt: skip
+def test_models_that_generate_are_refused(save: Save, model_type: str, make: Callable[[], Any]) -> None:
+    folder = save(make())
     for load in (load_encoder, fresh_encoder):
-        with pytest.raises(UserError, match=message):
-            load(str(folder))
+        assert f"type {model_type}" in refused(lambda load=load: load(str(folder)))
 
 
-def test_bert_as_a_decoder_is_refused(save: Save) -> None:
-    folder = save(BertLMHeadModel(BertConfig(is_decoder=True, **NARROW, **SMALL)))
-    with pytest.raises(UserError, match="type bert with a decoder"):
-        load_encoder(str(folder))
-
-
-# ---------------------------------------------------------------------------------------------------------- tokenizers
+# ---- tokenizers
 
 
 def keep_model_only(folder: Path) -> None:
@@ -424,39 +356,26 @@ def keep_model_only(folder: Path) -> None:
 def test_a_named_tokenizer_is_used_where_none_lies_with_the_model(
     electra: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make_number_tokenizer(VOCAB_SIZE - 3).save_pretrained(tmp_path / "mine")
     keep_model_only(electra)
+    for load in (load_encoder, fresh_encoder):
+        assert "--tokenizer_path" in refused(lambda load=load: load(str(electra)))
+    make_number_tokenizer(VOCAB_SIZE - 3).save_pretrained(tmp_path / "mine")
     assert len(load_encoder(str(electra), str(tmp_path / "mine")).tokenizer) == VOCAB_SIZE - 3
     assert caplog.text == ""
 
 
 def test_a_named_tokenizer_must_be_the_one_that_lies_with_the_model(
-    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase
+    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_number_tokenizer(VOCAB_SIZE - 1).save_pretrained(tmp_path / "other")
     tokenizer.save_pretrained(tmp_path / "same")
-    with pytest.raises(UserError, match=r"other \(59 tokens\) is not the one .* \(60 tokens\); leave "):
-        load_encoder(str(electra), str(tmp_path / "other"))
+    assert "59 tokens" in refused(lambda: load_encoder(str(electra), str(tmp_path / "other")))
     assert len(load_encoder(str(electra), str(tmp_path / "same")).tokenizer) == VOCAB_SIZE
-
-
-def test_a_named_tokenizer_replaces_a_damaged_one_with_a_warning(
-    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokenizer.save_pretrained(tmp_path / "same")
-    (electra / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="tokenizer"):
-        load_encoder(str(electra))
+    (electra / "tokenizer.json").write_text("{")  # a damaged one is replaced
+    assert "tokenizer" in refused(lambda: load_encoder(str(electra)))
     with caplog.at_level(logging.WARNING):
         assert len(load_encoder(str(electra), str(tmp_path / "same")).tokenizer) == VOCAB_SIZE
     assert "cannot be compared" in caplog.text
-
-
-def test_no_tokenizer_anywhere_is_refused(electra: Path) -> None:
-    keep_model_only(electra)
-    for load in (load_encoder, fresh_encoder):
-        with pytest.raises(UserError, match=r"no tokenizer lies with the model .* --tokenizer_path"):
-            load(str(electra))
 
 
 @pytest.mark.parametrize(("rows", "is_fine"), [(1060, True), (1061, False), (60, True), (59, False)])
@@ -465,45 +384,40 @@ def test_the_number_of_tokens_must_fit_the_rows_of_the_embeddings(save: Save, ro
     if is_fine:
         assert load_encoder(str(folder)).model.embeddings.word_embeddings.num_embeddings == rows
     else:
-        with pytest.raises(UserError, match=rf"60 tokens and .* embeddings for {rows}"):
-            load_encoder(str(folder))
+        assert str(rows) in refused(lambda: load_encoder(str(folder)))
 
 
-def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save: Save, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save: Save) -> None:
     folder = save(AutoModel.from_config(tiny_configs(VOCAB_SIZE)["bert"]))
     state = json.loads((folder / "tokenizer.json").read_text())
     state["model"]["vocab"]["59"] = 75
     (folder / "tokenizer.json").write_text(json.dumps(state))
-    assert len(load_tokenizer(str(folder))) == 60
-    with pytest.raises(UserError, match="76 tokens and"):
-        load_encoder(str(folder))
-    fresh = fresh_encoder("small", str(folder))
-    assert fresh.model.get_input_embeddings().num_embeddings == 76
+    assert "76 tokens" in refused(lambda: load_encoder(str(folder)))
+    assert fresh_encoder("small", str(folder)).model.get_input_embeddings().num_embeddings == 76
 
 
-def test_a_tokenizer_that_cannot_pad_is_refused(electra: Path) -> None:
-    edited = load_tokenizer(str(electra))
-    edited.pad_token = None
-    edited.save_pretrained(electra)
-    with pytest.raises(UserError, match="no pad token"):
-        load_encoder(str(electra))
-
-
-def test_a_tokenizer_that_knows_a_shorter_length_bounds_it(electra: Path) -> None:
+def test_a_tokenizer_must_pad_and_may_bound_the_length(electra: Path) -> None:
     edited = load_tokenizer(str(electra))
     edited.model_max_length = 24
     edited.save_pretrained(electra)
     assert load_encoder(str(electra)).max_length == 24
+    edited.pad_token = None
+    edited.save_pretrained(electra)
+    assert "pad token" in refused(lambda: load_encoder(str(electra)))
 
 
-def test_positions_of_tables_that_are_not_where_bert_has_them(save: Save) -> None:
-    config: Any = RobertaConfig(max_position_embeddings=514, pad_token_id=1, **NARROW, vocab_size=VOCAB_SIZE)
-    assert load_encoder(str(save(AutoModel.from_config(config), "roberta"))).max_length == 512
-    config = DebertaV2Config(max_position_embeddings=512, position_biased_input=False, **NARROW, vocab_size=VOCAB_SIZE)
-    assert load_encoder(str(save(AutoModel.from_config(config), "deberta"))).max_length == 512
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        (RobertaConfig(max_position_embeddings=514, **{**NARROW, **SMALL, "pad_token_id": 1}), 512),
+        (DebertaV2Config(max_position_embeddings=512, position_biased_input=False, **NARROW, **SMALL), 512),
+    ],
+)
+def test_positions_of_tables_that_are_not_where_bert_has_them(save: Save, config: Any, positions: int) -> None:
+    assert load_encoder(str(save(AutoModel.from_config(config)))).max_length == positions
 
 
-# ------------------------------------------------------------------------------------------------------ fresh encoders
+# ---- fresh encoders
 
 
 def test_a_fresh_encoder_has_the_shapes_of_the_model_and_weights_of_the_random_state(
@@ -522,35 +436,20 @@ def test_a_fresh_encoder_has_the_shapes_of_the_model_and_weights_of_the_random_s
     assert first[name].std().item() == pytest.approx(0.02, rel=0.1)
 
 
-@pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_every_kind_of_encoder_can_be_fresh_and_needs_no_weights(save: Save, model_type: str) -> None:
-    saved = AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)[model_type])
-    folder = save(saved)
-    (folder / "model.safetensors").unlink()
-    encoder = fresh_encoder(str(folder))
-    shapes = {name: p.shape for name, p in saved.base_model.named_parameters() if not name.startswith("pooler.")}
-    assert {name: p.shape for name, p in encoder.model.named_parameters()} == shapes
-    assert (len(encoder.tokenizer), encoder.name) == (VOCAB_SIZE, str(folder))
-
-
 def test_a_configuration_file_is_enough_with_the_tokenizer_beside_it_or_named(electra: Path, tmp_path: Path) -> None:
     beside = fresh_encoder(str(electra / "config.json"))
     assert beside.model.config.hidden_size == 16 and len(beside.tokenizer) == VOCAB_SIZE
     shutil.copy(electra / "config.json", tmp_path / "mine.json")
     assert fresh_encoder(str(tmp_path / "mine.json"), str(electra)).max_length == 40
-    with pytest.raises(UserError, match="no tokenizer lies with"):
-        fresh_encoder(str(tmp_path / "mine.json"))
-    (tmp_path / "mine.json").write_text("model_type: electra")
-    with pytest.raises(UserError, match="no readable JSON"):
-        fresh_encoder(str(tmp_path / "mine.json"), str(electra))
+    assert "--tokenizer_path" in refused(lambda: fresh_encoder(str(tmp_path / "mine.json")))
 
 
 def test_a_fresh_encoder_may_have_another_tokenizer_if_its_size_fits(electra: Path, tmp_path: Path) -> None:
-    make_number_tokenizer(VOCAB_SIZE - 1).save_pretrained(tmp_path / "smaller")
-    make_number_tokenizer(VOCAB_SIZE + 1).save_pretrained(tmp_path / "larger")
-    assert len(fresh_encoder(str(electra), str(tmp_path / "smaller")).tokenizer) == VOCAB_SIZE - 1
-    with pytest.raises(UserError, match=r"61 tokens and .* embeddings for 60"):
-        fresh_encoder(str(electra), str(tmp_path / "larger"))
+    for size in (VOCAB_SIZE - 1, VOCAB_SIZE + 1):
+        make_number_tokenizer(size).save_pretrained(tmp_path / str(size))
+    assert len(fresh_encoder(str(electra), str(tmp_path / "59")).tokenizer) == VOCAB_SIZE - 1
+    with pytest.raises(UserError):
+        fresh_encoder(str(electra), str(tmp_path / "61"))
 
 
 @pytest.mark.parametrize("recipe", ["small", "small++"])
@@ -560,15 +459,4 @@ def test_a_recipe_gives_its_sizes_and_as_many_rows_as_the_tokenizer_has_tokens(r
     sizes = ("hidden_size", "embedding_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     assert {name: config[name] for name in sizes} == {name: RECIPES[recipe][name] for name in sizes}
     assert (config["vocab_size"], config["pad_token_id"], encoder.max_length) == (VOCAB_SIZE, 0, 512)
-
-
-def test_a_recipe_without_tokenizer_is_refused() -> None:
-    with pytest.raises(UserError, match="recipe 'small' has no tokenizer; name one with --tokenizer_path"):
-        fresh_encoder("small")
-
-
-def test_layers_that_the_configuration_does_not_have_are_not_dropped_in_silence(electra: Path) -> None:
-    config = json.loads((electra / "config.json").read_text())
-    (electra / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
-    with pytest.raises(UserError, match=r"has layers that its configuration does not, 16 of the encoder's weights"):
-        load_encoder(str(electra))
+    assert "--tokenizer_path" in refused(lambda: fresh_encoder(recipe))

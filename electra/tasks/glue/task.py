@@ -25,8 +25,9 @@ from electra.finetuning.config import (
     FineTuningArguments,
     GlueArguments,
 )
-from electra.finetuning.encoding import EncodedExamples, Examples, both_orders, encode
+from electra.finetuning.encoding import Examples, both_orders, encode
 from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
+from electra.finetuning.rows import ColumnRows
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
@@ -135,7 +136,7 @@ class Glue(TaskAdapter):
         return {name: self._encoded(name, data[name], settings[name].max_length) for name in data}
 
     def _encoded(self, task: str, splits: Mapping[str, Examples], length: int) -> TaskRows:
-        def encoded(examples: Examples) -> EncodedExamples:
+        def encoded(examples: Examples) -> ColumnRows:
             if TASKS[task].is_regression and examples.labels is not None:
                 # Targets in [0, 1], as in google-research/electra.
                 low, high = REGRESSION_RANGE

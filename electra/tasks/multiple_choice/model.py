@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.encoding import Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
@@ -64,17 +64,10 @@ class ChoiceCollator:
 
 
 class ChoiceScorer(EncoderWithHead):
-    """An encoder with a head of `EncoderWithHead` that has one output."""
-
-    def __init__(self, encoder: PreTrainedModel, head: str, dropout: float) -> None:
-        super().__init__(encoder, head, 1, dropout)
+    """An `EncoderWithHead` with one label, the score of a choice."""
 
     def forward(  # type: ignore[override]
-        self,
-        choices: Tensor,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        token_type_ids: Tensor | None = None,
+        self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
         scores = super().forward(input_ids, attention_mask, token_type_ids).squeeze(1)

@@ -20,10 +20,9 @@ from electra.finetuning.config import (
     FineTuningArguments,
     MultipleChoiceArguments,
 )
-from electra.finetuning.file_task import FileTask, check_data_options
 from electra.finetuning.heads import FIRST_TOKEN_HEADS
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import TaskRows, is_one_answer
+from electra.finetuning.task import FileTask, TaskRows, check_data_options, is_one_answer
 from electra.finetuning.trainer import Logits
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.model import ChoiceCollator, ChoiceScorer, encode_questions
@@ -36,11 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
-    """The options; without data, those of SWAG on the Hub.
-
-    Raises:
-        UserError: unknown or impossible options, see `check_data_options`.
-    """
+    """The options; without data, those of SWAG on the Hub."""
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on multiple-choice questions and score it.")
     encoder, chosen, tuning = command_line.parse(argv)
     if not check_data_options(chosen) and chosen.dataset_name is None:
@@ -87,7 +82,7 @@ class MultipleChoice(FileTask):
         return {name: TaskRows(rows["train"], {**dev}, {s: len(rows[s]) for s in ("train", *dev)}, {**test})}
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> ChoiceScorer:
-        return ChoiceScorer(encoder, settings.head, settings.head_dropout)
+        return ChoiceScorer(encoder, settings.head, 1, settings.head_dropout)
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         return ChoiceCollator(self.encoder.tokenizer.pad_token_id)

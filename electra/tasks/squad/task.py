@@ -16,10 +16,9 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 from electra.cli import CommandLine
 from electra.files import write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
-from electra.finetuning.file_task import check_data_options
 from electra.finetuning.runner import evaluate
 from electra.finetuning.sources import data_settings
-from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer
+from electra.finetuning.task import TaskAdapter, TaskRows, check_data_options, is_one_answer
 from electra.finetuning.trainer import Logits, Outcome
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
 from electra.tasks.squad.decoding import Decoded, decode, has_one_start

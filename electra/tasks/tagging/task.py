@@ -12,10 +12,9 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 from electra.cli import CommandLine
 from electra.errors import UserError
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments
-from electra.finetuning.file_task import FileTask, check_data_options
 from electra.finetuning.rows import IGNORED
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import TaskRows
+from electra.finetuning.task import FileTask, TaskRows, check_data_options
 from electra.finetuning.trainer import Logits, step_loss
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions

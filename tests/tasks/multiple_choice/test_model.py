@@ -7,15 +7,10 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
 from electra.finetuning.rows import ColumnRows
 from electra.finetuning.trainer import step_loss
 from electra.tasks.multiple_choice.data import Question
-from electra.tasks.multiple_choice.model import (
-    NO_CHOICE,
-    ChoiceCollator,
-    ChoiceScorer,
-    encode_questions,
-)
+from electra.tasks.multiple_choice.model import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_questions
 
 
-def question(first: str, choices: list[str], answer: int | None = 0) -> Question:
+def question(first: str, choices: list[str], answer: int | None) -> Question:
     return Question("f row 1", first, choices, choices, ["A", "B", "C"][: len(choices)], answer)
 
 
@@ -26,13 +21,14 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
     )
 
 
-def scorer(head: str = "google") -> ChoiceScorer:
+@pytest.fixture
+def model() -> ChoiceScorer:
     torch.manual_seed(0)
     config = ElectraConfig(
         vocab_size=6000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=32, max_position_embeddings=16, initializer_range=0.2,
     )  # fmt: skip
-    return ChoiceScorer(ElectraModel(config), head, 0.0).eval()
+    return ChoiceScorer(ElectraModel(config), "google", 1, 0.0).eval()
 
 
 def test_each_choice_is_a_pair_and_only_tokens_are_padded(
@@ -47,33 +43,24 @@ def test_each_choice_is_a_pair_and_only_tokens_are_padded(
         [cls, 11, sep, 12, sep, 0, 0], [cls, 11, sep, 13, 14, 15, sep],
     ]  # fmt: skip
     assert batch["token_type_ids"][4].tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert "labels" not in rows.without_labels()[0]
+    unknown = encode_questions([question("11", ["12", "13"], None)], framed_tokenizer, 16)
+    assert set(unknown[0]) == set(rows.without_labels()[0]) == {"choices"}
 
 
-@pytest.mark.parametrize("head", ["google", "hf", "mean_pool"])
-def test_a_question_has_the_same_logits_alone_and_beside_others(rows: ColumnRows, head: str) -> None:
-    model, collator = scorer(head), ChoiceCollator(0)
-    both = collator([rows[0], rows[1]])
-    both.pop("labels")
-    logits = model(**both)
+def test_a_question_has_the_same_logits_alone_and_beside_others(rows: ColumnRows, model: ChoiceScorer) -> None:
+    unlabelled, collator = rows.without_labels(), ChoiceCollator(0)
+    logits = model(**collator([unlabelled[0], unlabelled[1]]))
     assert logits.shape == (2, 3) and logits[0, 2] == NO_CHOICE
     for row, count in ((0, 2), (1, 3)):
-        alone = collator([rows[row]])
-        alone.pop("labels")
-        assert torch.allclose(model(**alone)[0], logits[row, :count], atol=1e-5)
+        assert torch.allclose(model(**collator([unlabelled[row]]))[0], logits[row, :count], atol=1e-5)
 
 
-def test_the_loss_is_that_of_a_softmax_over_the_choices_that_are_there(rows: ColumnRows) -> None:
-    model, batch = scorer(), ChoiceCollator(0)([rows[0], rows[1]])
+def test_the_loss_is_that_of_a_softmax_over_the_choices_that_are_there(rows: ColumnRows, model: ChoiceScorer) -> None:
+    batch = ChoiceCollator(0)([rows[0], rows[1]])
     labels = batch.pop("labels")
     logits = model(**batch)
     expected = -(logits[0, :2].log_softmax(0)[1] + logits[1].log_softmax(0)[2]) / 2
-    assert torch.allclose(step_loss(logits, labels, None), expected, atol=1e-6)
-    step_loss(logits, labels, None).backward()
+    assert torch.allclose(step_loss(logits, labels), expected, atol=1e-6)
+    step_loss(logits, labels).backward()
     gradient = model.encoder.encoder.layer[0].attention.self.query.weight.grad
     assert gradient is not None and bool(torch.isfinite(gradient).all()) and float(gradient.abs().sum()) > 0
-
-
-def test_questions_without_answers_have_no_labels(framed_tokenizer: PreTrainedTokenizerBase) -> None:
-    rows = encode_questions([question("11", ["12", "13"], None)], framed_tokenizer, 16)
-    assert len(rows) == 1 and set(rows[0]) == {"choices"}
