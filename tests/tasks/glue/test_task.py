@@ -232,7 +232,7 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path) -> 
         encoder = load_encoder(str(folder / "encoder"))
         loaded = Glue(args, encoder, Evaluation(folder, [])).load(names, {n: resolve(args, n, encoder) for n in names})
         assert {name: r.examples["train"] for name, r in loaded.items()} == dict.fromkeys(names, 24)
-        labels = loaded["stsb"].dev["dev"].labels  # type: ignore[attr-defined]
+        labels = loaded["stsb"].dev["dev"].columns["labels"]
         assert sorted({*labels.tolist()}) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
         return {name: len(found.train) for name, found in loaded.items()}
 
