@@ -4,10 +4,8 @@ What options of several groups must agree on is refused here, before anything is
 in place of epochs, shares and defaults once the data are known; nothing changes an option after that.
 """
 
-import json
 import logging
 import math
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -87,9 +85,7 @@ class PretrainingArguments(TrainingArguments):
     not_in_help: ClassVar = {*_WITHOUT_EFFECT, *_UNUSED}
 
     output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
-    experiment_name: str = option(
-        "electra", "Name of the run and its folder. An existing run is never overwritten: -2, -3 ... is appended."
-    )
+    experiment_name: str = option("electra", "Name of the run and its folder; -2, -3 ... is appended if it exists.")
     resume_from_checkpoint: str | None = option(
         None, "Resume the latest checkpoint of the run (no value), or this checkpoint or run folder."
     )
@@ -111,9 +107,7 @@ class PretrainingArguments(TrainingArguments):
     adam_beta1: float = from_recipe("adam_beta1", "Adam's decay of the mean gradient.", BELOW_ONE)
     adam_beta2: float = from_recipe("adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE)
     adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
-    adam_bias_correction: bool = option(
-        True, "Adam with bias correction; the original's optimizer has none (--adam_bias_correction false)."
-    )
+    adam_bias_correction: bool = option(True, "Adam with bias correction; the original's optimizer has none.")
     product_schedule: bool = option(
         False, "The original's schedule: warm-up times decay from step 0, instead of warm-up and then decay."
     )
@@ -122,29 +116,18 @@ class PretrainingArguments(TrainingArguments):
     logging_steps: float = option(100, "Optimizer steps between logged averages.")
     save_steps: float = option(10_000, "Steps between checkpoints. The last step is always saved.", NOT_NEGATIVE)
     save_total_limit: int | None = option(3, "Number of checkpoints to keep, the latest.")
-    plan: bool = option(
-        False,
-        "Do not train: print the plan of the run and its duration, estimated from ten trial steps. Only the tokenizer "
-        "and the token cache are kept.",
-    )
-    auto_resume: bool = option(
-        False, "Start the run of --experiment_name, or resume its latest valid checkpoint if it has one."
-    )
+    plan: bool = option(False, "Only print the plan of the run, and its duration and memory, measured in ten steps.")
+    auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(
-        None,
-        "Save and stop this many hours after the start of the command, with exit code 85. Leave time for saving.",
-        POSITIVE,
+        None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
     )
     max_skipped_steps: int = option(
-        10,
-        "Stop after this many consecutive steps with an infinite or nan loss or gradient. Such steps are skipped; "
-        "healthy runs skip one or two, fp16 fewer than ten until it finds its scale.",
-        POSITIVE,
+        10, "Stop after so many consecutive steps that were skipped: loss or gradient was not finite.", POSITIVE
     )
     checkpoint_fractions: list[float] = option(
         [],
-        "Fractions of the optimizer steps after which an additional checkpoint is saved that --save_total_limit never "
-        "deletes. The paper's: 0.0625 0.125 0.25 0.5 1. They refer to the --max_steps of the current start.",
+        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit never deletes. The "
+        "paper's: 0.0625 0.125 0.25 0.5 1.",
         UP_TO_ONE,
     )
     bf16: bool | None = option(None, "Mixed precision in bfloat16. Not set: if the GPU or CPU supports it.")
@@ -152,13 +135,11 @@ class PretrainingArguments(TrainingArguments):
     ddp_find_unused_parameters: bool | None = option(
         False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."
     )
-    remove_unused_columns: bool = option(False, "Not used.")
-    license: str | None = option(
-        None, "Licence of the networks, for their model cards: an id of the Hub, such as apache-2.0. Not set: none."
-    )
-    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
-    include_num_input_tokens_seen: str | bool = option(False, "Not used: the log always has tokens_seen.")
     dataloader_num_workers: int = option(0, "Processes that prepare batches.", NOT_NEGATIVE)
+    remove_unused_columns: bool = option(False, "Not used.")
+    include_num_input_tokens_seen: str | bool = option(False, "Not used: the log always has tokens_seen.")
+    license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
+    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
@@ -167,15 +148,12 @@ class PretrainingArguments(TrainingArguments):
             expected = "left out" if only is None else only
             check(getattr(self, name) == only, name, getattr(self, name), f"{expected}, pre-training does not use it")
         if self.checkpoint_fractions and self.save_strategy == "best":
-            raise UserError(
-                "--checkpoint_fractions does not work with --save_strategy best; choose steps, epoch or no"
-            )
+            raise UserError("--checkpoint_fractions does not work with --save_strategy best; choose steps or epoch")
         if self.auto_resume and self.resume_from_checkpoint is not None:
-            raise UserError(
-                "--auto_resume finds the checkpoint itself; leave --resume_from_checkpoint out, or --auto_resume"
-            )
-        for name in ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
-            check(_is_json_object(getattr(self, name)), name, getattr(self, name), "a JSON object")
+            raise UserError("--auto_resume finds the checkpoint itself; leave --resume_from_checkpoint out")
+        kwargs = self.lr_scheduler_kwargs
+        is_object = not isinstance(kwargs, str) or (kwargs.startswith("{") and kwargs.endswith("}"))
+        check(is_object, "lr_scheduler_kwargs", kwargs, "a JSON object")
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
         if self.bf16 is None:
@@ -201,28 +179,8 @@ class PretrainingArguments(TrainingArguments):
         return int(self.train_batch_size * self.gradient_accumulation_steps * self.world_size)
 
 
-def _is_json_object(value: Any) -> bool:
-    """Whether nothing, a mapping, or the text of one."""
-    try:
-        return value is None or isinstance(json.loads(value) if isinstance(value, str) else value, dict)
-    except ValueError:
-        return False
-
-
-GROUPS = (
-    CorpusArguments,
-    CacheArguments,
-    TokenizerPathArguments,
-    TokenizerArguments,
-    ModelArguments,
-    ObjectiveArguments,
-    SegmentArguments,
-    PretrainingArguments,
-)
-
-
 class Arguments(NamedTuple):
-    """All options of a pre-training run, in the order of `GROUPS`."""
+    """All options of a pre-training run: the groups of `GROUPS`, and what the command line says about them."""
 
     corpus: CorpusArguments
     cache: CacheArguments
@@ -243,6 +201,9 @@ class Arguments(NamedTuple):
         return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
 
 
+GROUPS: tuple[type, ...] = tuple(Arguments.__annotations__.values())[:8]
+
+
 def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
@@ -250,16 +211,12 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     groups = command_line.parse(argv, config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     if config == str(QUICKSTART):
-        logger.info(
-            "No corpus named: using %s, on the documentation that comes with Python. "
-            "Name your own with --train_file FILES or --dataset_name NAMES.",
-            os.path.relpath(QUICKSTART),
-        )
+        logger.info("No corpus named: using %s. Name your own with --train_file or --dataset_name.", config)
     args.effective["bf16"] = args.training.bf16  # resolved for this device
     if args.segments.max_length > args.model.max_position_embeddings:
         raise UserError(
-            f"--max_length {args.segments.max_length} is longer than the position table, --max_position_embeddings "
-            f"{args.model.max_position_embeddings}; shorten the segments or enlarge the table"
+            f"--max_length {args.segments.max_length} is more than --max_position_embeddings "
+            f"{args.model.max_position_embeddings}; shorten the segments or enlarge the table of positions"
         )
     check_networks(args)
     gate_of(args)
@@ -283,10 +240,7 @@ def _default_config(command_line: CommandLine, argv: list[str] | None) -> str | 
     if any(command_line.value_of(name, argv) is not None for name in ("dataset_name", "train_file")):
         return None
     if resumed and resumed.lower() not in NEWEST:
-        raise UserError(
-            f"there is no {CONFIG_NAME} beside {resumed} with the options of its run; name them with --config, or the "
-            "corpus with --train_file or --dataset_name"
-        )
+        raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")
     return str(QUICKSTART)
 
 
@@ -310,12 +264,7 @@ def resolve(
 ) -> Arguments:
     """The options with the run's folder, and with steps in place of epochs, shares of steps and defaults.
 
-    Args:
-        args: as they were given.
-        folder: of the run.
-        checkpoint: that is resumed, if any.
-        segments_per_epoch: of the training text.
-        has_held_out: whether there is text to evaluate on.
+    `checkpoint` is the one that is resumed. Without held-out text, nothing is evaluated.
     """
     training, objective, batch_size = args.training, args.objective, args.training.segments_per_step
     max_steps = training.max_steps
@@ -352,18 +301,14 @@ def check_training(args: Arguments) -> None:
     if training.metric_for_best_model is not None:
         metrics = ["loss", *(metric for metric, _ in rows_of(objective, args.model.generator_type == UNIFORM))]
         if training.metric_for_best_model.removeprefix("eval_") not in metrics:
-            raise UserError(
-                f"--metric_for_best_model {training.metric_for_best_model}: --objective {objective} has no such "
-                f"metric; it has {', '.join(metrics)}"
-            )
+            asked = f"--metric_for_best_model {training.metric_for_best_model}"
+            raise UserError(f"{asked}: metrics of --objective {objective} are {', '.join(metrics)}")
     if training.push_to_hub:
         try:
-            huggingface_hub.whoami(token=training.hub_token)
+            huggingface_hub.HfApi(token=training.hub_token).whoami()
         except Exception as error:  # errors of the Hub's client and of its HTTP library
-            raise UserError(
-                f"--push_to_hub does not work: {error}; check the network, HF_HUB_OFFLINE and the token (`hf auth "
-                "login`, HF_TOKEN)"
-            ) from error
+            hint = "check the network, HF_HUB_OFFLINE and the token (`hf auth login`, HF_TOKEN)"
+            raise UserError(f"--push_to_hub does not work: {error}; {hint}") from error
 
 
 def check_networks(args: Arguments) -> None:
@@ -375,11 +320,8 @@ def check_networks(args: Arguments) -> None:
     spec, is_uniform = OBJECTIVES[objective.objective], model.generator_type == UNIFORM
     name = f"--objective {objective.objective}"
     if is_uniform:
-        possible = [
-            other for other, s in OBJECTIVES.items() if s.has_generator and not s.has_stages and not s.is_adversarial
-        ]
-        if objective.objective not in possible:
-            raise UserError(f"--generator_type uniform does not work with {name}; it does with {', '.join(possible)}")
+        if spec.has_stages or spec.is_adversarial or not spec.has_generator:
+            raise UserError(f"--generator_type uniform does not work with {name}; choose another objective")
         no_effect = ["discriminator_weight", "discriminator_warmup_steps", "generator_gate", "temperature"]
         no_effect += ["disallow_correct", "mlm_replacement_probability", "mlm_random_probability"]
         objective.refuse(no_effect, "there is no generator network", whose="--generator_type uniform")
@@ -398,28 +340,18 @@ def check_networks(args: Arguments) -> None:
             "are as wide as the network there; leave it out"
         )
     if model.tie == "gdes" and not spec.finds_replaced:
-        raise UserError(
-            f"--tie gdes does not work with {name}: its main network predicts tokens with the table that would be a "
-            "difference; choose embeddings, word or none"
-        )
+        raise UserError(f"--tie gdes does not work with {name}, whose main network predicts tokens; choose another")
     if not spec.has_stages:
         return
     if model.tie not in (None, "none") or model.tie_embedding_projection:
         shared = "tie_embedding_projection" if model.tie_embedding_projection else f"tie {model.tie}"
+        raise UserError(f"--{shared} does not work with {name}: the frozen generator must not change; leave it out")
+    sizes = model.generator_size, model.generator_layer_size
+    if objective.init_from_generator and (model.init_discriminator or sizes != (1, 1)):
         raise UserError(
-            f"--{shared} does not work with {name}: the weights of the frozen generator must not change; leave it out"
+            f"{name} starts the discriminator from the generator's weights; use --generator_size 1 and "
+            "--generator_layer_size 1 without --init_discriminator, or add --no_init_from_generator"
         )
-    if objective.init_from_generator and model.init_discriminator:
-        raise UserError(
-            f"--init_discriminator {model.init_discriminator}: {name} starts the discriminator from the generator; "
-            "leave it out, or add --no_init_from_generator"
-        )
-    for size in ("generator_size", "generator_layer_size"):
-        if objective.init_from_generator and getattr(model, size) != 1:
-            raise UserError(
-                f"{name} starts the discriminator from the generator's weights, so both must have the same size, but "
-                f"--{size} is {getattr(model, size):g}; use --{size} 1, or --no_init_from_generator"
-            )
 
 
 def gate_of(args: Arguments) -> Gate | None:
@@ -429,17 +361,16 @@ def gate_of(args: Arguments) -> Gate | None:
         return None
     given = f"--generator_gate {' '.join(objective.generator_gate)}"
     metrics = ["loss", *(name for name, _ in rows_of(objective.objective))]
-    metric, *thresholds = objective.generator_gate
     try:
-        (threshold,) = map(float, thresholds)
+        metric, number = objective.generator_gate
+        threshold = float(number)
     except ValueError:
-        threshold = math.nan
-    if not math.isfinite(threshold):
-        raise UserError(f"{given} is not possible: expected METRIC THRESHOLD, such as discriminator_auc 0.6")
-    if metric not in metrics:
-        raise UserError(f"{given}: --objective {objective.objective} has no such metric; it has {', '.join(metrics)}")
-    if args.training.eval_strategy == "no" or (segments.validation_fraction == 0 and not segments.validation_file):
+        metric, threshold = "", math.nan
+    if metric not in metrics or not math.isfinite(threshold):
         raise UserError(
-            f"{given} needs held-out metrics, but --eval_strategy is no or no text is held out; leave the gate out"
+            f"{given} is not possible: expected METRIC THRESHOLD, such as discriminator_auc 0.6; metrics of "
+            f"--objective {objective.objective} are {', '.join(metrics)}"
         )
+    if args.training.eval_strategy == "no" or (segments.validation_fraction == 0 and not segments.validation_file):
+        raise UserError(f"{given} needs held-out text and --eval_strategy steps or epoch; leave the gate out")
     return Gate(metric, threshold)

@@ -99,24 +99,20 @@ class Plan:
         return [*lines, f"and {len(others):,} more: {_amount(others)}"] if others else lines
 
     def lines(self) -> list[str]:
-        networks = [
-            f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"
-        ]
+        generator = []
         if self.generator_shape:
-            networks.append(
+            generator = [
                 f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
                 f"{self.total_parameters:,}, {self.shared}"
-            )
-        elif self.uniform_generator:
-            networks.append("generator      none: replacements are drawn evenly from the vocabulary")
-        held_out = f"{_count(self.held_out_documents, 'document')}, {self.held_out_tokens:,} tokens"
-        share = self.held_out_tokens / self.corpus_tokens
+            ]
         lines = [
             f"corpus         {_amount(self.sources)}, unknown {self.unknown_rate:.3%}",
             *(f"source         {line}" for line in self.source_lines()),
-            f"held out       {held_out}, equal to {share:.2%} of the corpus",
+            f"held out       {self.held_out_documents:,} documents, {self.held_out_tokens:,} tokens, equal to "
+            f"{self.held_out_tokens / self.corpus_tokens:.2%} of the corpus",
             f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
-            *networks,
+            f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
+            *generator,
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
@@ -134,7 +130,7 @@ class Plan:
 
 def _amount(sources: Sequence[dict[str, Any]]) -> str:
     files, documents, tokens = (sum(source[name] for source in sources) for name in ("files", "documents", "tokens"))
-    return ", ".join([_count(files, "file")] * (files > 0) + [_count(documents, "document"), f"{tokens:,} tokens"])
+    return (f"{files:,} files, " if files else "") + f"{documents:,} documents, {tokens:,} tokens"
 
 
 _SHARED = {
@@ -209,9 +205,7 @@ def announce_plan(
 ) -> Plan:
     """Make the plan of a run and log it, with warnings of options that look like mistakes.
 
-    Args:
-        args: resolved.
-        changes: of options since the run began, see resume.py.
+    `changes` are those of options since the run began, see resume.py.
     """
     training, steps = args.training, args.training.max_steps
     plan = make_plan(
@@ -225,7 +219,7 @@ def announce_plan(
         checkpoint_steps=fraction_steps(training.checkpoint_fractions, steps),
         changes=describe(changes),
     )
-    for line in [*plan.lines(), f"run folder     {training.output_dir}"]:
+    for line in (*plan.lines(), f"run folder     {training.output_dir}"):
         logger.info(line)
     fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
     for warning in document_warnings(plan, args.corpus.document_separator, fraction):
@@ -268,15 +262,12 @@ def document_warnings(plan: Plan, document_separator: str, validation_fraction: 
             "one document, use --document_separator file."
         )
     share = plan.held_out_tokens / plan.corpus_tokens
-    if validation_fraction and plan.held_out_documents < FEWEST_HELD_OUT:
+    is_usual = validation_fraction / 2 <= share <= 2 * validation_fraction
+    if validation_fraction and (plan.held_out_documents < FEWEST_HELD_OUT or not is_usual):
         warnings.append(
-            f"held-out metrics will be of {plan.held_out_documents} documents only, less than {FEWEST_HELD_OUT}: "
-            f"raise --validation_fraction {validation_fraction:g}, or name a --validation_file."
-        )
-    if validation_fraction and not validation_fraction / 2 <= share <= 2 * validation_fraction:
-        warnings.append(
-            f"the held-out documents have {share:.2%} of the tokens, where --validation_fraction asks for "
-            f"{validation_fraction:.2%} of the documents: try another --data_seed, or name a --validation_file."
+            f"{plan.held_out_documents} documents with {share:.2%} of the tokens are held out, few or unusual ones: "
+            f"raise --validation_fraction {validation_fraction:g}, try another --data_seed, or name a "
+            "--validation_file."
         )
     return warnings
 
@@ -286,9 +277,9 @@ def training_flops(
 ) -> tuple[float, float, float]:
     """6 N T with attention, the original's count, and that count with embedding lookups, summed over the networks.
 
-    A main network that predicts tokens has an LM head, at the chosen or at all positions; recomputation is not
-    counted. The copy gate and the baseline of the adversarial objective, single rows, are left out. With two stages,
-    the first has no discriminator, and in the second the generator runs only forward.
+    A main network that predicts tokens has an LM head, at the chosen or at all positions. With two stages, the first
+    has no discriminator, and in the second the generator runs only forward. Not counted: recomputation, and single
+    rows, the copy gate and the baseline of the adversarial objective.
     """
     objective = objective_of(config.objective, config.uniform_generator)
     sizes: dict[str, Any] = {"max_length": max_length, "train_batch_size": batch_size}
@@ -330,11 +321,6 @@ def describe_network(config: PreTrainedConfig) -> str:
     """Its sizes, and its type if it is not ELECTRA."""
     kind = "" if config.model_type == "electra" else f"{config.model_type}, "
     return (
-        f"{kind}{_count(config.num_hidden_layers, 'layer')} of {config.hidden_size}, "
-        f"{_count(config.num_attention_heads, 'head')}, "
+        f"{kind}{config.num_hidden_layers} layers of {config.hidden_size}, {config.num_attention_heads} heads, "
         f"feed-forward {value_of(config, 'intermediate_size')}"
     )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"

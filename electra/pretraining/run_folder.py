@@ -127,15 +127,10 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     if checkpoints_of(folder):
         return Run(folder, str(latest_valid_checkpoint(folder)))
     if (folder / METRICS_NAME).is_file():
-        raise UserError(
-            f"{folder} has a {METRICS_NAME}, but too few steps or no valid networks, and no checkpoint to resume; "
-            "choose another --experiment_name"
-        )
+        what = f"{folder} has ended with too few steps or without networks, and has no checkpoint to resume"
+        raise UserError(f"{what}; choose another --experiment_name")
     if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
-        raise UserError(
-            f"{folder} has files but no {CONFIG_NAME}, so it is not a run; choose another --experiment_name, or "
-            "empty the folder"
-        )
+        raise UserError(f"{folder} has files but no {CONFIG_NAME}: it is no run; choose another --experiment_name")
     return Run(folder, None)
 
 
@@ -182,8 +177,7 @@ def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_nam
 def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, changes: Sequence[str]) -> None:
     """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
 
-    Args:
-        changes: of options since the run began, a line for each step at which it was resumed with others.
+    `changes` are those of a resumed run, see `Plan`.
     """
     if not PartialState().is_main_process:
         return

@@ -162,7 +162,7 @@ def test_the_text_of_a_card_describes_the_network_and_its_training(
         facts = ("4 documents, 100 tokens", "12 steps of 10 x 16 tokens, 4.00 epochs", f"{plan.google_flops:.2e}")
         facts += ("2 h 05 min on 2 x a CPU, 2 kWh", "step 4: seed 1", f"{plan.flops:.2e} FLOPs")
         assert all(fact in card for fact in (*facts, "| 4.568 |", "| 0.8765 |"))
-    assert f"1 layer of 16, 1 head, feed-forward 64, {plan.generator_parameters:,}" in cards["generator"]
+    assert f"1 layers of 16, 1 heads, feed-forward 64, {plan.generator_parameters:,}" in cards["generator"]
     assert f"2 layers of 32, 2 heads, feed-forward 48, {plan.discriminator_parameters:,}" in cards["discriminator"]
 
 
