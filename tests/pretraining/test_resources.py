@@ -3,23 +3,26 @@
 import resource
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from electra.data import token_cache
 from electra.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.resources import DiskUse, check_disk, disk_use, missing_disk
+from electra.pretraining.resources import check_disk, count_checkpoints
 from run_pretraining import main
 from tests.pretraining.runs import FAST, flags
 
 
 @pytest.mark.parametrize(
-    ("options", "fractions", "checkpoints", "superfluous"),
+    ("options", "fractions", "kept", "are_others_deleted"),
     [
         ({"save_total_limit": 10}, [], 3, False),  # of steps 5, 10, 12
         ({"save_total_limit": 1}, [], 1, True),
@@ -28,38 +31,34 @@ from tests.pretraining.runs import FAST, flags
         ({"save_steps": 0}, [], 1, False),
     ],
 )
-def test_disk_use_counts_the_checkpoints_that_are_kept(
-    tmp_path: Path, plan: Plan, options: dict[str, object], fractions: list[int], checkpoints: int, superfluous: bool
+def test_checkpoints_that_are_kept(
+    plan: Plan, options: dict[str, object], fractions: list[int], kept: int, are_others_deleted: bool
 ) -> None:
-    plan.checkpoint_steps.extend(fractions)
-    training = parse_arguments(flags(tmp_path, **{"save_steps": 5, **options})).training
-    use = disk_use(training, plan, 1000)
-    networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
-    assert use == DiskUse(plan.cache_bytes, 3000, checkpoints, networks, superfluous)
-    assert disk_use(training.with_values(save_only_model=True), plan, 1000).checkpoint == 1000
+    training = parse_arguments(flags(Path(), **{"save_steps": 5, **options})).training
+    assert count_checkpoints(training, replace(plan, checkpoint_steps=fractions)) == (kept, are_others_deleted)
 
 
-def test_what_is_missing_counts_what_is_there_and_the_checkpoint_on_its_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use, run = DiskUse(cache=10**12, checkpoint=100, checkpoints=8, networks=150), tmp_path / "run" / "not" / "yet"
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(2000, 0, 1049))
-    assert "1.1 kB" in str(missing_disk(use, run))  # nine checkpoints at once
-    assert missing_disk(use._replace(networks=149), run) is None
-    assert missing_disk(use._replace(superfluous=False), run) is None
-    (run / "checkpoint-2").mkdir(parents=True)
-    assert missing_disk(use, run) is None  # seven are to come
-
-
-def test_a_run_that_cannot_fit_is_refused_and_a_plan_only_reports_it(
+def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
     tmp_path: Path, plan: Plan, make_pair: Callable[..., ElectraForJointPretraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = make_pair()
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(2000, 0, 1))
-    args = parse_arguments(flags(tmp_path))
-    with pytest.raises(UserError, match="--save_total_limit"):
-        check_disk(args, model, plan)
-    check_disk(args._replace(training=args.training.with_values(plan=True)), model, plan)
+    model, run = make_pair(), tmp_path / "output" / "run"
+    checkpoint = 3 * 4 * plan.total_parameters
+    networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
+
+    def check(free: int, **values: object) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 0, free))
+        training = parse_arguments(flags(tmp_path)).training.with_values(output_dir=str(run), **values)
+        check_disk(parse_arguments(flags(tmp_path))._replace(training=training), model, plan)
+
+    check(3 * checkpoint + networks)
+    check(0, plan=True)
+    for missing in ({"free": 3 * checkpoint + networks - 1}, {"free": 2 * checkpoint, "save_total_limit": 1}):
+        with pytest.raises(UserError, match="--save_total_limit"):
+            check(**missing)
+    check(2 * checkpoint + networks, save_total_limit=1)  # two at once
+    check(checkpoint + networks, save_only_model=True)
+    (run / "checkpoint-2").mkdir(parents=True)
+    check(2 * checkpoint + networks)
 
 
 def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,11 +70,13 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pyt
 
 @pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
 def test_a_cache_that_cannot_be_written_is_the_users_error(
-    folder: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, what: str, limit: int
+    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, what: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if what == "token cache":
-        wordpiece_tokenizer.save_pretrained(folder / "tok")
+    glue_tokenizer.save_pretrained(folder / "tok")
     args = parse_arguments(flags(folder, tokenizer_path=folder / "tok" if what == "token cache" else None))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(2000, 0, 1))
+    warned = Mock()
+    monkeypatch.setattr(token_cache.logger, "warning", warned)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # as if the disk ended there
     try:
@@ -84,3 +85,4 @@ def test_a_cache_that_cannot_be_written_is_the_users_error(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in (folder / "cache").iterdir() if path.suffix != ".lock"] == []
+    assert warned.called == (what == "token cache")

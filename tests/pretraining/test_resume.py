@@ -18,13 +18,8 @@ from electra.pretraining.resume import RULES, Rule, check_resumed, keeping_optio
 from tests.pretraining.runs import flags
 
 MakePair = Callable[..., ElectraForJointPretraining]
-TEXT = {
-    "corpus": "c0",
-    "documents": 5,
-    "training_text": "t0",
-    "training_documents": 4,
-    "first_held_out_text": "held out",
-}
+Begun = tuple[Path, ElectraForJointPretraining, dict[str, Any]]
+TEXT = {"corpus": "c", "documents": 5, "training_text": "t", "training_documents": 4, "first_held_out_text": "h"}
 
 
 def test_every_option_has_a_rule() -> None:
@@ -32,22 +27,15 @@ def test_every_option_has_a_rule() -> None:
     assert options <= set(RULES), "say in RULES what resuming does about it"
 
 
-def start(folder: Path, model: ElectraForJointPretraining) -> dict[str, Any]:
-    return origin_of(parse_arguments(flags(folder)).values(), model, TEXT, 8)
-
-
 @pytest.fixture
-def begun(tmp_path: Path, make_pair: MakePair) -> tuple[Path, ElectraForJointPretraining, dict[str, Any]]:
+def begun(tmp_path: Path, make_pair: MakePair) -> Begun:
     """A checkpoint of step 4, its networks, and what it and an unchanged start say."""
     model, checkpoint = make_pair(), tmp_path / "checkpoint-4"
     model.save_pretrained(checkpoint)
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 4, "max_steps": 12}))
-    origin = start(tmp_path, model)
+    origin = origin_of(parse_arguments(flags(tmp_path)).values(), model, TEXT, 8)
     (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
     return checkpoint, model, origin
-
-
-Begun = tuple[Path, ElectraForJointPretraining, dict[str, Any]]
 
 
 def test_each_option_that_changes_what_is_learned_is_refused_or_recorded(begun: Begun) -> None:
@@ -71,7 +59,7 @@ def test_changes_and_the_first_held_out_text_of_earlier_starts_are_kept(begun: B
     (checkpoint / ORIGIN_NAME).write_text(json.dumps({**origin, "changes": earlier}))
     origin["first_held_out_text"] = "another"
     kept = check_resumed(checkpoint, origin, model)
-    assert kept["changes"] == earlier and kept["first_held_out_text"] == "held out"
+    assert kept["changes"] == earlier and kept["first_held_out_text"] == "h"
 
 
 @pytest.mark.parametrize(("name", "named"), [("batch_size", "8 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
@@ -81,14 +69,12 @@ def test_another_text_or_batch_is_refused(begun: Begun, name: str, named: str) -
         check_resumed(checkpoint, {**origin, name: 9}, model)
 
 
-def test_values_that_the_objective_sets_are_recorded(tmp_path: Path, make_pair: MakePair) -> None:
-    options = start(tmp_path, make_pair(objective="replace_mlm", discriminator_weight=1.0))["options"]
-    assert (options["discriminator_weight"], options["mlm_replacement_probability"]) == (1.0, 0.85)
-
-
-def test_optimizers_with_the_same_averages_may_be_exchanged(begun: Begun) -> None:
+def test_values_of_the_objective_are_recorded_and_optimizers_with_the_same_averages_exchanged(begun: Begun) -> None:
     checkpoint, model, origin = begun
-    origin["options"]["optim"] = "adamw_torch"
+    options = origin["options"]
+    assert (options["discriminator_weight"], options["mlm_replacement_probability"]) == (50.0, 0.85)
+    assert options["optim"] == "adamw_torch_fused"
+    options["optim"] = "adamw_torch"
     assert check_resumed(checkpoint, origin, model)["changes"] == []
 
 

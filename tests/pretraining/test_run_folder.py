@@ -1,7 +1,5 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,16 +23,14 @@ def opened(folder: Path, **options: object) -> Run:
 
 
 def test_a_run_gets_a_folder_of_its_name_and_the_next_ones_a_number(tmp_path: Path) -> None:
-    output = tmp_path / "output"
     for expected in ("run", "run-2", "run-3"):
         folder = opened(tmp_path).folder
-        assert folder == output / expected and not folder.exists()
+        assert folder == tmp_path / "output" / expected and not folder.exists()
         folder.mkdir()
         (folder / ".hidden").touch()
-    (output / "run-2" / ".hidden").unlink()
-    (output / "file").write_text("precious")
-    assert new_run_folder(output, "file") == output / "file-2"
-    assert opened(tmp_path, experiment_name="run-3").folder == output / "run-3-2"
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / ".file-2.lock").touch()  # left by a process that has ended
+    assert new_run_folder(tmp_path, "file") == tmp_path / "file-2"
 
 
 def test_an_empty_folder_is_used_by_one_of_the_runs_that_start_together(tmp_path: Path) -> None:
@@ -44,30 +40,19 @@ def test_an_empty_folder_is_used_by_one_of_the_runs_that_start_together(tmp_path
     assert sorted(f.name for f in folders) == ["run", *(f"run-{n}" for n in range(2, 9))]
 
 
-def test_a_process_that_ends_leaves_its_folder_free(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from electra.pretraining.run_folder import new_run_folder as f; "
-    code += f"f(Path({str(tmp_path)!r}), 'run'); exit(2)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 2
-    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
-    assert new_run_folder(tmp_path, "run") == tmp_path / "run"
-
-
 @pytest.mark.parametrize("auto_resume", [False, True])
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"output_dir": "file"}, "--output_dir"),
-        ({"experiment_name": "a" * 300}, "--output_dir"),
-        ({"experiment_name": ""}, "--experiment_name"),
+        ({}, "--output_dir"),
         ({"experiment_name": "a/b"}, "--experiment_name"),
         ({"experiment_name": ".."}, "--experiment_name"),
     ],
 )
 def test_a_folder_that_cannot_be_made_is_the_users_error(
-    tmp_path: Path, options: dict[str, str], named: str, auto_resume: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: dict[str, str], named: str, auto_resume: bool
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "output").write_text("in the way")
     with pytest.raises(UserError, match=named):
         opened(tmp_path, **options, auto_resume=auto_resume)
 
@@ -126,14 +111,13 @@ def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp
     assert config_of_resumed_run(str(run), where[0], None) == run / "config.yaml"
 
 
-@pytest.mark.parametrize("resume", [["--resume_from_checkpoint"], ["--resume_from_checkpoint", "last"]])
-def test_resuming_by_name_alone_takes_the_options_of_that_run(tmp_path: Path, resume: list[str]) -> None:
+def test_resuming_by_name_alone_takes_the_options_of_that_run(tmp_path: Path) -> None:
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, seed=7))
     checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
-    where = [f"--output_dir={tmp_path / 'output'}", "--experiment_name=run"]
     lines = (flag.removeprefix("--").replace("=", ": ", 1) for flag in flags(tmp_path))
     (checkpoint.parent / "config.yaml").write_text("\n".join(lines))
-    resumed = parse_arguments([*resume, *where, "--learning_rate=3e-3", "--seed=7"])
+    where = [f"--output_dir={tmp_path / 'output'}", "--experiment_name=run"]
+    resumed = parse_arguments(["--resume_from_checkpoint", *where, "--learning_rate=3e-3", "--seed=7"])
     assert resumed.corpus == args.corpus and resumed.model == args.model and resumed.segments == args.segments
     assert (resumed.training.learning_rate, resumed.training.seed) == (3e-3, 7)
     assert open_run(resumed).checkpoint == str(checkpoint)
