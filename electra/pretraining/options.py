@@ -320,8 +320,9 @@ def check_networks(args: Arguments) -> None:
     spec, is_uniform = OBJECTIVES[objective.objective], model.generator_type == UNIFORM
     name = f"--objective {objective.objective}"
     if is_uniform:
-        if spec.has_stages or spec.is_adversarial or not spec.has_generator:
-            raise UserError(f"--generator_type uniform does not work with {name}; choose another objective")
+        no_network = [o for o, s in OBJECTIVES.items() if s.has_generator and not (s.has_stages or s.is_adversarial)]
+        if objective.objective not in no_network:
+            raise UserError(f"--generator_type uniform does not work with {name}, only with {', '.join(no_network)}")
         no_effect = ["discriminator_weight", "discriminator_warmup_steps", "generator_gate", "temperature"]
         no_effect += ["disallow_correct", "mlm_replacement_probability", "mlm_random_probability"]
         objective.refuse(no_effect, "there is no generator network", whose="--generator_type uniform")
@@ -349,8 +350,9 @@ def check_networks(args: Arguments) -> None:
     sizes = model.generator_size, model.generator_layer_size
     if objective.init_from_generator and (model.init_discriminator or sizes != (1, 1)):
         raise UserError(
-            f"{name} starts the discriminator from the generator's weights; use --generator_size 1 and "
-            "--generator_layer_size 1 without --init_discriminator, or add --no_init_from_generator"
+            f"{name} starts the discriminator from the generator, not with --generator_size {sizes[0]:g} and "
+            f"--generator_layer_size {sizes[1]:g}; use --generator_size 1 and --generator_layer_size 1 without "
+            "--init_discriminator, or add --no_init_from_generator"
         )
 
 

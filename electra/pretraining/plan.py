@@ -227,21 +227,15 @@ def announce_plan(
     saves_between = any(step < steps for step in plan.checkpoint_steps)
     if training.save_strategy == "steps" and training.save_steps > steps and not saves_between:
         logger.warning(
-            "save_steps=%d is more than max_steps=%d: the only checkpoint will be that of the last step. Steps are "
-            "optimizer steps here, not samples.",
-            training.save_steps,
-            steps,
+            f"save_steps={training.save_steps} is more than max_steps={steps}: only the last step will be saved. "
+            "Steps are optimizer steps here, not samples."
         )
-    for length in stage_lengths(steps, plan.generator_steps):
-        if training.get_warmup_steps(length) >= length:
-            logger.warning(
-                "warmup_steps=%d is not less than the %d steps of the run or stage: the learning rate never reaches "
-                "%g. Set --warmup_steps, 0.1 for a tenth of the steps.",
-                training.get_warmup_steps(length),
-                length,
-                training.learning_rate,
-            )
-            break
+    shortest = min(stage_lengths(steps, plan.generator_steps))
+    if training.get_warmup_steps(shortest) >= shortest:
+        logger.warning(
+            f"--warmup_steps {training.warmup_steps:g} takes all of {shortest} steps: the learning rate never reaches "
+            f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
+        )
     return plan
 
 

@@ -53,13 +53,10 @@ def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
     kept, are_others_deleted = count_checkpoints(training, plan)
     memory = format_bytes((2 + ADAM_STATES) * weights)
-    logger.info("memory         %s for weights, gradients and averages; --plan measures the whole", memory)
+    logger.info(f"memory         {memory} for weights, gradients and averages; --plan measures the whole")
     logger.info(
-        "disk           token cache %s, %d checkpoints of %s, networks %s",
-        format_bytes(plan.cache_bytes),
-        kept,
-        format_bytes(checkpoint),
-        format_bytes(networks),
+        f"disk           token cache {format_bytes(plan.cache_bytes)}, {kept} checkpoints of "
+        f"{format_bytes(checkpoint)}, networks {format_bytes(networks)}"
     )
     there = len(checkpoints_of(run)) if run.is_dir() else 0
     needed = (max(0, kept - there) + are_others_deleted) * checkpoint + networks
@@ -104,12 +101,10 @@ def run_trial(args: Arguments, model: ElectraForJointPretraining, data: Pretrain
     ends = clock.ends[1:] if len(clock.ends) > 2 else clock.ends
     seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
     if trial.is_world_process_zero():
+        rate, duration = plan.tokens_per_step / seconds, format_seconds(seconds * plan.steps)
         logger.info(
-            "trial          %d steps of %.3g s, %s tokens/s: about %s without evaluations and checkpoints",
-            len(ends) - 1,
-            seconds,
-            f"{plan.tokens_per_step / seconds:,.0f}",
-            format_seconds(seconds * plan.steps),
+            f"trial          {len(ends) - 1} steps of {seconds:.3g} s, {rate:,.0f} tokens/s: about {duration} without "
+            "evaluations and checkpoints"
         )
         if torch.cuda.is_available():
             logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))

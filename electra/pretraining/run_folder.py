@@ -116,8 +116,6 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     _lock_or_refuse(folder)
     if not folder.exists():
         return Run(folder, None)
-    if not folder.is_dir():
-        raise UserError(f"{folder} is a file, not a run; choose another --experiment_name")
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     steps = _number_in(folder / METRICS_NAME, "plan", "steps")
     has_networks = (folder / "discriminator" / "config.json").is_file()
