@@ -118,30 +118,23 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
 
 
 @pytest.mark.parametrize(
-    ("starts", "null", "same"),
+    ("starts", "null", "places", "same"),
     [
-        ([3, 4, 5], 0.0, False),
-        ([0, 0, 0], 0.0, True),  # [CLS]
-        ([3, 4, 4], 0.0, False),
-        ([3, 3, 4], 0.0, True),  # the first word of each paragraph
-        ([4, 4, 4], 0.0, True),  # the same position of each window
-        ([3, 4, 5], math.nan, True),
+        ([3, 4, 5], 0.0, (), False),
+        ([0, 0, 0], 0.0, (), True),  # [CLS]
+        ([3, 3, 4], 0.0, (), True),  # the first word of each paragraph
+        ([4, 4, 4], 0.0, (), True),  # the same position of each window
+        ([3, 4, 5], math.nan, (), True),
+        ([3, 3, 4], 0.0, (0, 0, 0), False),  # where all true answers start
+        ([3, 3, 4], 0.0, (0, 3, 6), True),
     ],
 )
 @pytest.mark.parametrize("behind_cls", [True, False])
 def test_a_run_that_starts_everywhere_at_the_same_place_has_one_start(
-    framed_tokenizer: PreTrainedTokenizerBase, starts: list[int], null: float, same: bool, behind_cls: bool
+    framed_tokenizer: PreTrainedTokenizerBase, starts: list, null: float, places: tuple, same: bool, behind_cls: bool
 ) -> None:
-    data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, asked=("7", "7", "7 8"))
+    data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, places=places, asked=("7", "7", "7 8"))
     assert windows.context[:, 0].tolist() == [3, 3, 4]
     first = {0: 0.0} if behind_cls else {}  # the best answer is behind that there is none
     found = stack(*(candidates({**first, start: -1.0}, {3: 0.0}, null=null) for start in starts))
     assert has_one_start(found, windows, data) is same
-
-
-@pytest.mark.parametrize(("places", "same"), [((0, 0, 0), False), ((0, 3, 6), True)])
-def test_the_same_place_everywhere_is_right_where_all_answers_stand_there(
-    framed_tokenizer: PreTrainedTokenizerBase, places: tuple[int, ...], same: bool
-) -> None:
-    data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, places=places)
-    assert has_one_start(stack(*[candidates({3: 0.0}, {3: 0.0})] * 3), windows, data) is same

@@ -136,15 +136,15 @@ def test_the_loss_is_the_mean_of_both_ends_and_half_the_classifier_s() -> None:
     start = torch.tensor([[1.0, 2.0, -math.inf], [0.5, 0.0, 0.0]])
     end = torch.tensor([[0.0, 0.0, -math.inf], [3.0, 0.0, 1.0]])
     labels = torch.tensor([[1, 0, 0], [0, 0, 1]])
-    ends = [math.log(2), -math.log(math.exp(3) / (math.exp(3) + 1 + math.e))]
-    starts = [math.log(1 + math.exp(-1)), -math.log(math.exp(0.5) / (math.exp(0.5) + 2))]
-    plain = [(s + e) / 2 for s, e in zip(starts, ends, strict=True)]
-    assert span_loss(SpanLogits(start, end, None), labels).item() == pytest.approx(sum(plain) / 2)
+    ends = math.log(2) - math.log(math.exp(3) / (math.exp(3) + 1 + math.e))
+    starts = math.log(1 + math.exp(-1)) - math.log(math.exp(0.5) / (math.exp(0.5) + 2))
+    plain = (starts + ends) / 2
+    assert span_loss(SpanLogits(start, end, None), labels).item() == pytest.approx(plain / 2)
     classifier = math.log(1 + math.exp(0.7)) + math.log(1 + math.exp(0.2))
     logits = SpanLogits(start, end, torch.tensor([0.7, -0.2]))
-    assert span_loss(logits, labels).item() == pytest.approx((sum(plain) + 0.5 * classifier) / 2)
+    assert span_loss(logits, labels).item() == pytest.approx((plain + 0.5 * classifier) / 2)
     # A part of a step of five windows, of which each has three labels.
-    assert span_loss(logits, labels, 15).item() == pytest.approx((sum(plain) + 0.5 * classifier) / 5)
+    assert span_loss(logits, labels, 15).item() == pytest.approx((plain + 0.5 * classifier) / 5)
 
 
 def test_the_loss_s_gradients_are_probabilities_minus_the_truth() -> None:

@@ -63,19 +63,12 @@ def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer: Pre
     assert encoded.most_context.tolist() == [[4, 12], [6, 12], [6, 12]]  # tokens 0-7, 8-13, 14-19
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (NUMBERS[:39], [[4, 13, 0], [0, 0, 1]]),  # the whole window
-        (NUMBERS[:43], [[0, 0, 1], [0, 0, 1]]),  # longer than a window
-        (NUMBERS[40:], [[0, 0, 1], [4, 13, 0]]),
-        (None, [[0, 0, 1], [0, 0, 1]]),
-    ],
-)
-def test_a_window_has_the_answer_if_it_holds_all_of_it(
-    framed_tokenizer: PreTrainedTokenizerBase, answer: str | None, expected: list[list[int]]
-) -> None:
-    assert labels(encode(framed_tokenizer, ("7 8", NUMBERS, answer), room=10, doc_stride=64)) == expected
+def test_a_window_has_the_answer_if_it_holds_all_of_it(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+    whole_first, longer_than_a_window, whole_second = NUMBERS[:39], NUMBERS[:43], NUMBERS[40:]
+    asked = [("7 8", NUMBERS, answer) for answer in (whole_first, longer_than_a_window, whole_second, None)]
+    none = [0, 0, 1]
+    expected = [[4, 13, 0], none, none, none, none, [4, 13, 0], none, none]
+    assert labels(encode(framed_tokenizer, *asked, room=10, doc_stride=64)) == expected
 
 
 def test_a_long_question_is_cut_and_must_leave_room(framed_tokenizer: PreTrainedTokenizerBase) -> None:
@@ -119,19 +112,14 @@ def answer_span(tokenizer: PreTrainedTokenizerBase, paragraph: str, answer: str)
     return paragraph[encoded.offsets[0][start, 0] : encoded.offsets[0][end, 1]]
 
 
-@pytest.mark.parametrize(
-    ("paragraph", "answer"),
-    [
+def test_the_tokens_of_an_answer_stand_for_its_characters(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+    for paragraph, answer in (
         ("Thé (wörds and) sells", "wörds"),  # accents are stripped, characters are not; brackets are tokens
         ("say ﬁlled masks", "ﬁlled"),  # one character, two letters when normalized
         ("the words \u200bare real", "are"),  # a character without a token
         ("the 東京 dog", "京"),
-    ],
-)
-def test_the_tokens_of_an_answer_stand_for_its_characters(
-    wordpiece_tokenizer: PreTrainedTokenizerBase, paragraph: str, answer: str
-) -> None:
-    assert answer_span(wordpiece_tokenizer, paragraph, answer).strip("\u200b") == answer
+    ):
+        assert answer_span(wordpiece_tokenizer, paragraph, answer).strip("\u200b") == answer
 
 
 def test_words_are_found_by_a_tokenizer_that_counts_the_space_before_a_word() -> None:

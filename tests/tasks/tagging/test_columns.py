@@ -32,19 +32,15 @@ def test_sentences_end_at_blank_lines_and_beginnings_of_documents_are_none(tmp_p
     assert found.places == [f"{tmp_path}/a.txt line 3", f"{tmp_path}/a.txt line 9"]
     for column in (1, -2):
         assert read_columns(write(tmp_path, TEXT), column).labels == [["NNP", "VBZ"], ["NNP"]]
+    assert with_predictions(found, [["I-ORG", "I-PER"], ["O"]]) == (
+        "-DOCSTART- -X- O O\n\nEU NNP I-ORG I-ORG\nrejects VBZ O I-PER\n\n\n-DOCSTART- -X- O O\n\nPeter NNP I-PER O\n"
+    )
 
 
 def test_tabs_carriage_returns_byte_order_marks_and_strange_spaces(tmp_path: Path) -> None:
     found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"))
     assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
     assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a\u00a0b\tO\tB-X\nc\u2028d\t B-X\tO\n\ne\tO\tO\n"
-
-
-def test_predictions_are_a_column_behind_the_lines_of_the_file(tmp_path: Path) -> None:
-    found = read_columns(write(tmp_path, TEXT))
-    assert with_predictions(found, [["I-ORG", "I-PER"], ["O"]]) == (
-        "-DOCSTART- -X- O O\n\nEU NNP I-ORG I-ORG\nrejects VBZ O I-PER\n\n\n-DOCSTART- -X- O O\n\nPeter NNP I-PER O\n"
-    )
 
 
 def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
@@ -60,9 +56,7 @@ def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
     [
         ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
         ("-DOCSTART- O\n\n", -1, r"a\.txt"),
-        ("a O\n", 2, r"a\.txt line 1 has 2 columns.*--label_column 2"),
-        ("a O\n", 0, r"--label_column 0"),
-        ("a O\n", -2, r"--label_column -2"),
+        *(("a O\n", column, rf"a\.txt line 1 has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, text: str, column: int, message: str) -> None:
