@@ -6,6 +6,7 @@ Version 2.0 is recognised by questions without an answer or with `is_impossible`
 import json
 import logging
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Questions:
     def __len__(self) -> int:
         return len(self.questions)
 
-    @property
+    @cached_property
     def references(self) -> dict[str, tuple[str, ...]]:
         """Id of each question -> its correct answers."""
         return {question.id: question.answers for question in self.questions}
@@ -55,12 +56,8 @@ def read_questions(path: str | Path) -> Questions:
 def load_dataset_questions(name: str) -> dict[str, Questions]:
     """The splits `train` and `dev` of a data set with SQuAD's columns: a Hub id, or a folder saved by `datasets`."""
     tables = load_hub_splits(name, None)
-    return {
-        split: _parse(
-            {"data": [{"paragraphs": [{**row, "qas": [row]} for row in tables[split]]}]}, f"{name} ({split})"
-        )
-        for split in ("train", "dev")
-    }
+    paragraphs = {split: [{**row, "qas": [row]} for row in tables[split]] for split in ("train", "dev")}
+    return {split: _parse({"data": [{"paragraphs": p}]}, f"{name} ({split})") for split, p in paragraphs.items()}
 
 
 def read_json(path: str | Path) -> Any:
@@ -108,22 +105,22 @@ def align_answers(data: Questions) -> Questions:
     An answer that is not at its given position is taken from where its text occurs, if it occurs exactly once at most
     `NEARBY` characters away. Logs how many were moved and dropped.
     """
-    kept = []
-    moved = dropped = 0
+    kept, moved = [], 0
     for question in data.questions:
         if question.start is not None:
             paragraph, answer = data.paragraphs[question.paragraph], question.answers[0]
-            is_there = question.start >= 0 and paragraph.startswith(answer, question.start)
-            first = max(0, question.start - NEARBY)
-            around = paragraph[first : max(0, question.start + len(answer) + NEARBY)]
-            place = around.find(answer)
-            if not answer.strip() or (not is_there and (place < 0 or around.find(answer, place + 1) >= 0)):
-                dropped += 1
+            if not answer.strip():
                 continue
-            if not is_there:
+            if question.start < 0 or not paragraph.startswith(answer, question.start):
+                first = max(0, question.start - NEARBY)
+                around = paragraph[first : max(0, question.start + len(answer) + NEARBY)]
+                place = around.find(answer)
+                if place < 0 or around.find(answer, place + 1) >= 0:
+                    continue
                 question = replace(question, start=first + place)
                 moved += 1
         kept.append(question)
+    dropped = len(data) - len(kept)
     if moved or dropped:
         logger.warning(
             "%s: %d answers are not at their given position: %d found nearby, %d questions left out",

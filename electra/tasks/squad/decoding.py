@@ -18,14 +18,12 @@ from electra.tasks.squad.windows import Windows
 class Decoded(NamedTuple):
     """Predictions for all questions, by id of the question.
 
-    Args:
-        nbest: the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
-            among these answers, `start_logit`, `end_logit`; a single "" if there is none.
-        null_odds: score of the question's having no answer.
+    `nbest` has the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
+    among these answers, `start_logit`, `end_logit`; a single "" if there is none.
     """
 
     nbest: dict[str, list[dict[str, Any]]]
-    null_odds: dict[str, float]
+    null_odds: dict[str, float]  # score of there being no answer
 
     @property
     def predictions(self) -> dict[str, str]:
@@ -37,7 +35,6 @@ def decode(
     data: Questions,
     windows: Windows,
     candidates: Candidates,
-    *,
     n_best_size: int,
     max_answer_length: int,
     has_classifier: bool,

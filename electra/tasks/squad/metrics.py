@@ -11,7 +11,7 @@ import re
 import string
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +52,20 @@ def null_aware_f1(answer: str, reference: str) -> float:
     return overlap_f1(answer, reference)
 
 
+def _best_scores(
+    score: Callable[[str, str], float], references: References, predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """Id of each question with a prediction -> the best score over its references."""
+    pairs = {name: (predictions[name], answers) for name, answers in references.items() if name in predictions}
+    return {name: max(score(answer, reference) for reference in counted) for name, (answer, counted) in pairs.items()}
+
+
 def evaluate_v1(references: References, predictions: Mapping[str, str]) -> dict[str, float]:
-    """`exact_match` and `f1`: the best over a question's references, 0 without a prediction."""
-    found = {}
-    for metric, score in (("exact_match", exact_match), ("f1", overlap_f1)):
-        scores = [
-            max(score(predictions[name], answer) for answer in answers)
-            for name, answers in references.items()
-            if name in predictions
-        ]
-        found[metric] = 100.0 * sum(scores) / len(references)
-    return found
+    """`exact_match` and `f1` of all questions, 0 without a prediction."""
+    return {
+        name: 100.0 * sum(_best_scores(score, references, predictions).values()) / len(references)
+        for name, score in (("exact_match", exact_match), ("f1", overlap_f1))
+    }
 
 
 def evaluate_v2(
@@ -73,11 +76,8 @@ def evaluate_v2(
 ) -> dict[str, float]:
     """The values that evaluate-v2.0.py prints: also of the questions with an answer alone, and of those without.
 
-    With `null_odds` also the scores at the best thresholds, see `best_threshold`.
-
-    Args:
-        predictions: id -> answer, "" for no answer.
-        null_odds: id -> score of no answer; above `threshold` the prediction is replaced by "".
+    Predictions whose null odds are above `threshold` count as "", no answer. With `null_odds` the result also has the
+    scores at the best thresholds, see `best_threshold`.
     """
     odds = dict.fromkeys(references, 0.0) if null_odds is None else null_odds
     for what, values in (("prediction", predictions), ("null odds", odds)):
@@ -85,18 +85,16 @@ def evaluate_v2(
         if missing:
             raise UserError(f"{len(missing)} of {len(references)} questions have no {what}, such as {missing[0]}")
     has_answer = {name: bool(answers) for name, answers in references.items()}
-    raw: dict[str, dict[str, float]] = {"exact": {}, "f1": {}}
-    for name, answers in references.items():
-        # References that are empty when normalized do not count, unless there is no other.
-        counted = [answer for answer in answers if normalize_answer(answer)] or [""]
-        raw["exact"][name] = max(exact_match(predictions[name], answer) for answer in counted)
-        raw["f1"][name] = max(null_aware_f1(predictions[name], answer) for answer in counted)
+    # References that are empty when normalized do not count, unless there is no other.
+    counted = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
+    metrics = (("exact", exact_match), ("f1", null_aware_f1))
+    raw = {metric: _best_scores(score, counted, predictions) for metric, score in metrics}
     result: dict[str, float] = {}
     for prefix, wanted in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
         names = [name for name, has in has_answer.items() if has in wanted]
         if names:
             for metric, scores in raw.items():
-                decided = [scores[name] if odds[name] <= threshold else float(not has_answer[name]) for name in names]
+                decided = [float(not has_answer[name]) if odds[name] > threshold else scores[name] for name in names]
                 result[f"{prefix}{metric}"] = 100.0 * sum(decided) / len(names)
             result[f"{prefix}total"] = len(names)
     if null_odds is not None:
@@ -107,7 +105,7 @@ def evaluate_v2(
 
 
 def best_threshold(
-    scores: Mapping[str, float],
+    scores: Mapping[str, float],  # of the predictions without a threshold, in [0, 1]
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
@@ -116,9 +114,6 @@ def best_threshold(
 
     As in evaluate-v2.0.py, the threshold is one of the odds, even if other questions have the same odds, and 0 if
     answering nothing is best.
-
-    Args:
-        scores: id -> score of the prediction without a threshold, in [0, 1].
     """
     current = best = float(sum(not has for has in has_answer.values()))
     at = 0.0

@@ -43,13 +43,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
 
 
 class Squad(TaskAdapter):
-    """SQuAD 1.1 or 2.0, whichever the data is. Besides the files of every evaluation, each run has in its folder:
-
-    predictions/TASK-SEED/predictions.json          id of each question -> best answer, as the official scripts read
-    predictions/TASK-SEED/nbest_predictions.json    id -> best answers with their scores
-    predictions/TASK-SEED/null_odds.json            id -> score of no answer (version 2.0)
-    predictions/TASK-SEED/metrics.json              output of the official script
-    """
+    """SQuAD 1.1 or 2.0, whichever the data is. The predictions of a run are in predictions/TASK-SEED/, see `keep`."""
 
     default_max_length = 384
     reporting = REPORTING
@@ -62,8 +56,6 @@ class Squad(TaskAdapter):
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
         return "squad"
-
-    # ---- data
 
     @cached_property
     def questions(self) -> dict[str, Questions]:
@@ -78,10 +70,6 @@ class Squad(TaskAdapter):
     def is_version_2(self) -> bool:
         return any(split.is_version_2 for split in self.questions.values())
 
-    @cached_property
-    def references(self) -> dict[str, tuple[str, ...]]:
-        return self.questions["dev"].references
-
     def names(self) -> list[str]:
         return ["squad_v2" if self.is_version_2 else "squad_v1"]
 
@@ -89,19 +77,10 @@ class Squad(TaskAdapter):
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("all training questions have an answer, but some of the development set have none")
-
         data = {"train": align_answers(self.questions["train"]), "dev": self.questions["dev"]}
-        windows = {
-            split: encode_questions(
-                questions,
-                self.encoder.tokenizer,
-                max_length=settings[name].max_length,
-                max_query_length=self.args.options.max_query_length,
-                doc_stride=self.args.options.doc_stride,
-                is_training=split == "train",
-            )
-            for split, questions in data.items()
-        }
+        chosen, tokenizer = self.args.options, self.encoder.tokenizer
+        lengths = settings[name].max_length, chosen.max_query_length, chosen.doc_stride
+        windows = {s: encode_questions(data[s], tokenizer, *lengths, is_training=s == "train") for s in data}
         left_out = len(data["train"]) - len(np.unique(windows["train"].questions))
         if left_out:
             logger.warning("%d questions are left out: no token covers their answer", left_out)
@@ -115,8 +94,6 @@ class Squad(TaskAdapter):
         options = self.args.options
         data = data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
         return {**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data}
-
-    # ---- training
 
     @property
     def beam_size(self) -> int:
@@ -133,8 +110,6 @@ class Squad(TaskAdapter):
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         return WindowCollator(self.encoder.tokenizer.pad_token_id)
 
-    # ---- saved models
-
     def linear_layers(self, model: Any) -> list[nn.Linear]:
         """Starts and ends as one layer, as in transformers."""
         layers = super().linear_layers(model)
@@ -146,28 +121,21 @@ class Squad(TaskAdapter):
     def note(self, task: str) -> str:
         return "An answer that starts and ends at the first token means that there is none." * self.is_version_2
 
-    # ---- scores
-
     def decode(self, rows: NDArray[np.float32]) -> Decoded:
         """Answers to the development set from the output of the model; those of the last call are kept."""
         if self.decoded is None or self.decoded[0] is not rows:
-            options = self.args.options
-            found = decode(
-                self.questions["dev"],
-                self.dev,
-                Candidates.unpack(rows, self.beam_size),
-                n_best_size=options.n_best_size,
-                max_answer_length=options.max_answer_length,
-                has_classifier=self.args.tuning.head == "joint",
-            )
-            self.decoded = rows, found
+            candidates = Candidates.unpack(rows, self.beam_size)
+            lengths = self.args.options.n_best_size, self.args.options.max_answer_length
+            is_joint = self.args.tuning.head == "joint"
+            self.decoded = rows, decode(self.questions["dev"], self.dev, candidates, *lengths, is_joint)
         return self.decoded[1]
 
     def official_metrics(self, decoded: Decoded) -> dict[str, float]:
         """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
+        references = self.questions["dev"].references
         if not self.is_version_2:
-            return evaluate_v1(self.references, decoded.predictions)
-        return evaluate_v2(self.references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
+            return evaluate_v1(references, decoded.predictions)
+        return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
 
     def threshold(self, decoded: Decoded) -> float:
         """The null odds with the best F1; higher odds mean no answer.
@@ -175,9 +143,9 @@ class Squad(TaskAdapter):
         -infinity if answering nothing is best. The official script then says 0, at which questions with lower odds
         would be answered.
         """
-        found = evaluate_v2(self.references, decoded.predictions, decoded.null_odds)
-        unanswerable = sum(not answers for answers in self.references.values())
-        is_silence_best = found["best_f1"] <= 100 * unanswerable / len(self.references)
+        references = self.questions["dev"].references
+        found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
+        is_silence_best = found["best_f1"] <= 100 * sum(not a for a in references.values()) / len(references)
         return -math.inf if is_silence_best else found["best_f1_thresh"]
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:
@@ -199,10 +167,8 @@ class Squad(TaskAdapter):
             return False
         decoded = self.decode(logits["dev"])
         unanswered = np.mean(np.array(list(decoded.null_odds.values())) > self.threshold(decoded))
-        unanswerable = np.mean([not answers for answers in self.references.values()])
+        unanswerable = np.mean([not question.answers for question in self.questions["dev"].questions])
         return is_one_answer(float(unanswered), float(unanswerable))
-
-    # ---- predictions
 
     def _predictions_folder(self, task: str, seed: int) -> Path:
         return self.evaluation.predictions_path(task, seed).with_suffix("")
@@ -212,6 +178,7 @@ class Squad(TaskAdapter):
         return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
 
     def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+        """By id of the question: best answers, n best answers, null odds; and the output of the official script."""
         decoded = self.decode(outcome.logits["dev"])
         folder = self._predictions_folder(task, seed)
         folder.mkdir(exist_ok=True)

@@ -34,20 +34,15 @@ class Windows(ColumnRows):
     Columns: `input_ids`, `token_type_ids`, `context`; for training also `labels`, int64 (3,): positions of the
     answer's first and last token, and 0; or 0 0 1 if the window does not hold the whole answer. Position 0 is [CLS].
     Ranges are the first index and the one after the last.
-
-    Args:
-        questions: index of each window's question, int64 (N,), ascending.
-        first_tokens: index in the paragraph of the piece's first token, int64 (N,).
-        context: positions of the paragraph's piece, int64 (N, 2).
-        most_context: positions of the tokens that no other window of the question shows with more context (N, 2).
-        offsets: for each paragraph, the characters of its T tokens, int64 (T, 2).
     """
 
-    questions: NDArray[np.int64]
-    first_tokens: NDArray[np.int64]
-    context: NDArray[np.int64]
-    most_context: NDArray[np.int64]
-    offsets: list[NDArray[np.int64]]
+    questions: NDArray[np.int64]  # index of each window's question (N,), ascending
+    first_tokens: NDArray[np.int64]  # index in the paragraph of the piece's first token (N,)
+    context: NDArray[np.int64]  # positions of the paragraph's piece (N, 2)
+    most_context: NDArray[
+        np.int64
+    ]  # of the tokens that no other window of the question shows with more context (N, 2)
+    offsets: list[NDArray[np.int64]]  # for each paragraph, the characters of its T tokens (T, 2)
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,6 @@ class WindowCollator(PaddingCollator):
 def encode_questions(
     data: Questions,
     tokenizer: PreTrainedTokenizerBase,
-    *,
     max_length: int,
     max_query_length: int,
     doc_stride: int,
@@ -94,9 +88,8 @@ def encode_questions(
         room = max_length - len(question_ids) - texts.count(None)
         if room < SHORTEST_CONTEXT:
             raise UserError(
-                f"--max_length {max_length} leaves {max(0, room)} tokens for the paragraph after a question of "
-                f"{len(question_ids)} tokens; set --max_length to {max_length + SHORTEST_CONTEXT - room} or more, or "
-                f"lower --max_query_length"
+                f"--max_length {max_length} is too short for a question of {len(question_ids)} tokens; set it to "
+                f"{max_length + SHORTEST_CONTEXT - room} or more, or lower --max_query_length"
             )
         answer = None
         if is_training and question.start is not None:

@@ -14,31 +14,20 @@ from electra.files import expand
 from electra.finetuning.sources import SPLITS, load_hub_splits
 
 DOCUMENT = "-DOCSTART-"
-_SPACE = re.compile(r"[ \t]+")  # not \s: U+00A0 and others occur within words
+CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """The sentences of one split.
-
-    Args:
-        words: words of each sentence.
-        labels: labels of each sentence as written in the source; None if there are none.
-        places: where each sentence begins: line of the file or row of the data set, for messages.
-        lines: all lines, to be written with predictions; "" for a blank line.
-    """
+    """The sentences of one split."""
 
     words: list[list[str]]
-    labels: list[list[str]] | None
-    places: list[str]
-    lines: list[str]
+    labels: list[list[str]] | None  # as written in the source; None if there are none
+    places: list[str]  # where each sentence begins: line of the file or row of the data set, for messages
+    lines: list[str]  # all lines, to be written with predictions; "" for a blank line
 
     def __len__(self) -> int:
         return len(self.words)
-
-
-def _cells(line: str) -> list[str]:
-    return _SPACE.split(line.strip(" \t")) if line.strip(" \t") else []
 
 
 def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True) -> Sentences:
@@ -56,7 +45,7 @@ def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True
     places: list[str] = []
     width = 0
     for number, line in enumerate(lines, start=1):
-        cells = _cells(line)
+        cells = CELLS.findall(line)
         if not cells or cells[0] == DOCUMENT:
             if words[-1]:
                 words.append([])
@@ -125,7 +114,7 @@ def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -
     labels = iter([label for sentence in predicted for label in sentence])
     lines = []
     for line in sentences.lines:
-        cells = _cells(line)
+        cells = CELLS.findall(line)
         if cells:
             label = "O" if cells[0] == DOCUMENT else next(labels)
             line = line.rstrip(" \t") + ("\t" if "\t" in line else " ") + label

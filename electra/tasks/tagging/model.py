@@ -18,6 +18,9 @@ from electra.finetuning.heads import TaskModel, full_precision
 from electra.finetuning.rows import IGNORED, ColumnRows, cut_windows, pad, windows_with_most_context
 from electra.model.networks import gather_hidden
 
+Words = Sequence[Sequence[str]]
+"""Those of each sentence."""
+
 
 @dataclass(frozen=True)
 class Windows(ColumnRows):
@@ -38,10 +41,7 @@ class Windows(ColumnRows):
 
 
 def make_windows(
-    sentences: Sequence[Sequence[str]],
-    labels: Sequence[Sequence[int]] | None,
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
+    sentences: Words, labels: Sequence[Sequence[int]] | None, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> Windows:
     """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     whole, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
@@ -69,7 +69,7 @@ def make_windows(
     return Windows(columns, lengths, owners)
 
 
-def _tokenize_words(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+def _tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
     """Sentence -> word -> token ids, at least one for each word. Each distinct word is tokenized once.
 
     A word after another one is tokenized with a space before it, which byte-level tokenizers need and others ignore. A

@@ -56,9 +56,6 @@ def detect_scheme(sentences: Labels) -> str:
     """The scheme of a file's labels: iob1, iob2, bioes or plain.
 
     Without any E or S it is IOB1 if more sentences are valid in IOB1 alone than in IOB2 alone, otherwise IOB2.
-
-    Raises:
-        UserError: some labels have a prefix and others do not.
     """
     labels = set(chain.from_iterable(sentences))
     prefixed = {label for label in labels if LABEL.fullmatch(label)}

@@ -49,8 +49,6 @@ class Tagging(FileTask):
     def folder_prefix(cls, args: Any) -> str:
         return f"{cls.kind}_{args.data_name}" if args.data_name else cls.kind
 
-    # ---- data
-
     def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
         (name,) = names
         chosen = self.args.options
@@ -84,8 +82,6 @@ class Tagging(FileTask):
         examples = {split: len(self.sentences[split]) for split in ("train", *dev)}
         return {name: TaskRows(self.windows["train"], {**dev}, examples, {**test})}
 
-    # ---- training
-
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
         return EncoderWithTagger(encoder, len(self.tags), settings.head_dropout)
 
@@ -103,8 +99,6 @@ class Tagging(FileTask):
     def more_settings(self, task: str) -> dict[str, Any]:
         chosen = self.args.options
         return {"scheme": chosen.scheme, "label_column": chosen.label_column, **self.data_settings}
-
-    # ---- scores
 
     def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
         return schemes.score(self._predicted(split, logits), self._references(split), self.scheme)
@@ -133,8 +127,6 @@ class Tagging(FileTask):
         if self.scheme == "bioes" and any(label[:2] in ("L-", "U-") for sentence in training for label in sentence):
             predicted = [schemes.to_bilou(sentence) for sentence in predicted]
         return with_predictions(self.sentences[split], predicted)
-
-    # ---- saved models
 
     def labels(self, task: str) -> Sequence[str]:
         return self.tags
