@@ -63,10 +63,8 @@ def load_dataset_questions(name: str) -> dict[str, Questions]:
 def read_json(path: str | Path) -> Any:
     try:
         return json.loads(expand(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path} as JSON: {error}") from error
 
 
 def _parse(content: Any, source: str) -> Questions:

@@ -1,10 +1,8 @@
 """Span heads: hidden states -> scores of starts and ends of answers, and of there being no answer.
 
 The joint head is that of ELECTRA: an end is scored for a given start; in training that is the true start, in
-evaluation each of the best starts. The independent head is that of BERT: starts and ends have one logit each, and
-[CLS] stands for no answer.
-
-Source: google-research/electra, finetune/qa/qa_tasks.py, get_prediction_module.
+evaluation each of the best starts (google-research/electra, finetune/qa/qa_tasks.py, get_prediction_module). The
+independent head is that of BERT: starts and ends have one logit each, and [CLS] stands for no answer.
 """
 
 from typing import Any, NamedTuple
@@ -110,9 +108,7 @@ class JointHead(nn.Module):
         windows = zip(features.split(1), given.split(1), can_be_answer.split(1), strict=True)
         ends = [_best(self._ends(*window).log_softmax(-1), beam_size) for window in windows]
         end_scores, end_positions = (torch.cat(parts) for parts in zip(*ends, strict=True))
-        unanswerable = self._unanswerable(hidden, start)
-        if unanswerable is None:
-            unanswerable = start.new_zeros(len(start))
+        unanswerable = self._unanswerable(hidden, start) if self.unanswerable else start.new_zeros(len(start))
         return Candidates(start_scores, starts, end_scores, end_positions, unanswerable)
 
     def _ends(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:

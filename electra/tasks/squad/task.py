@@ -138,10 +138,9 @@ class Squad(TaskAdapter):
         return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
 
     def threshold(self, decoded: Decoded) -> float:
-        """The null odds with the best F1; higher odds mean no answer.
+        """The null odds with the best F1; -infinity if answering nothing is best.
 
-        -infinity if answering nothing is best. The official script then says 0, at which questions with lower odds
-        would be answered.
+        The official script then says 0, at which questions with lower odds would be answered.
         """
         references = self.questions["dev"].references
         found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
@@ -174,7 +173,7 @@ class Squad(TaskAdapter):
         return self.evaluation.predictions_path(task, seed).with_suffix("")
 
     def is_kept(self, task: str, seed: int) -> bool:
-        names = ["predictions", "nbest_predictions", "metrics", *(["null_odds"] if self.is_version_2 else [])]
+        names = ["predictions", "nbest_predictions", "metrics"] + ["null_odds"] * self.is_version_2
         return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
 
     def keep(self, task: str, seed: int, outcome: Outcome) -> None:

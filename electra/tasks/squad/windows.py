@@ -1,9 +1,7 @@
-"""Cuts questions with their paragraphs into windows of tokens that fit into the encoder.
+"""Cuts questions with their paragraphs into windows of tokens, as google-research/electra, finetune/qa/qa_tasks.py.
 
 A paragraph is tokenized once, however many questions it has: tokenizers' own overflow (`return_overflowing_tokens`)
 would tokenize it again for each question.
-
-Source: google-research/electra, finetune/qa/qa_tasks.py, featurize.
 """
 
 from collections.abc import Sequence

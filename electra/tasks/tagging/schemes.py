@@ -43,12 +43,10 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
 
 
 def to_bioes(labels: Sequence[str]) -> list[str]:
-    """BIOES labels of BILOU ones."""
     return [re.sub("^L-", "E-", re.sub("^U-", "S-", label)) for label in labels]
 
 
 def to_bilou(labels: Sequence[str]) -> list[str]:
-    """BILOU labels of BIOES ones."""
     return [re.sub("^E-", "L-", re.sub("^S-", "U-", label)) for label in labels]
 
 
