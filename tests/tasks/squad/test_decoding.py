@@ -29,9 +29,7 @@ def encode(
         answers = () if start is None else (paragraph[start : start + 2],)
         questions.append(Question(f"q{i}", asked[i] if asked else "7", i, answers, start))
     data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
-    return data, encode_questions(
-        data, tokenizer, max_length=max_length, max_query_length=9, doc_stride=6, is_training=False
-    )
+    return data, encode_questions(data, tokenizer, max_length, max_query_length=9, doc_stride=6, is_training=False)
 
 
 def candidates(starts: dict[int, float], *ends: dict[int, float], null: float = 0.0) -> Candidates:
@@ -47,15 +45,8 @@ def stack(*windows: Candidates) -> Candidates:
     return Candidates(*map(np.concatenate, zip(*windows, strict=True)))
 
 
-def decoded(
-    found: tuple[Questions, Windows],
-    scores: Candidates,
-    *,
-    n: int = 20,
-    longest: int = 30,
-    has_classifier: bool = False,
-) -> Decoded:
-    return decode(*found, scores, n_best_size=n, max_answer_length=longest, has_classifier=has_classifier)
+def decoded(found: Any, scores: Candidates, n: int = 20, longest: int = 30, has_classifier: bool = False) -> Decoded:
+    return decode(*found, scores, n, longest, has_classifier)
 
 
 def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:

@@ -28,8 +28,9 @@ def encode(
         answers, start = ((answer,), paragraph.find(answer)) if answer else ((), None)
         found.append(Question(str(i), text, i, answers, 50 if start == -1 else start))
     data = Questions([paragraph for _, paragraph, _ in asked], found, is_version_2=True, source="test")
-    options = {"max_query_length": 64, "doc_stride": 128, "is_training": True, **options}
-    return encode_questions(data, tokenizer, max_length=room + 5, **options)
+    return encode_questions(
+        data, tokenizer, room + 5, **{"max_query_length": 64, "doc_stride": 128, "is_training": True, **options}
+    )
 
 
 def ids(windows: Windows) -> list[list[int]]:
@@ -126,17 +127,6 @@ def test_words_are_found_by_a_tokenizer_that_counts_the_space_before_a_word() ->
     tokenizer = train_tokenizer(TEXTS * 3, TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=300))
     answer = " ".join(TEXTS[0].split()[1:3])
     assert answer_span(tokenizer, TEXTS[0], answer).strip() == answer
-
-
-@pytest.mark.parametrize(("room", "stride"), [(1, 3), (4, 1), (4, 10), (7, 3), (7, 7)])
-def test_windows_are_the_original_s(room: int, stride: int) -> None:
-    """Against its loop: from the start of one window to the next, until one reaches the end."""
-    for tokens in range(1, 30):
-        expected = [[0, min(tokens, room)]]
-        while expected[-1][1] < tokens:
-            start = expected[-1][0] + min(room, stride)
-            expected.append([start, min(tokens, start + room)])
-        assert cut_windows(tokens, room, stride).tolist() == expected
 
 
 @pytest.mark.parametrize("text_ends_count", [True, False])

@@ -51,17 +51,14 @@ def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
         read_columns(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "message"),
-    [
+def test_a_bad_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    for text, column, message in (
         ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
         ("-DOCSTART- O\n\n", -1, r"a\.txt"),
         *(("a O\n", column, rf"a\.txt line 1 has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
-    ],
-)
-def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, text: str, column: int, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read_columns(write(tmp_path, text), column)
+    ):
+        with pytest.raises(UserError, match=message):
+            read_columns(write(tmp_path, text), column)
 
 
 def test_a_data_set_gives_names_of_classes() -> None:
@@ -74,29 +71,26 @@ def test_a_data_set_gives_names_of_classes() -> None:
     assert with_predictions(sentences, [["O", "O"], ["B-PER"]]) == "Ann B-PER O\nLee I-PER O\n\nx O B-PER\n"
 
 
-@pytest.mark.parametrize("hidden", [[[-1, -1], [-1]], [[None, None], [None]], [None, None]])
-def test_a_test_split_with_hidden_labels_is_one_without(hidden: list) -> None:
-    split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
-    found = read_table(split, "data set d test", None, needs_labels=False)
-    assert found.labels is None and found.words == [["a", " "], ["c"]]
-    assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
-    with pytest.raises(UserError, match="row 0"):
-        read_table(split, "data set d train", None)
+def test_a_test_split_with_hidden_labels_is_one_without() -> None:
+    for hidden in ([[-1, -1], [-1]], [[None, None], [None]], [None, None]):
+        split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
+        found = read_table(split, "data set d test", None, needs_labels=False)
+        assert found.labels is None and found.words == [["a", " "], ["c"]]
+        assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
+        with pytest.raises(UserError, match="row 0"):
+            read_table(split, "data set d train", None)
 
 
-@pytest.mark.parametrize(
-    ("columns", "column", "message"),
-    [
+def test_a_data_set_that_does_not_fit_is_refused() -> None:
+    for columns, column, message in (
         ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.*column tags.* without a name"),
         ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
         ({"text": ["a"], "tags": [["O"]]}, None, "text tags.*tokens or words"),
         ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags ner_tags.*--label_column"),
         ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "--label_column"),
-    ],
-)
-def test_a_data_set_that_does_not_fit_is_refused(columns: dict, column: str | None, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read_table(datasets.Dataset.from_dict(columns), "d", column)
+    ):
+        with pytest.raises(UserError, match=message):
+            read_table(datasets.Dataset.from_dict(columns), "d", column)
 
 
 def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_path: Path) -> None:

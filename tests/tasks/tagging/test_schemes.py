@@ -3,15 +3,7 @@
 import pytest
 
 from electra.errors import UserError
-from electra.tasks.tagging.schemes import (
-    convert,
-    count_repaired,
-    detect_scheme,
-    has_one_label,
-    score,
-    tag_set,
-    to_bilou,
-)
+from electra.tasks.tagging import schemes
 
 WRITTEN = {
     "iob1": "I-PER I-PER B-PER I-LOC I-LOC O I-LOC",
@@ -24,9 +16,9 @@ BILOU = "B-PER L-PER U-PER B-LOC L-LOC O U-LOC"
 @pytest.mark.parametrize("scheme", WRITTEN)
 def test_every_scheme_is_read_and_written(scheme: str) -> None:
     for labels in (*WRITTEN.values(), BILOU):
-        assert convert(labels.split(), scheme) == WRITTEN[scheme].split()
-    assert convert(["NN", "B-X"], "plain") == ["NN", "B-X"]
-    assert to_bilou(WRITTEN["bioes"].split()) == BILOU.split()
+        assert schemes.convert(labels.split(), scheme) == WRITTEN[scheme].split()
+    assert schemes.convert(["NN", "B-X"], "plain") == ["NN", "B-X"]
+    assert schemes.to_bilou(WRITTEN["bioes"].split()) == BILOU.split()
 
 
 def test_what_a_scheme_does_not_allow_is_repaired() -> None:
@@ -38,11 +30,11 @@ def test_what_a_scheme_does_not_allow_is_repaired() -> None:
         "S-PER I-PER S-PER": "B-PER B-PER B-PER",
     }
     for labels, expected in repaired.items():
-        assert convert(labels.split(), "iob2") == expected.split()
+        assert schemes.convert(labels.split(), "iob2") == expected.split()
 
 
 def test_a_scheme_is_detected() -> None:
-    schemes = {
+    detected = {
         ("I-PER O", "B-LOC I-LOC"): "iob2",  # as many for the one as for the other
         ("I-PER O", "I-LOC I-LOC"): "iob1",
         ("B-PER I-PER", "O B-LOC"): "iob2",
@@ -50,29 +42,29 @@ def test_a_scheme_is_detected() -> None:
         ("NN VB O",): "plain",
         ("O O",): "iob2",
     }
-    assert {found: detect_scheme([sentence.split() for sentence in found]) for found in schemes} == schemes
+    assert {found: schemes.detect_scheme([sentence.split() for sentence in found]) for found in detected} == detected
     with pytest.raises(UserError, match=r"'PER'.*'B-LOC'.*--label_column"):
-        detect_scheme([["B-LOC", "PER"]])
+        schemes.detect_scheme([["B-LOC", "PER"]])
 
 
 def test_repairs_are_counted_by_label() -> None:
     sentences = [["I-PER", "O"], ["B-LOC", "I-LOC"], ["O", "I-LOC"]]
-    assert count_repaired(sentences, "iob2") == 2
-    assert count_repaired(sentences, "iob1") == 1
-    assert count_repaired([["B-PER", "L-PER", "U-LOC"]], "bioes") == 0
+    assert schemes.count_repaired(sentences, "iob2") == 2
+    assert schemes.count_repaired(sentences, "iob1") == 1
+    assert schemes.count_repaired([["B-PER", "L-PER", "U-LOC"]], "bioes") == 0
 
 
 def test_the_tags_are_all_that_a_type_may_need() -> None:
-    assert tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    assert tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
-    assert tag_set([["VB", "NN"]], "plain") == ["NN", "VB"]
+    assert schemes.tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert schemes.tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
+    assert schemes.tag_set([["VB", "NN"]], "plain") == ["NN", "VB"]
 
 
 def test_an_entity_counts_if_its_type_and_both_ends_are_right() -> None:
     true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "I-LOC", "O"], ["O", "B-PER"], ["B-PER"]]
     said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "O"], ["O", "B-PER"], ["O"]]
     # Said: PER PER LOC PER; right: the first and the last PER. True: PER LOC LOC PER PER.
-    assert score(said, true, "iob2") == {
+    assert schemes.score(said, true, "iob2") == {
         "f1": pytest.approx(2 * 2 / (4 + 5)),
         "precision": pytest.approx(2 / 4),
         "recall": pytest.approx(2 / 5),
@@ -83,12 +75,17 @@ def test_an_entity_counts_if_its_type_and_both_ends_are_right() -> None:
 
 
 def test_without_entities_f1_is_zero_and_plain_labels_have_accuracy_alone() -> None:
-    assert score([["O", "O"]], [["O", "O"]], "iob2") == {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
-    assert score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
+    assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == {
+        "f1": 0.0,
+        "precision": 0.0,
+        "recall": 0.0,
+        "accuracy": 1.0,
+    }
+    assert schemes.score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
 
 
 def test_one_label_for_all_words_is_a_collapse_unless_the_truth_is_so() -> None:
     true = [["B-PER", *["O"] * 49]] * 2
-    assert has_one_label([["O"] * 50] * 2, true)
-    assert not has_one_label([["O"] * 50], [["O"] * 50])
-    assert not has_one_label([true[0], ["O"] * 50], true)
+    assert schemes.has_one_label([["O"] * 50] * 2, true)
+    assert not schemes.has_one_label([["O"] * 50], [["O"] * 50])
+    assert not schemes.has_one_label([true[0], ["O"] * 50], true)

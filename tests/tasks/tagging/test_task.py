@@ -1,0 +1,30 @@
+"""The adapter of tagging without training: schemes, windows, the loss of a step."""
+
+from pathlib import Path
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.config import resolve
+from electra.finetuning.evaluation import open_evaluation
+from electra.finetuning.runner import open_encoder
+from electra.tasks.tagging.task import Tagging, parse_arguments
+from tests.tasks.glue.files import write_encoder
+from tests.tasks.tagging.files import flags, write_columns
+
+
+def test_options_reach_labels_and_windows(tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase) -> None:
+    write_encoder(tmp_path / "encoder", glue_tokenizer)
+    write_columns(tmp_path / "names")
+    for scheme, prefixes in (("auto", "BI"), ("bioes", "BIES")):
+        args = parse_arguments(flags(tmp_path, scheme=scheme, max_length=8, experiment_name=scheme))
+        task = Tagging(args, open_encoder(args), open_evaluation(args, "x"))
+        rows = task.load(["names"], {"names": resolve(args, "names", task.encoder)})["names"]
+        assert task.tags == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
+        assert rows.train.lengths.max() == 8 and rows.examples == {"train": 100, "dev": 12} and not rows.test
+        assert {label for row in rows.train for label in row["labels"]} == set(range(len(task.tags)))
+    logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, 2, -100], [0, -100, -100]])
+    mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
+    torch.testing.assert_close(task.loss(logits, labels, None), mean)
+    torch.testing.assert_close(task.loss(logits, labels, 6), mean / 2)
