@@ -30,13 +30,10 @@ from electra.files import sync_folder, write_file
 
 logger = logging.getLogger(__name__)
 
-MANIFEST_NAME, ORIGIN_NAME = "manifest.json", "origin.json"
+MANIFEST_NAME, ORIGIN_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
 """`origin.json` says what a run is trained on (pretraining/resume.py)."""
-UNFINISHED, SUPERSEDED = "unfinished", "superseded"
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
-_SAMPLED_SUFFIX = ".arrow"
-"""Files that can have hundreds of gigabytes: of large ones only samples are hashed."""
 _PIECE_BYTES, _SAMPLES = 2**20, 64
 
 # ---- manifests
@@ -81,8 +78,11 @@ def find_corruption(folder: Path, *ignored: str) -> str | None:
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         return f"has no {' and no '.join(missing)}"
-    wrong = next(filter(None, (_difference(folder / name, entries[name]) for name in names)), None)
-    return None if wrong is None else f"is damaged: {wrong}"
+    for name in names:
+        wrong = _difference(folder / name, entries[name])
+        if wrong is not None:
+            return f"is damaged: {wrong}"
+    return None
 
 
 def find_file_corruption(path: Path) -> str | None:
@@ -127,9 +127,9 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _checksum(path: Path) -> str:
-    """Of all bytes, or of 64 evenly spaced MiB of a larger file that is sampled, the last one included."""
+    """Of all bytes; of a large Arrow file, which can have hundreds of gigabytes, of 64 evenly spaced MiB."""
     size, checksum = path.stat().st_size, hashlib.blake2b(digest_size=32)
-    is_sampled = path.suffix == _SAMPLED_SUFFIX and size > _SAMPLES * _PIECE_BYTES
+    is_sampled = path.suffix == ".arrow" and size > _SAMPLES * _PIECE_BYTES
     evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
     with open(path, "rb") as file:
         for start in evenly if is_sampled else range(0, size, _PIECE_BYTES):
@@ -172,12 +172,8 @@ def latest_valid_checkpoint(run: Path) -> Path:
             return checkpoint
         logger.warning("skipping %s: it %s", checkpoint, wrong)
         reasons.append(f"{checkpoint.name} {wrong}")
-    if not reasons:
-        raise UserError(f"nothing to resume: {run} has no checkpoint-N; omit --resume_from_checkpoint")
-    raise UserError(
-        f"nothing to resume: no checkpoint of {run} is valid: {'; '.join(reasons)}; start a new run with another "
-        "--experiment_name"
-    )
+    found = "; ".join(reasons) or "there is no checkpoint-N"
+    raise UserError(f"nothing to resume in {run}: {found}; start a new run with another --experiment_name")
 
 
 def describe_latest_valid(run: Path, until: int | None = None) -> str:
@@ -214,7 +210,7 @@ def discard(checkpoint: Path) -> None:
 
 def supersede(run: Path, paths: Sequence[Path], name: str = "") -> Path:
     """Move files and folders of a run to `superseded/name`, which is returned; they replace what is there."""
-    aside = run / SUPERSEDED / name
+    aside = run / "superseded" / name
     aside.mkdir(parents=True, exist_ok=True)
     for path in paths:
         target = aside / path.name

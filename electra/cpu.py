@@ -115,12 +115,8 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """softmax(Q K^T / sqrt(d)) V, with dropout on the softmax: an attention function of transformers, not causal.
 
-    Args:
-        query, key, value: any float (B, H, L, d).
-        attention_mask: bool, True where attention is allowed, or float, which is added; (B or 1, 1 or H, L, L).
-        scaling: in place of 1 / sqrt(d).
-    Returns:
-        (B, L, H, d), and None in place of the weights.
+    query, key and value are any float (B, H, L, d), the mask is bool, True where attention is allowed, or float, which
+    is added (B or 1, 1 or H, L, L). Returns (B, L, H, d), and None in place of the weights.
     """
     is_long = query.size(2) > LONGEST_DENSE and dropout == 0
     rare = ("position_bias", "softcap", "cache")  # arguments that few encoders use

@@ -82,11 +82,8 @@ def track_results(
 ) -> None:
     """Send the final results to the trackers; on the main process, after everything else is written.
 
-    Args:
-        scalars: for both trackers, by name; of this step.
-        tables: for wandb, by name.
-        files: pages (.html) and pictures (.png) among them go to wandb, named by their stems.
-        folder: of the TensorBoard files.
+    TensorBoard, whose files are in `folder`, gets the scalars; wandb also the tables, and the pages (.html) and
+    pictures (.png) among the files, by their stems.
     """
     try:
         if "tensorboard" in report_to and folder is not None:
@@ -100,10 +97,8 @@ def track_results(
 
             if wandb.run is not None:
                 media = {".html": wandb.Html, ".png": wandb.Image}
-                values: dict[str, Any] = dict(scalars)
-                for name, (columns, rows) in tables.items():
-                    values[name] = wandb.Table(list(columns), [list(row) for row in rows])
-                values |= {file.stem: media[file.suffix](str(file)) for file in files if file.suffix in media}
-                wandb.run.log(values)
+                shown = {name: wandb.Table([*columns], [*map(list, rows)]) for name, (columns, rows) in tables.items()}
+                shown |= {file.stem: media[file.suffix](str(file)) for file in files if file.suffix in media}
+                wandb.run.log({**scalars, **shown})
     except Exception as error:  # whatever a tracker raises
         logger.warning("%s: results could not be tracked: %s", " ".join(report_to), " ".join(str(error).split()))
