@@ -121,14 +121,7 @@ class CommandLine(HfArgumentParser):
         raise UserError(message)
 
     def parse(self, argv: Sequence[str] | None = None, default_config: str | None = None) -> tuple[Any, ...]:
-        """Fill the dataclasses.
-
-        Args:
-            argv: the command line without the program's name; `sys.argv` if not given.
-            default_config: YAML file to use without `--config`.
-        Raises:
-            UserError: an unknown option, a wrong value, an unreadable file.
-        """
+        """Fill the dataclasses from a command line, by default `sys.argv`, and a YAML file used without `--config`."""
         argv = _from_python_notation(sys.argv[1:] if argv is None else argv)
         config = self.value_of("config", argv)
         config = default_config if config is None else config
@@ -149,14 +142,13 @@ class CommandLine(HfArgumentParser):
         }
         try:
             return tuple(
-                cls(**{f.name: values[f.name] for f in fields(cls) if f.init and f.name in values})
-                for cls in self.dataclass_types
+                cls(**{f.name: values[f.name] for f in fields(cls) if f.init}) for cls in self.dataclass_types
             )
         except UserError as error:
             raise UserError(f"{error} (from {config} or the command line)" if config else str(error)) from error
 
     def value_of(self, name: str, argv: Sequence[str] | None = None) -> str | None:
-        """The last `--name value` or `--name=value` of an unparsed command line; "" if it has no value."""
+        """The last `--name value` or `--name=value` of a command line that is not parsed yet; "" without a value."""
         parser = ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest="value", nargs="?", const="")
         return parser.parse_known_args(argv)[0].value

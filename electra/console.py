@@ -56,14 +56,12 @@ def setup_logging() -> None:
 
 def environment() -> dict[str, Any]:
     """`host`, `git_commit` of the checkout, and `versions` of the libraries that decide on a result."""
-    versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
-    commit = git_commit(Path(__file__).resolve().parents[1])
-    return {"host": platform.node(), "git_commit": commit, "versions": versions}
+    packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
+    return {
+        "host": platform.node(),
+        "git_commit": git_commit(Path(__file__).resolve().parents[1]),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+    }
 
 
 def git_commit(root: Path) -> str | None:

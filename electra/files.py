@@ -54,10 +54,7 @@ def _finite(value: Any) -> Any:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`. The old folder is first renamed to `target.previous` and deleted last.
-
-    After a kill in between, either the new or the old folder is complete, under its own name or as `.previous`.
-    """
+    """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
     previous = target.with_name(f"{target.name}.previous")
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
@@ -118,18 +115,13 @@ def may_be_hub_id(name: str) -> bool:
         validate_repo_id(name)
     except HFValidationError:
         return False
-    return not name.endswith((".json", ".yaml", ".safetensors", ".txt")) and (
-        "/" not in name or not Path(name).parent.is_dir()
-    )
+    is_below_folder = "/" in name and Path(name).parent.is_dir()
+    return not is_below_folder and not name.endswith((".json", ".yaml", ".safetensors", ".txt"))
 
 
 def is_encodable(text: str) -> bool:
     """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 # ---- YAML

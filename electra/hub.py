@@ -33,14 +33,9 @@ def push_run(
     revision: str | None = None,
     with_checkpoints: bool = False,
 ) -> None:
-    """Upload the exported networks of a run, each to a repository of its own.
+    """Upload the exported networks of a run, each to a repository of its own; checkpoints to the discriminator's.
 
-    Args:
-        hub_model_id: `name` or `owner/name`, without the network's suffix.
-        revision: branch of the repositories; created if it does not exist. Not given: main.
-        with_checkpoints: also upload the folders checkpoint-N, into the discriminator's repository.
-    Raises:
-        UserError: no exported network in the folder, a wrong name or token, or no connection.
+    `hub_model_id` is `name` or `owner/name`, without the network's suffix, `revision` a branch, by default main.
     """
     networks = [run / name for name in ("discriminator", "generator") if (run / name / "config.json").is_file()]
     if not networks:

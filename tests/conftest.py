@@ -115,14 +115,10 @@ def make_cache(
 
 @pytest.fixture(scope="session")
 def make_numbered_cache(make_cache: Callable[..., TokenCache]) -> Callable[[Sequence[int]], TokenCache]:
-    """`make_numbered_cache(lengths)`: one-line documents of these lengths; all tokens count up from 5 in one row.
-
-    Each token so tells where it stands: id - 5 is its place in the whole corpus.
-    """
+    """`make_numbered_cache(lengths)`: one-line documents of these lengths; id - 5 is a token's place in the corpus."""
 
     def make(lengths: Sequence[int]) -> TokenCache:
         ends = [5 + sum(lengths[: i + 1]) for i in range(len(lengths))]
-        assert ends[-1] <= NUMBERS
         return make_cache([[list(range(end - n, end))] for n, end in zip(lengths, ends, strict=True)])
 
     return make

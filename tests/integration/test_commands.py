@@ -1,18 +1,19 @@
-"""The real commands, as a user runs them: in their own process, offline, from text to networks that open anywhere."""
+"""The real commands, offline: from text to networks that open anywhere."""
 
 import json
 from pathlib import Path
 
+import pytest
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from run_pretraining import main as pretrain
 from tests.finetuning.commands import run
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
+from train_tokenizer import main as train_tokenizer
 
 GERMAN = (
-    "Über den Dächern der Stadt zog früh der Nebel auf, und Jörg Müßig öffnete das Fenster.",
     "Die Größe der Bäume überraschte die Gäste, die aus dem Süden gekommen waren.",
     "Schöne Grüße aus Köln, schrieb sie, und fügte hinzu, dass es täglich regne.",
-    "Fünf Hähne krähten über den Höfen, während die Mühle langsam ihr Rad drehte.",
 )
 
 
@@ -42,30 +43,37 @@ def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: 
     assert metrics["held_out"].keys() == {"untrained", "frequencies", "trained"}
 
 
-def test_cased_german_from_file_to_checkpoint_keeps_its_umlauts(tmp_path: Path) -> None:
-    text = "\n\n".join(f"Übung {i}: " + " ".join(GERMAN[(i + j) % 4] for j in range(4)) for i in range(60))
-    (tmp_path / "buch.txt").write_text(text, encoding="utf-8")
-    argv = ["--train_file", "buch.txt", "--cased", "--vocab_size", "200", "--output_dir", "german"]
-    assert "--tokenizer_path german" in run("train_tokenizer.py", argv, tmp_path)[0]
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "german")
+def test_cased_german_from_file_to_checkpoint_keeps_its_umlauts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n\n".join(f"Übung {i}: " + " ".join(GERMAN[(i + j) % 2] for j in range(4)) for i in range(60))
+    Path("buch.txt").write_text(text, encoding="utf-8")
+    train_tokenizer(["--train_file", "buch.txt", "--cased", "--vocab_size", "200", "--output_dir", "german"])
+    tokenizer = AutoTokenizer.from_pretrained("german")
     assert tokenizer.decode(tokenizer("Größe über Köln")["input_ids"], skip_special_tokens=True) == "Größe über Köln"
-    options = {"train_file": "buch.txt", "tokenizer_path": "german", "max_steps": 2, "eval_strategy": "no"}
-    run("run_pretraining.py", flags(tmp_path, **options), tmp_path)
-    cache = next((tmp_path / "cache").glob("documents-*/cache.json"))
+    pretrain(flags(tmp_path, **FAST, train_file="buch.txt", tokenizer_path="german", max_steps=2))
+    cache = next(Path("cache").glob("documents-*/cache.json"))
     assert json.loads(cache.read_text())["unknown_rate"] < 0.001
-    exported = AutoTokenizer.from_pretrained(tmp_path / "output" / "run" / "discriminator")
+    exported = AutoTokenizer.from_pretrained("output/run/discriminator")
     assert exported("Größe")["input_ids"] == tokenizer("Größe")["input_ids"]
 
 
 def test_every_kind_of_corpus_mixed_with_fractions(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "a.txt", seed=1)
-    rows = [json.dumps({"body": text}) for text in (tmp_path / "a.txt").read_text().split("\n\n")]
+    text = write_corpus(tmp_path / "a.txt", seed=1).read_text()
+    rows = [json.dumps({"body": document}) for document in text.split("\n\n")]
     (tmp_path / "b.jsonl").write_text("\n".join(rows))
-    write_corpus(tmp_path / "held.txt", documents=5, seed=2)
-    argv = flags(tmp_path, train_file=None, dataset_name="builtin", max_steps=2, text_column="body")
-    argv += ["--train_file", "a.txt", "b.jsonl", "--dataset_sampling", "0.05", "1.0", "0.5"]
-    run("run_pretraining.py", [*argv, "--validation_file", "held.txt"], tmp_path)
-    described = [json.loads(path.read_text()) for path in (tmp_path / "cache").glob("documents-*/cache.json")]
-    training = next(d for d in described if len(d["sources"]) == 3)
-    assert [source["sampling"] for source in training["sources"]] == [0.05, 1.0, 0.5]
-    assert training["documents_sampled_out"] > 0
+    argv = flags(tmp_path, **FAST, train_file=None, dataset_name="builtin", max_steps=2, text_column="body")
+    argv += [
+        "--train_file",
+        str(tmp_path / "a.txt"),
+        str(tmp_path / "b.jsonl"),
+        "--dataset_sampling",
+        "0.05",
+        "1",
+        "0.5",
+    ]
+    pretrain(argv)
+    (described,) = [json.loads(path.read_text()) for path in (tmp_path / "cache").glob("documents-*/cache.json")]
+    assert [source["sampling"] for source in described["sources"]] == [0.05, 1.0, 0.5]
+    assert described["documents_sampled_out"] > 0
