@@ -121,7 +121,7 @@ def may_be_hub_id(name: str) -> bool:
 
 def is_encodable(text: str) -> bool:
     """Whether a text can be written as UTF-8; JSON may hold half of a surrogate pair, which cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return re.search("[\ud800-\udfff]", text) is None
 
 
 # ---- YAML
