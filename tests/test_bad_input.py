@@ -56,8 +56,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
         "body.csv": "id,body\n1,x\n",
         "paper.pdf": "%PDF-1.7",
         "cut.txt.gz": gzip.compress(os.urandom(100_000).hex().encode())[:50_000],
-        "typo.yaml": "max_step: 2\n",
-        "nan.yaml": "learning_rate: .nan\n",
         "old/results.jsonl": "[1]\n",
         "nothing/readme.md": "nothing",
         "cut_tok/tokenizer.json": state[: len(state) // 2],
@@ -116,7 +114,6 @@ PRETRAINING: list[Case] = [
     ({"hidden_size": 33}, "33 multiple"),
     ({"max_length": 64}, "--max_length 64 32"),
     ({"objective": "two_stage"}, "--generator_size 1"),
-    ({"generator_type": "uniform", "tie": "word"}, "--tie --generator_type"),
     ({"report_to": "nonsense"}, "--report_to nonsense"),
     ({"report_to": "clearml"}, "--report_to clearml installed"),
     ({"push_to_hub": True}, "--push_to_hub"),
@@ -124,14 +121,10 @@ PRETRAINING: list[Case] = [
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
     ({"config": "missing.yaml"}, "--config missing.yaml"),
-    ({"config": "typo.yaml"}, "--max_step typo.yaml --max_steps"),
-    ({"config": "nan.yaml", "learning_rate": None}, "learning_rate nan"),
     ({"train_file": "short.txt"}, "segment"),
     ({"train_file": None, "dataset_name": "no-such/set"}, "no-such/set"),
     ({"validation_fraction": 0.2, "validation_file": "missing.txt"}, "missing.txt"),
-    ({"dataset_sampling": 1.5}, "dataset_sampling 1.5"),
     ({"tokenizer_path": "./none"}, "./none"),
-    ({"tokenizer_path": "nothing"}, "nothing"),
     ({"tokenizer_path": "cut_tok"}, "cut_tok"),
     ({"tokenizer_path": "maskless"}, "maskless [MASK]"),
     ({"tokenizer_path": "remote_tok"}, "remote_tok"),
@@ -164,14 +157,11 @@ TOKENIZER: list[Case] = [
     ({"train_file": "nothing"}, "nothing"),
 ]
 GLUE: list[Case] = [
-    ({"task": "cola"}, "--task --tasks"),
     ({"tasks": "colla"}, "colla cola"),
     ({"num_seeds": 0}, "--num_seeds 0"),
     ({"max_length": 4096}, "4096 32"),
-    ({"task_overrides": '{"rte": {"seed": 3}}'}, "seed"),
     ({"experiment_name": "old"}, "results.jsonl"),
     ({"pretrain_path": None}, "--pretrain_path --from_scratch"),
-    ({"pretrain_path": "./none"}, "./none"),
     ({"pretrain_path": "nothing"}, "nothing"),
     ({"pretrain_path": DONE}, "discriminator model.safetensors", cut(f"{DONE}/discriminator/model.safetensors")),
     ({}, "encoder weights", cut("encoder/model.safetensors")),
@@ -220,21 +210,12 @@ class Payload:
 
 
 def write_payload(path: Path) -> None:
+    """A file that would run code; beside it a new manifest: whoever writes the files writes the checksums."""
     torch.save({"state": Payload()}, path)
-
-
-def reseal(checkpoint: Path) -> None:
-    """What a hostile author would do, too: whoever writes the files writes the checksums."""
-    (checkpoint / MANIFEST_NAME).unlink()
-    write_manifest(checkpoint)
-
-
-def test_the_payload_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_payload(Path("file.pt"))
     with suppress(RuntimeError):  # afterwards it misses what torch writes around a pickle
-        torch.load("file.pt", weights_only=False)
-    assert Path("ran").exists()
+        torch.load(path, weights_only=False)
+    Path("ran").unlink()
+    write_manifest(path.parent)
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "pytorch_model.bin", "trainer_state.json"])
@@ -244,7 +225,6 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
     if name == "pytorch_model.bin":
         (world / LAST / "model.safetensors").unlink()
     write_payload(world / LAST / name)
-    reseal(world / LAST)
     assert "checkpoint-4" in refused_command(pretrain, ["--resume_from_checkpoint", LAST, "--max_steps=6"], capsys)
     assert not Path("ran").exists()
 
@@ -252,7 +232,6 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
 def test_arguments_are_not_pickled_and_those_of_somebody_else_are_not_read(world: Path) -> None:
     assert not list(world.rglob("training_args.bin"))
     write_payload(world / LAST / "training_args.bin")
-    reseal(world / LAST)
     pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
     assert not Path("ran").exists() and find_corruption(world / DONE / "checkpoint-6") is None
 

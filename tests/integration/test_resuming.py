@@ -225,11 +225,11 @@ def test_a_run_is_resumed_from_another_folder_after_it_and_its_tokenizer_were_mo
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt"])
-def test_a_failed_write_names_its_file_and_keeps_the_last_checkpoint(copy: Copy, file: str) -> None:
+def test_a_failed_write_names_its_folder_and_keeps_the_last_checkpoint(copy: Copy, file: str) -> None:
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), pytest.raises(UserError) as error:
         copy.resume(max_steps=13)
-    assert re.search(f"unfinished/checkpoint-13/{re.escape(file)}: .*{copy.run}/checkpoint-12$", str(error.value))
+    assert re.search(f"unfinished/checkpoint-13.*: .*{copy.run}/checkpoint-12$", str(error.value))
     assert copy.steps() == {4, 8, 12} and find_corruption(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
 
