@@ -115,7 +115,6 @@ PRETRAINING: list[Case] = [
     ({"max_length": 64}, "--max_length 64 32"),
     ({"objective": "two_stage"}, "--generator_size 1"),
     ({"report_to": "nonsense"}, "--report_to nonsense"),
-    ({"report_to": "clearml"}, "--report_to clearml installed"),
     ({"push_to_hub": True}, "--push_to_hub"),
     ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),

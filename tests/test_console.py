@@ -1,12 +1,21 @@
 """What may be published of options and command lines; units; the record of host and commit."""
 
+import logging
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from electra.console import environment, format_bytes, format_seconds, git_commit, shown_command, without_secrets
+from electra.console import (
+    environment,
+    format_bytes,
+    format_seconds,
+    git_commit,
+    log_plainly,
+    shown_command,
+    without_secrets,
+)
 
 
 def test_secrets_are_left_out_of_options() -> None:
@@ -19,6 +28,13 @@ def test_secrets_are_left_out_of_commands(argv: list[str]) -> None:
     shown = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
     name, equals, _ = argv[0].partition("=")
     assert shown == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
+
+
+def test_only_the_main_process_logs_more_than_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, level in (("1", logging.ERROR), ("0", logging.INFO)):
+        monkeypatch.setenv("RANK", rank)
+        log_plainly()
+        assert logging.getLogger("electra").level == level
 
 
 def test_times_and_sizes_have_units() -> None:

@@ -3,7 +3,7 @@
 import multiprocessing
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,18 +25,18 @@ from electra.errors import UserError, run_script, shorten_socket_paths
 def test_a_command_ends_with_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> NoReturn:
-        raise error
-
     with pytest.raises(SystemExit) as stop:
-        run_script(fail)
+        run_script(Mock(side_effect=error))
     said = capsys.readouterr().err
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
 
 
-def test_an_error_of_the_program_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_script(lambda: print(1 / 0))
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), OSError("without a number"), ModuleNotFoundError(name="tocrh")]
+)
+def test_an_error_of_the_program_is_not_hidden(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        run_script(Mock(side_effect=error))
 
 
 def test_data_loader_workers_deliver_below_a_long_temporary_folder(

@@ -29,6 +29,7 @@ class Hub:
         self.files: dict[tuple[str, str], dict[str, bytes]] = {}
         """(repository, revision) -> file -> content"""
         self.tokens: set[str] = set()
+        self.visibilities: set[str] = set()
 
 
 @pytest.fixture
@@ -42,8 +43,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             parts = self.path.split("?")[0].strip("/").split("/")
             repository = "/".join(parts[2:4])
             if parts[-1] == "create":
-                name = json.loads(body)["name"]
-                repository = f"{json.loads(body).get('organization') or 'me'}/{name}"
+                asked = json.loads(body)
+                state.visibilities.add(str(asked.get("visibility", asked.get("private"))))
+                repository = f"{asked.get('organization') or 'me'}/{asked['name']}"
                 state.files.setdefault((repository, "main"), {})
                 self.answer({"url": f"{state.endpoint}/{repository}", "name": repository})
             elif "preupload" in parts:
@@ -103,11 +105,12 @@ def test_each_network_has_a_repository_and_the_joint_network_stays_here(server: 
     assert {repository for repository, _ in server.files} == {"me/small-discriminator", "me/small-generator"}
     sent = server.files["me/small-discriminator", "main"]
     assert sent["model.safetensors"] == b"discriminator" and set(sent) == {"config.json", "model.safetensors"}
-    assert server.tokens == {f"Bearer {TOKEN}"}
+    assert server.tokens == {f"Bearer {TOKEN}"} and not server.visibilities & {"private", "True"}
 
 
 def test_checkpoints_and_a_revision_are_sent_if_asked_for(server: Hub, run: Path) -> None:
-    push(run, "--with_checkpoints", "--revision", "v1")
+    push(run, "--with_checkpoints", "--revision", "v1", "--private")
+    assert server.visibilities <= {"private", "True"}
     assert server.files["me/small-discriminator", "v1"]["checkpoint-4/model.safetensors"] == b"checkpoint-4"
     assert set(server.files["me/small-generator", "v1"]) == {"config.json", "model.safetensors"}
 
