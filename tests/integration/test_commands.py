@@ -18,7 +18,11 @@ GERMAN = (
 
 
 def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: Path) -> None:
-    out, _ = run("run_pretraining.py", ["--generator_size=0.5", "--max_steps=4", "--dataset_sampling=0.1"], tmp_path)
+    out, _ = run(
+        "run_pretraining.py",
+        ["--generator_size=0.5", "--max_steps=4", "--dataset_sampling=0.1", "--max_eval_segments=50"],
+        tmp_path,
+    )
     assert "quickstart.yaml" in out and "--train_file" in out and "output/quickstart/discriminator" in out
     folder = tmp_path / "output" / "quickstart"
     assert {path.name for path in folder.iterdir()} == {
