@@ -9,22 +9,20 @@ fraction: 0.16 pfs-days for 77.0 are 0.21.
 """
 
 import logging
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from electra.console import format_seconds, log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
+from electra.flops import pfs_days
 from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
 from electra.report.blocks import markdown_table, text_table
-from electra.report.runs import RunRecord, is_number, read_run
+from electra.report.runs import RunRecord, read_run
 from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger("electra.efficiency")
 
-FLOPS_OF_A_PFS_DAY = 1e15 * 86400
 HEADER = (
     "Model",
     "Parameters",
@@ -35,6 +33,11 @@ HEADER = (
     "GLUE",
     "pfs-days per AVG",
     "pfs-days per GLUE",
+)
+DEFINITIONS = (
+    f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
+    "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
+    "score as a fraction."
 )
 
 
@@ -61,31 +64,30 @@ class System:
     glue: float | None = None
     notes: tuple[str, ...] = ()
 
-    @property
-    def by_hardware(self) -> float | None:
-        if self.days is None or self.peak_tflops is None:
-            return None
-        return hardware_pfs_days(self.devices, self.days, self.peak_tflops)
-
-    @property
-    def by_flops(self) -> float | None:
-        return None if self.flops is None else self.flops / FLOPS_OF_A_PFS_DAY
-
-    def per_point(self, score: float | None) -> float | None:
-        """pfs-days by the hardware over the score as a fraction."""
-        cost = self.by_hardware
-        return None if cost is None or not score else cost / (score / 100)
-
     def cells(self) -> list[str]:
-        trained = "" if self.days is None else f"{_days(self.days)} on {self.devices} x {self.hardware}"
+        cost = None
+        if self.days is not None and self.peak_tflops is not None:
+            cost = hardware_pfs_days(self.devices, self.days, self.peak_tflops)
+        scores = (self.avg, self.glue)
         return [
             self.name,
             "" if self.parameters is None else f"{self.parameters / 1e6:.3g} M",
-            trained,
-            *(_number(value) for value in (self.by_hardware, self.by_flops)),
-            *("" if score is None else f"{score:.1f}" for score in (self.avg, self.glue)),
-            *(_number(self.per_point(score)) for score in (self.avg, self.glue)),
+            "" if self.days is None else f"{_days(self.days)} on {self.devices} x {self.hardware}",
+            _number(cost),
+            _number(None if self.flops is None else pfs_days(self.flops)),
+            *("" if score is None else f"{score:.1f}" for score in scores),
+            *(_number(None if cost is None or not score else cost / (score / 100)) for score in scores),
         ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
+
+
+def _days(days: float) -> str:
+    return f"{days:.3g} d" if days >= 1 else f"{24 * days:.3g} h" if days >= 1 / 24 else format_seconds(86400 * days)
 
 
 PUBLISHED = (
@@ -147,60 +149,35 @@ def system_of_run(
         glue: output folder of run_glue.py.
         hardware: a name of `HARDWARE`, or "cpu" for the peak that the run has measured.
         peak_tflops: of one device; overrides `hardware`.
-    Raises:
-        UserError: the run has no training time or peak; the GLUE folder cannot be read.
     """
-    compute, plan = run.compute, run.plan
-    seconds = compute.get("training_seconds")
-    if not is_number(seconds):
+    compute = run.compute
+    if compute.get("training_seconds") is None:
         why = f" ({'; '.join(run.notes)})" if run.notes else ""
         raise UserError(f"{run.folder} does not say how long it trained{why}; name a finished run")
-    name, devices = str(compute.get("device", "?")), compute.get("devices", 1)
-    measured, parameters = compute.get("peak_flops_per_second"), plan.get("discriminator_parameters")
-    if hardware is not None and hardware != "cpu":
-        name, peak = HARDWARE[hardware].name, HARDWARE[hardware].peak_tflops
-    elif peak_tflops is None and not is_number(measured):
+    name, measured = compute.get("device", "?"), compute.get("peak_flops_per_second")
+    if hardware in HARDWARE:
+        name, measured = HARDWARE[hardware].name, 1e12 * HARDWARE[hardware].peak_tflops
+    peak = peak_tflops if peak_tflops or measured is None else measured / 1e12
+    if peak is None:
         raise UserError(f"{run.folder} does not say the peak of its hardware; name --hardware or --peak_tflops")
-    else:
-        peak = float(measured) / 1e12 if is_number(measured) else 0.0
-    summaries = read_glue(glue) if glue is not None else []
-    if len(summaries) > 1:
-        names = ", ".join(summary.name for summary in summaries)
-        raise UserError(f"{glue} holds results of several models ({names}); name a folder with one")
-    averages = summaries[0].averages if summaries else {}
-    avg, score = (averages[name].value if averages else None for name in ("AVG", "GLUE"))
-    flops = compute.get("google_flops", plan.get("google_flops"))
+    avg = score = None
+    if glue is not None:
+        summaries = read_glue(glue)
+        if len(summaries) > 1:
+            names = ", ".join(summary.name for summary in summaries)
+            raise UserError(f"{glue} holds results of several models ({names}); name a folder with one")
+        avg, score = (summaries[0].averages[name].value for name in ("AVG", "GLUE"))
     return System(
         run.name,
-        parameters if is_number(parameters) else None,
-        seconds / 86400,
-        int(devices) if is_number(devices) else 1,
+        run.plan.get("discriminator_parameters"),
+        compute["training_seconds"] / 86400,
+        compute.get("devices", 1),
         name,
-        peak_tflops or peak,
-        flops if is_number(flops) else None,
+        peak,
+        compute.get("google_flops", run.plan.get("google_flops")),
         None if avg is None else 100 * avg,
         None if score is None else 100 * score,
     )
-
-
-def notes_of(systems: Sequence[System]) -> list[str]:
-    """Definitions, and differences to the sources."""
-    return [
-        f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
-        "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
-        "score as a fraction.",
-        *(note for system in systems for note in system.notes),
-    ]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
-
-
-def _days(days: float) -> str:
-    return f"{days:.3g} d" if days >= 1 else f"{24 * days:.3g} h" if days >= 1 / 24 else format_seconds(86400 * days)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -220,10 +197,8 @@ def main(argv: list[str] | None = None) -> None:
     log_plainly()
     if arguments.glue and len(arguments.glue) != len(arguments.runs):
         raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; name one for each, in order")
-    if arguments.peak_tflops is not None and not 0 < arguments.peak_tflops < math.inf:
+    if arguments.peak_tflops is not None and not arguments.peak_tflops > 0:
         raise UserError(f"--peak_tflops {arguments.peak_tflops} is not possible: it must be a number above 0")
-    if arguments.output is not None and (arguments.output.name in ("", "..") or arguments.output.is_dir()):
-        raise UserError(f"--output {arguments.output} must name a file, such as efficiency.md")
     folders = arguments.glue or [None] * len(arguments.runs)
     own = [
         system_of_run(read_run(run), glue, arguments.hardware, arguments.peak_tflops)
@@ -231,13 +206,10 @@ def main(argv: list[str] | None = None) -> None:
     ]
     systems = [*own, *PUBLISHED]
     rows = [system.cells() for system in systems]
-    notes = notes_of(systems)
+    notes = [DEFINITIONS, *(note for system in systems for note in system.notes)]
     output = arguments.output or arguments.runs[0] / "efficiency.md"
     text = "\n\n".join(["# Efficiency", markdown_table(HEADER, rows), *(f"- {note}" for note in notes)]) + "\n"
-    try:
-        write_file(text.encode(errors="backslashreplace"), output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error}; name another --output") from error
+    write_file(text.encode(errors="backslashreplace"), output)
     logger.info("%s\n\n%s\n\n%s", text_table(HEADER, rows), "\n".join(notes), output)
 
 

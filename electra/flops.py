@@ -13,8 +13,6 @@ They are linear in `steps`: steps=1 gives the cost of one update.
 
 from dataclasses import dataclass
 
-from electra.errors import UserError
-
 # Operations per element, as google-research/electra counts them.
 _DROPOUT = 4  # draw, compare, multiply by the mask, rescale
 _LAYER_NORM = 5  # mean, variance (2), scale, bias
@@ -63,28 +61,24 @@ def google_training_flops(
         train_batch_size: rows per optimizer step.
         sparse_embedding_lookup: embedding lookup is free (ELECTRA-small: 7.8e17).
         mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
-    Raises:
-        UserError: neither network is given.
     """
-    _require_a_network(discriminator, generator)
     per_token = 0.0
     if discriminator is not None:
-        per_token += _google_encoder_per_token(discriminator, max_length, sparse_embedding_lookup)
-        per_token += _google_discriminator_head_per_token(discriminator)
+        hidden = discriminator.hidden_size
+        head = 2 * hidden * hidden + (1 + _ACTIVATION + 2) * hidden
+        per_token += _google_encoder_per_token(discriminator, max_length, sparse_embedding_lookup) + head
     if generator is not None:
+        embedding, vocabulary = generator.embedding_size, generator.vocab_size
+        transform = 2 * generator.hidden_size * embedding + (1 + _ACTIVATION + _LAYER_NORM) * embedding
+        softmax_and_target = (_SOFTMAX + 2) * vocabulary
+        head = transform + 2 * embedding * vocabulary + softmax_and_target
         per_token += _google_encoder_per_token(generator, max_length, sparse_embedding_lookup)
-        per_token += mlm_positions_fraction * _google_lm_head_per_position(generator)
+        per_token += mlm_positions_fraction * head
     return 2 * per_token * train_batch_size * max_length * steps
 
 
 def _google_encoder_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
-    return shape.num_layers * _google_block_per_token(shape, max_length) + _google_embedding_per_token(
-        shape, max_length, sparse_embedding_lookup
-    )
-
-
-def _google_block_per_token(shape: TransformerShape, max_length: int) -> int:
-    hidden, intermediate = shape.hidden_size, shape.intermediate_size
+    hidden, intermediate, embedding = shape.hidden_size, shape.intermediate_size, shape.embedding_size
     query_key_value = 3 * (2 * hidden * hidden + hidden)
     scores_and_values = 2 * hidden * max_length + 2 * hidden * max_length
     softmax_dropout_scale = (_SOFTMAX + _DROPOUT + 1) * max_length * shape.num_heads
@@ -93,32 +87,12 @@ def _google_block_per_token(shape: TransformerShape, max_length: int) -> int:
     feed_forward_in = 2 * hidden * intermediate + (1 + _ACTIVATION) * intermediate
     feed_forward_out = 2 * hidden * intermediate + bias_dropout_residual + _LAYER_NORM * hidden
     attention = query_key_value + scores_and_values + softmax_dropout_scale + attention_output
-    return attention + feed_forward_in + feed_forward_out
-
-
-def _google_embedding_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
-    embedding = shape.embedding_size
     words = 0 if sparse_embedding_lookup else 2 * embedding * shape.vocab_size
     positions_and_types = 2 * embedding * (max_length + 2)  # dense in the sparse count, too
     sum_norm_dropout = (2 + _LAYER_NORM + _DROPOUT) * embedding
-    return words + positions_and_types + sum_norm_dropout + _google_projection_per_token(shape)
-
-
-def _google_projection_per_token(shape: TransformerShape) -> int:
-    if shape.embedding_size == shape.hidden_size:
-        return 0
-    return 2 * shape.hidden_size * shape.embedding_size + shape.hidden_size
-
-
-def _google_lm_head_per_position(shape: TransformerShape) -> int:
-    hidden, embedding, vocabulary = shape.hidden_size, shape.embedding_size, shape.vocab_size
-    transform = 2 * hidden * embedding + (1 + _ACTIVATION + _LAYER_NORM) * embedding
-    softmax_and_target = (_SOFTMAX + 2) * vocabulary
-    return transform + 2 * embedding * vocabulary + softmax_and_target
-
-
-def _google_discriminator_head_per_token(shape: TransformerShape) -> int:
-    return 2 * shape.hidden_size * shape.hidden_size + (1 + _ACTIVATION + 2) * shape.hidden_size
+    projection = 2 * hidden * embedding + hidden if embedding != hidden else 0
+    embeddings = words + positions_and_types + sum_norm_dropout + projection
+    return shape.num_layers * (attention + feed_forward_in + feed_forward_out) + embeddings
 
 
 def six_n_t_flops(
@@ -143,50 +117,30 @@ def six_n_t_flops(
 
     Arguments are those of `google_training_flops`.
 
-    Raises:
-        UserError: neither network is given.
-
     Source: Kaplan et al. 2020, section 2.1 (6 N per token); Chowdhery et al. 2022 (PaLM), appendix B (attention).
     """
-    _require_a_network(discriminator, generator)
     per_token = 0.0
     if discriminator is not None:
-        head: float = _discriminator_head_parameters(discriminator)
-        per_token += 6 * (_encoder_parameters(discriminator) + head) + _attention_per_token(discriminator, max_length)
+        hidden = discriminator.hidden_size
+        per_token += _six_n_per_token(discriminator, max_length, hidden * hidden + hidden + hidden + 1)
     if generator is not None:
-        head = mlm_positions_fraction * _lm_head_parameters(generator)
-        per_token += 6 * (_encoder_parameters(generator) + head) + _attention_per_token(generator, max_length)
+        embedding, vocabulary = generator.embedding_size, generator.vocab_size
+        transform = generator.hidden_size * embedding + embedding + 2 * embedding
+        head = mlm_positions_fraction * (transform + embedding * vocabulary + vocabulary)
+        per_token += _six_n_per_token(generator, max_length, head)
     return per_token * train_batch_size * max_length * steps
 
 
-def _encoder_parameters(shape: TransformerShape) -> int:
+def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: float) -> float:
     hidden, intermediate, embedding = shape.hidden_size, shape.intermediate_size, shape.embedding_size
     attention = 4 * (hidden * hidden + hidden)
     feed_forward = 2 * hidden * intermediate + intermediate + hidden
     layer_norms = 2 * 2 * hidden
     projection = embedding * hidden + hidden if embedding != hidden else 0
-    return shape.num_layers * (attention + feed_forward + layer_norms) + projection
-
-
-def _discriminator_head_parameters(shape: TransformerShape) -> int:
-    hidden = shape.hidden_size
-    return hidden * hidden + hidden + hidden + 1
-
-
-def _lm_head_parameters(shape: TransformerShape) -> int:
-    hidden, embedding, vocabulary = shape.hidden_size, shape.embedding_size, shape.vocab_size
-    return hidden * embedding + embedding + 2 * embedding + embedding * vocabulary + vocabulary
-
-
-def _attention_per_token(shape: TransformerShape, max_length: int) -> int:
-    return 12 * shape.num_layers * shape.hidden_size * max_length
+    parameters = shape.num_layers * (attention + feed_forward + layer_norms) + projection + head_parameters
+    return 6 * parameters + 12 * shape.num_layers * hidden * max_length
 
 
 def pfs_days(flops: float) -> float:
     """FLOPs in petaflop/s-days, 8.64e19 each. Some papers estimate theirs from devices, days and peak instead."""
     return flops / (1e15 * 86400)
-
-
-def _require_a_network(discriminator: TransformerShape | None, generator: TransformerShape | None) -> None:
-    if discriminator is None and generator is None:
-        raise UserError("counting FLOPs got neither a discriminator nor a generator, expected at least one")

@@ -1,49 +1,32 @@
 """The published compute of ELECTRA and its baselines, and the parameter count behind 6 N T against real models."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from electra.errors import UserError
 from electra.flops import TransformerShape, google_training_flops, pfs_days, six_n_t_flops
 
 
 def shape(hidden_size: int, num_layers: int, embedding_size: int, vocab_size: int = 30522) -> TransformerShape:
-    return TransformerShape(
-        hidden_size=hidden_size,
-        intermediate_size=4 * hidden_size,
-        num_layers=num_layers,
-        num_heads=max(1, hidden_size // 64),
-        embedding_size=embedding_size,
-        vocab_size=vocab_size,
-    )
+    heads = max(1, hidden_size // 64)
+    return TransformerShape(hidden_size, 4 * hidden_size, num_layers, heads, embedding_size, vocab_size)
 
 
-SMALL = shape(256, 12, embedding_size=128)
+SMALL = shape(256, 12, 128)
+LARGE = shape(1024, 24, 1024), shape(256, 24, 1024)
 
 
-# Expected: what google-research/electra's flops_computation.py prints for these nets (the generator sizes other than
-# 1/4: for get_electra_train_flops with their hidden size), so near that a layer norm counted differently shows.
+# Expected: what google-research/electra's flops_computation.py prints for these networks.
 @pytest.mark.parametrize(
     ("discriminator", "generator", "max_length", "train_batch_size", "steps", "expected"),
     [
         pytest.param(SMALL, shape(64, 12, 128), 128, 128, 1_000_000, 1.293743798e18, id="electra_small"),
-        pytest.param(SMALL, shape(32, 12, 128), 128, 128, 1_000_000, 1.257294248e18, id="small, generator 1/8"),
         pytest.param(SMALL, shape(128, 12, 128), 128, 128, 1_000_000, 1.424050338e18, id="small, generator 1/2"),
-        pytest.param(SMALL, shape(192, 12, 128), 128, 128, 1_000_000, 1.633822161e18, id="small, generator 3/4"),
-        pytest.param(SMALL, SMALL, 128, 128, 1_000_000, 1.919825459e18, id="small, generator 1"),
         pytest.param(None, SMALL, 128, 128, 1_450_000, 1.418739915e18, id="bert_small"),
-        pytest.param(None, shape(768, 12, 768), 512, 256, 1_000_000, 6.428335104e19, id="bert_base"),
         pytest.param(shape(768, 12, 768), shape(256, 12, 768), 512, 256, 766_000, 6.424541834e19, id="electra_base"),
-        pytest.param(
-            shape(1024, 24, 1024), shape(256, 24, 1024), 512, 2048, 400_000, 7.117606041e20, id="electra_400k"
-        ),
-        pytest.param(
-            shape(1024, 24, 1024), shape(256, 24, 1024), 512, 2048, 1_750_000, 3.113952643e21, id="electra_1.75M"
-        ),
+        pytest.param(*LARGE, 512, 2048, 400_000, 7.117606041e20, id="electra_400k"),
         pytest.param(None, shape(1024, 24, 1024, 50265), 512, 8000, 500_000, 3.187221436e21, id="roberta"),
         pytest.param(None, shape(4096, 12, 128, 30000), 512, 4096, 1_500_000, 3.113923955e22, id="albert"),
     ],
@@ -62,20 +45,12 @@ def test_the_google_rule_gives_the_published_training_flops(
     assert flops == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_google_rule_counts_an_lm_head_at_every_position_when_told_to() -> None:
-    gpt = shape(768, 12, 768, vocab_size=40000)
-    flops = google_training_flops(
-        None, gpt, max_length=512, train_batch_size=128, steps=960_800, mlm_positions_fraction=1.0
-    )
-    assert flops == pytest.approx(3.968752231e19, rel=1e-9)
-
-
-def test_a_sparse_embedding_lookup_saves_exactly_the_one_hot_multiplication_of_both_nets() -> None:
+def test_the_google_rule_counts_the_lm_head_where_it_predicts_and_the_embeddings_as_told() -> None:
+    gpt: dict[str, Any] = {"max_length": 512, "train_batch_size": 128, "steps": 960_800, "mlm_positions_fraction": 1.0}
+    assert google_training_flops(None, shape(768, 12, 768, 40000), **gpt) == pytest.approx(3.968752231e19, rel=1e-9)
     run: dict[str, Any] = {"max_length": 128, "train_batch_size": 128, "steps": 1_000_000}
-    dense = google_training_flops(SMALL, shape(64, 12, 128), **run)
     sparse = google_training_flops(SMALL, shape(64, 12, 128), **run, sparse_embedding_lookup=True)
     assert sparse == pytest.approx(7.8166961152e17, rel=1e-9)
-    assert dense - sparse == pytest.approx(2 * 2 * (2 * 128 * 30522) * 128 * 128 * 1_000_000, rel=1e-9)
 
 
 @pytest.mark.parametrize("embedding_size", [16, 32])
@@ -90,22 +65,15 @@ def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -
     )
     with torch.device("meta"):
         discriminator, generator = ElectraForPreTraining(config), ElectraForMaskedLM(config)
-    tied_decoder = generator.generator_lm_head.weight
-    assert tied_decoder is generator.electra.embeddings.word_embeddings.weight
 
-    def non_embedding(model: torch.nn.Module, prefixes: tuple[str, ...]) -> int:
-        return sum(
-            parameter.numel()
-            for name, parameter in model.named_parameters()
-            if name.startswith(prefixes) and not name.startswith("electra.embeddings.")
-        )
+    def count(model: torch.nn.Module, *prefixes: str) -> int:
+        parameters = model.named_parameters(remove_duplicate=False)
+        return sum(p.numel() for n, p in parameters if n.startswith(prefixes) and "electra.embeddings." not in n)
 
-    encoder = non_embedding(discriminator, ("electra.",))
-    discriminator_head = non_embedding(discriminator, ("discriminator_predictions",))
-    lm_head = non_embedding(generator, ("generator_predictions", "generator_lm_head")) + tied_decoder.numel()
-    attention = 12 * 3 * 32 * 8
+    encoder, discriminator_head = count(discriminator, "electra."), count(discriminator, "discriminator_predictions")
+    lm_head = count(generator, "generator_predictions", "generator_lm_head")  # the decoder is the embedding table
     sizes = TransformerShape(32, 96, 3, 2, embedding_size, 101)
-    tokens = 8 * 5 * 7
+    tokens, attention = 8 * 5 * 7, 12 * 3 * 32 * 8
     run: dict[str, Any] = {"max_length": 8, "train_batch_size": 5, "steps": 7, "mlm_positions_fraction": 0.25}
     assert six_n_t_flops(sizes, None, **run) == tokens * (6 * (encoder + discriminator_head) + attention)
     assert six_n_t_flops(None, sizes, **run) == tokens * (6 * (encoder + 0.25 * lm_head) + attention)
@@ -114,10 +82,3 @@ def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -
 
 def test_a_petaflop_per_second_day_is_8_64e19_flops() -> None:
     assert pfs_days(8.64e19) == pytest.approx(1.0)
-    assert pfs_days(1.293743798e18) == pytest.approx(0.0149739, rel=1e-5)
-
-
-@pytest.mark.parametrize("rule", [google_training_flops, six_n_t_flops])
-def test_counting_no_net_at_all_is_an_error(rule: Callable[..., float]) -> None:
-    with pytest.raises(UserError, match="neither"):
-        rule(None, None, max_length=128, train_batch_size=1, steps=1, mlm_positions_fraction=0.15)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
-from electra.files import YAML_ERRORS, read_yaml, write_file
+from electra.files import write_file
 from electra.report.blocks import Block, blocks_to_markdown
 from electra.report.curves import AXES
 from electra.report.evaluation import Reporting, terminal_table, write_report
@@ -44,56 +44,38 @@ def main(argv: list[str] | None = None) -> None:
     log_plainly()
     folders, glue = arguments.folders, arguments.glue
     evaluations = [folder for folder in folders if (folder / RESULTS_NAME).exists()]
-    if evaluations:
-        others = [folder for folder in folders if folder not in evaluations]
-        if others:
-            what = f"has no {RESULTS_NAME}" if others[0].is_dir() else "does not exist"
-            raise UserError(f"{others[0]} {what}; name evaluations alone, or runs alone")
-        if glue is not None:
-            raise UserError(f"--glue belongs to a run, but {folders[0]} is an evaluation; name the run")
-        reporting = reporting_of(evaluations)
-        paths = write_report(reporting, evaluations, arguments.output or evaluations[0])
-        logger.info("%s\n", terminal_table(reporting, evaluations))
-    else:
+    if not evaluations:
         if glue is not None and len(folders) > 1:
             raise UserError(f"--glue belongs to one run, but {len(folders)} are named; name one")
         section = [] if glue is None else glue_section(glue)
         paths = write_run_report(folders, arguments.x, arguments.output, section)
         if section and (folders[0] / CARD).exists():
             paths.append(add_to_card(folders[0] / CARD, TITLE, section))
+    else:
+        for folder in folders:
+            if folder not in evaluations:
+                raise UserError(f"{folder} has no {RESULTS_NAME}; name evaluations alone, or runs alone")
+        if glue is not None:
+            raise UserError(f"--glue belongs to a run, but {folders[0]} is an evaluation; name the run")
+        kinds = {kind_of(folder): folder for folder in evaluations}
+        if len(kinds) > 1:
+            named = " and ".join(f"{folder} of {kind}" for kind, folder in kinds.items())
+            raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
+        # A package is imported when it is needed, because one of them needs seqeval.
+        reporting: Reporting = import_module(f"electra.tasks.{next(iter(kinds))}.report").REPORTING
+        paths = write_report(reporting, evaluations, arguments.output or evaluations[0])
+        logger.info("%s\n", terminal_table(reporting, evaluations))
     for path in paths:
         logger.info("%s", path)
 
 
-def reporting_of(folders: Sequence[Path]) -> Reporting:
-    """How to report these evaluations.
-
-    Raises:
-        UserError: a folder has no results, or the kinds of task differ.
-    """
-    kinds = {folder: kind_of(folder) for folder in folders}
-    first = next(iter(kinds.values()))
-    other = next((folder for folder, kind in kinds.items() if kind != first), None)
-    if other is not None:
-        raise UserError(f"{folders[0]} is an evaluation of {first}, {other} of {kinds[other]}; report them separately")
-    reporting: Reporting = import_module(f"electra.tasks.{first}.report").REPORTING  # one of them needs seqeval
-    return reporting
-
-
 def kind_of(folder: Path) -> str:
-    """The package in electra/tasks, by the options of config.yaml; if there is none, by the metrics.
-
-    Raises:
-        UserError: the folder has no results.
-    """
+    """The package in electra/tasks, by the options of config.yaml; if there is none, by the metrics."""
     results = read_evaluation(folder)
-    try:
-        options = read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, *YAML_ERRORS):
-        options = None
-    if isinstance(options, dict):
+    if (folder / "config.yaml").exists():
+        options = (folder / "config.yaml").read_text(encoding="utf-8")
         known = {"glue_dir": "glue", "doc_stride": "squad", "label_column": "tagging"}
-        return next((kind for name, kind in known.items() if name in options), "multiple_choice")
+        return next((kind for name, kind in known.items() if f"\n{name}:" in f"\n{options}"), "multiple_choice")
     metrics = results[0].metrics
     if "exact_match" in metrics:
         return "squad"
@@ -103,15 +85,8 @@ def kind_of(folder: Path) -> str:
 
 
 def add_to_card(path: Path, title: str, section: Sequence[Block]) -> Path:
-    """Put a section into a model card, in place of an earlier one with the same title; the rest is unchanged.
-
-    Raises:
-        UserError: the card cannot be read.
-    """
-    try:
-        card = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the model card {path}: {error}") from error
+    """Put a section into a model card, in place of an earlier one with the same title; the rest is unchanged."""
+    card = path.read_text(encoding="utf-8")
     before, heading, rest = card.partition(f"## {title}\n")
     _, next_heading, after = rest.partition("\n## ")
     before = before if heading else f"{before.rstrip()}\n\n"

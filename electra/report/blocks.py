@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
 
@@ -54,9 +54,10 @@ class Table:
 
 @dataclass(frozen=True)
 class LegendEntry:
+    """A label, and the CSS classes of its line."""
+
     label: str
     style: str
-    """CSS classes of the line."""
 
 
 @dataclass(frozen=True)
@@ -121,20 +122,15 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """A complete page with its style sheet; light and dark."""
-    return _templates().get_template("page.html").render(title=title, blocks=blocks).lstrip()
-
-
-def style_sheet() -> str:
-    return _templates().get_template("style.css").render()
+    return _page_template().render(title=title, blocks=blocks).lstrip()
 
 
 @cache
-def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("electra.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+def _page_template() -> Template:
+    loader = PackageLoader("electra.report")
+    templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["kind"] = lambda block: type(block).__name__
-    return templates
+    return templates.get_template("page.html")
 
 
 def _escaped(cell: str | Link) -> str:

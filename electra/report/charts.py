@@ -1,4 +1,4 @@
-"""SVG charts for HTML pages: lines, scores per seed, and scatter plots. No torch.
+"""SVG charts for HTML pages: lines, and scores per seed. No torch.
 
 Colours are CSS classes (templates/style.css), so that the page chooses light or dark.
 """
@@ -7,31 +7,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, NamedTuple
-
-from electra.report.blocks import style_sheet
+from typing import NamedTuple
 
 COLOURS = 8
 """Number of curve colours (classes c0 to c7) that remain distinguishable in light and in dark."""
-WIDTH, SCATTER_HEIGHT = 360, 250
+WIDTH = 360
 MAX_POINTS_MARKED = 60
 MAX_LABEL = 24
 """Longest label of a lane, in characters; longer ones are cut."""
+UNITS = ((1e18, "10¹⁸ "), (1e15, "10¹⁵ "), (1e12, "10¹² "), (1e9, "billion "), (1e6, "million "))
 
 
 class Line(NamedTuple):
-    """One curve.
+    """One curve: its tooltip, the number of its colour class, its CSS class, and finite numbers.
 
-    Args:
-        label: tooltip.
-        colour: number of the colour class.
-        style: CSS class; `dots` is a strong line with marked points.
-        x, y: finite numbers.
+    Points of the style `dots` are marked.
     """
 
     label: str
     colour: int
-    style: Literal["thin", "dots", "dashed"]
+    style: str
     x: Sequence[float]
     y: Sequence[float]
 
@@ -47,8 +42,9 @@ def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line])
         lines: at least one of them has a point.
     """
     height, left, right, top, bottom = 230, 50, WIDTH - 18, 32, 190
+    lines = [line for line in lines if len(line.y)]
     largest = max(x for line in lines for x in line.x)
-    unit, prefix = x_unit(largest)
+    unit, prefix = next(((size, name) for size, name in UNITS if largest >= 2 * size), (1.0, ""))
     x_end = largest / unit or 1.0
     values = [value for line in lines for value in line.y]
     y_ticks = ticks(min(values), max(values))
@@ -56,15 +52,12 @@ def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line])
     text = " ".join(
         f"{line.label}: from {line.y[0]:.4g} to {line.y[-1]:.4g}, lowest {min(line.y):.4g}, highest {max(line.y):.4g}."
         for line in lines
-        if len(line.y)
     )
     parts = _head(identifier, title, text, height, left, f' data-unit="{unit:g}"')
     for tick in y_ticks:
         y = bottom + (tick - y_ticks[0]) * y_scale
-        parts += [
-            _segment(left, y, right, y, "grid"),
-            _text(left - 6, y + 4, tick_label(tick, y_ticks), "muted", "end"),
-        ]
+        parts.append(_segment(left, y, right, y, "grid"))
+        parts.append(_text(left - 6, y + 4, tick_label(tick, y_ticks), "muted", "end"))
     for tick in (tick for tick in ticks(0.0, x_end) if tick <= x_end):
         x = left + tick * x_scale
         parts += [_segment(x, bottom, x, bottom + 4, "grid"), _text(x, bottom + 17, f"{tick:,g}", "muted", "middle")]
@@ -73,16 +66,13 @@ def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line])
     parts.append(f'<g transform="{place}">')
     for line in lines:
         points = [f"{x / unit:.9g},{y:.9g}" for x, y in zip(line.x, line.y, strict=True)]
-        if not points:
-            continue
-        colour = f"c{line.colour}"
         parts.append(
-            f'<polyline class="{colour} {line.style}" vector-effect="non-scaling-stroke" points="{" ".join(points)}">'
-            f"<title>{escape(line.label)}</title></polyline>"
+            f'<polyline class="c{line.colour} {line.style}" vector-effect="non-scaling-stroke" '
+            f'points="{" ".join(points)}"><title>{escape(line.label)}</title></polyline>'
         )
         if line.style == "dots" and len(points) <= MAX_POINTS_MARKED:
             marks = "".join(f"M{point.replace(',', ' ')}h0" for point in points)
-            parts.append(f'<path class="{colour} point" vector-effect="non-scaling-stroke" d="{marks}"/>')
+            parts.append(f'<path class="c{line.colour} point" vector-effect="non-scaling-stroke" d="{marks}"/>')
     return "\n".join([*parts, "</g>", "</svg>"])
 
 
@@ -117,7 +107,7 @@ def dot_plot(identifier: str, title: str, lanes: Sequence[Lane], published: Sequ
     def x(score: float) -> float:
         return left + (right - left) * (score - axis[0]) / (axis[-1] - axis[0])
 
-    parts = _head(identifier, title, _lanes_as_text(lanes, published), bottom + 22, margin)
+    parts, sentences = [], []
     for tick in axis:
         parts.append(_segment(x(tick), top, x(tick), bottom, "grid"))
         parts.append(_text(x(tick), bottom + 14, f"{tick:g}", "muted", "middle"))
@@ -126,102 +116,25 @@ def dot_plot(identifier: str, title: str, lanes: Sequence[Lane], published: Sequ
         parts.append(_text(margin, y + 4, _cut(lane.label)))
         if lane.median is not None:
             parts.append(_segment(x(lane.median), y - 10, x(lane.median), y + 10, "median"))
+        by_seed = []
         for position, (seed, score) in enumerate(lane.scores.items()):
             y_seed = y + 4 * (position % 3 - 1)  # equal scores do not hide each other
+            kind = "collapsed" if seed in lane.collapsed else "seed"
             if score is None:
                 parts.append(_text(left, y_seed + 4, "×", "", "middle"))
             else:
-                kind = "collapsed" if seed in lane.collapsed else "seed"
                 parts.append(f'<circle class="{kind}" cx="{x(score):.1f}" cy="{y_seed:.1f}" r="3"/>')
+            by_seed.append(("undefined" if score is None else f"{score:.1f}") + " (collapsed)" * (kind == "collapsed"))
         median = "–" if lane.median is None else f"{lane.median:.1f}"
         parts.append(_text(WIDTH - margin, y + 4, median, "", "end"))
+        sentences.append(f"{lane.label}: median {median}; by seed {', '.join(by_seed)}.")
     for number, (label, score) in enumerate(published):
         y = rows_top + row_height * (number + 0.5)
         parts.append(_text(margin, y + 4, _cut(label), "muted"))
         parts.append(_segment(x(score), y - 6, x(score), y + 6, "published"))
         parts.append(_text(WIDTH - margin, y + 4, f"{score:.1f}", "muted", "end"))
-    return "\n".join([*parts, "</svg>"])
-
-
-def _lanes_as_text(lanes: Sequence[Lane], published: Sequence[tuple[str, float]]) -> str:
-    sentences = []
-    for lane in lanes:
-        scores = ", ".join(
-            ("undefined" if score is None else f"{score:.1f}") + (" (collapsed)" if seed in lane.collapsed else "")
-            for seed, score in lane.scores.items()
-        )
-        median = "undefined" if lane.median is None else f"{lane.median:.1f}"
-        sentences.append(f"{lane.label}: median {median}; by seed {scores}.")
-    if published:
-        sentences.append("Published: " + ", ".join(f"{label} {score:.1f}" for label, score in published) + ".")
-    return " ".join(sentences)
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """One metric against one parameter.
-
-    Args:
-        title, x_label: names of the metric and the parameter.
-        dots: x, y and tooltip.
-        medians: x and y.
-        is_joined: whether a line joins the medians.
-        x_ticks: x and label.
-    """
-
-    title: str
-    x_label: str
-    dots: Sequence[tuple[float, float, str]]
-    medians: Sequence[tuple[float, float]]
-    is_joined: bool
-    x_ticks: Sequence[tuple[float, str]]
-
-
-def scatter_file(title: str, plots: Sequence[Scatter], columns: int) -> str:
-    """An SVG file with its style sheet: the plots in rows of `columns`."""
-    width, height = WIDTH * columns, SCATTER_HEIGHT * math.ceil(len(plots) / columns)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>\n{style_sheet()}\n</style>",
-    ]
-    for number, plot in enumerate(plots):
-        row, column = divmod(number, columns)
-        parts.append(f'<g transform="translate({WIDTH * column} {SCATTER_HEIGHT * row})">')
-        parts += [*_scatter(plot), "</g>"]
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def _scatter(plot: Scatter) -> list[str]:
-    left, right, top, bottom = 62, WIDTH - 16, 34, SCATTER_HEIGHT - 44
-    values = [value for _, value, _ in plot.dots] or [0.0, 1.0]
-    y_ticks = ticks(min(values), max(values))
-    xs = [x for x, _ in plot.x_ticks] + [x for x, _, _ in plot.dots]
-    margin = 0.06 * (max(xs) - min(xs)) or 0.5
-
-    def x_of(x: float) -> float:
-        return left + (right - left) * (x - min(xs) + margin) / (max(xs) - min(xs) + 2 * margin)
-
-    def y_of(y: float) -> float:
-        return bottom - (bottom - top) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-
-    parts = [_text(left, 18, plot.title, "heading")]
-    for tick in y_ticks:
-        parts.append(_segment(left, y_of(tick), right, y_of(tick), "grid"))
-        parts.append(_text(left - 6, y_of(tick) + 4, f"{tick:g}", "muted", "end"))
-    for tick, label in plot.x_ticks:
-        parts.append(_segment(x_of(tick), bottom, x_of(tick), bottom + 4, "grid"))
-        parts.append(_text(x_of(tick), bottom + 16, label, "muted", "middle"))
-    parts.append(_text((left + right) / 2, SCATTER_HEIGHT - 8, plot.x_label, "muted", "middle"))
-    if plot.is_joined and len(plot.medians) > 1:
-        points = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in plot.medians)
-        parts.append(f'<polyline class="c0 thin" points="{points}"/>')
-    parts += [_segment(x_of(x) - 6, y_of(y), x_of(x) + 6, y_of(y), "median") for x, y in plot.medians]
-    for x, y, label in plot.dots:
-        tooltip = f"<title>{escape(label)}</title>"
-        parts.append(f'<circle class="seed" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3.5">{tooltip}</circle>')
-    return parts
+        sentences.append(f"{label}, published: {score:.1f}.")
+    return "\n".join([*_head(identifier, title, " ".join(sentences), bottom + 22, margin), *parts, "</svg>"])
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -233,24 +146,6 @@ def ticks(low: float, high: float) -> list[float]:
     step *= next(factor for factor in (1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [k * step for k in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """1, 2 and 5 times powers of ten around the values: base-10 logarithms and labels."""
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    numbers = [float(f"{k}e{power}") for power in powers for k in (1, 2, 5)]
-    first = max((n for n in numbers if n <= low * 1.0001), default=low)
-    last = min((n for n in numbers if n >= high / 1.0001), default=high)
-    chosen = [n for n in numbers if first <= n <= last]
-    if len(chosen) > 6:
-        chosen = [first, *(n for n in chosen[1:-1] if f"{n:e}".startswith("1.0")), last]
-    return [(math.log10(n), f"{n:g}") for n in chosen]
-
-
-def x_unit(largest: float) -> tuple[float, str]:
-    """The unit for readable ticks and its name: 1.2e7 -> (1e6, "million ")."""
-    units = ((1e18, "10¹⁸ "), (1e15, "10¹⁵ "), (1e12, "10¹² "), (1e9, "billion "), (1e6, "million "))
-    return next(((size, name) for size, name in units if largest >= 2 * size), (1.0, ""))
 
 
 def tick_label(tick: float, all_ticks: Sequence[float]) -> str:

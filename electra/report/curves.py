@@ -7,7 +7,6 @@ spike is lost.
 
 import io
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,8 +19,6 @@ from electra.report.runs import RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]
 AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
-Kind = Literal["training", "held-out", "frequencies"]
-Columns = dict[str, list[tuple[float, float]]]
 AXIS_TITLES = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
 TOO_LARGE = 1e300
 """Larger values count as not finite: the difference of two of them overflows."""
@@ -58,13 +55,13 @@ class Curve(NamedTuple):
 
     Args:
         run: number of the run.
-        kind: `frequencies` is a baseline, one value from the first to the last x.
+        kind: `training`, `held-out`, or `frequencies`: a baseline, one value from the first to the last x.
         x, y: float64 (N,), x ascending, y finite.
         not_finite: number of omitted values.
     """
 
     run: int
-    kind: Kind
+    kind: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     not_finite: int = 0
@@ -101,21 +98,24 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = P
     Raises:
         UserError: a log does not contain tokens or FLOPs.
     """
-    scales = [axis_of(run, axis) for run in runs]
-    columns = [_columns(run.logs) for run in runs]
-    found = dict.fromkeys(name for by_key in columns for name in _metrics(by_key))
-    names = [name for name in MAIN if name in found] + sorted(name for name in found if name not in MAIN)
+    by_metric: dict[str, list[Curve]] = {}
+    for number, run in enumerate(runs):
+        scale, baselines = axis_of(run, axis), run.held_out.get("frequencies", {})
+        columns = _columns(run.logs)
+        for key in sorted(columns, key=lambda key: key.startswith("eval_")):  # training first
+            steps, y = np.array(columns[key], dtype=np.float64).T
+            finite = np.abs(y) < TOO_LARGE  # false of a nan
+            name, kind = key.removeprefix("eval_"), "held-out" if key.startswith("eval_") else "training"
+            curves = by_metric.setdefault(name, [])
+            curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
+            if kind == "held-out" and name in baselines:
+                ends = scale(np.array([0.0, float(run.step)]))
+                curves.append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
     panels = []
-    for name in names:
-        curves = [
-            curve
-            for number, (run, by_key, scale) in enumerate(zip(runs, columns, scales, strict=True))
-            for curve in _curves(number, run, by_key, name, scale)
-        ]
-        lines = sum(curve.kind != "frequencies" for curve in curves)
-        if lines:
-            stretches = max(10, points // (4 * lines))
-            panels.append(Panel(name, [_thinned(curve, stretches) for curve in curves], name in MAIN))
+    for name in [*(name for name in MAIN if name in by_metric), *sorted(by_metric.keys() - set(MAIN))]:
+        curves = by_metric[name]
+        stretches = max(10, points // (4 * sum(curve.kind != "frequencies" for curve in curves)))
+        panels.append(Panel(name, [_thinned(curve, stretches) for curve in curves], name in MAIN))
     return panels
 
 
@@ -124,23 +124,18 @@ def axis_of(run: RunRecord, axis: Axis) -> Callable[[NDArray[np.float64]], NDArr
 
     Tokens are interpolated between the lines of the log, because evaluations have other steps, and extrapolated
     after the last line at the run's mean. FLOPs are proportional to steps.
-
-    Raises:
-        UserError: see `make_panels`.
     """
     if axis == "flops":
-        if run.total_flos <= 0 or run.step <= 0:
+        if run.total_flos <= 0:
             raise UserError(f"the log of {run.folder} has no FLOPs; choose --x steps or --x tokens")
         per_step = run.total_flos / run.step
         return lambda steps: steps * per_step
     if axis == "tokens":
-        known = {
-            float(logs["step"]): float(logs["tokens_seen"]) for logs in run.logs if is_number(logs.get("tokens_seen"))
-        }
+        known = {logs["step"]: logs["tokens_seen"] for logs in run.logs if is_number(logs.get("tokens_seen"))}
         if not known:
             raise UserError(f"the log of {run.folder} has no tokens_seen; choose --x steps or --x flops")
         steps, tokens = np.array([0.0, *known]), np.array([0.0, *known.values()])
-        beyond = max(float(run.step), float(run.logs[-1]["step"])) + 1
+        beyond = max(run.step, run.logs[-1]["step"]) + 1
         steps, tokens = np.append(steps, beyond), np.append(tokens, tokens[-1] / max(1.0, steps[-1]) * beyond)
         return lambda at: np.interp(at, steps, tokens)
     return lambda steps: steps
@@ -165,41 +160,17 @@ def _thinned(curve: Curve, stretches: int) -> Curve:
     return curve._replace(x=curve.x[kept], y=curve.y[kept])
 
 
-def _curves(
-    number: int,
-    run: RunRecord,
-    columns: Columns,
-    name: str,
-    scale: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-) -> list[Curve]:
-    kinds: tuple[tuple[Kind, str], ...] = (("training", name), ("held-out", f"eval_{name}"))
-    curves = []
-    for kind, key in kinds:
-        if key not in columns:
-            continue
-        steps, y = np.array(columns[key], dtype=np.float64).T
-        finite = np.abs(y) < TOO_LARGE  # false of a nan
-        curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
-    baseline = run.held_out.get("frequencies", {}).get(name)
-    if baseline is not None and any(curve.kind == "held-out" for curve in curves):
-        ends = scale(np.array([0.0, float(run.step)]))
-        curves.append(Curve(number, "frequencies", ends, np.array([baseline, baseline])))
-    return curves
-
-
-def _columns(logs: Sequence[dict[str, Any]]) -> Columns:
-    """Key -> (step, number) of each line of the log."""
-    columns: Columns = {}
+def _columns(logs: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Key of a metric -> (step, number) of each line of the log."""
+    columns: dict[str, list[tuple[float, float]]] = {}
     for line in logs:
         for key, value in line.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                columns.setdefault(key, []).append((line["step"], value if abs(value) < TOO_LARGE else math.nan))
+            name = key.removeprefix("eval_")
+            is_speed = name.endswith("_per_second") and name not in MAIN
+            is_metric = name not in _NO_CURVE and not is_speed and not key.startswith("train_")
+            if is_metric and isinstance(value, int | float):
+                columns.setdefault(key, []).append((line["step"], value))
     return columns
-
-
-def _metrics(columns: Columns) -> list[str]:
-    names = (key.removeprefix("eval_") for key in columns if not key.startswith("train_"))
-    return [name for name in names if name not in _NO_CURVE and (name == MAIN[-1] or not name.endswith("_per_second"))]
 
 
 COLUMNS = 4
@@ -214,7 +185,6 @@ _STYLES: dict[str, dict[str, Any]] = {
 def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> bytes:
     """A PNG with the panels in rows of four; there may be none."""
     # Imported here because it takes a second. Without pyplot there is no window and no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -223,28 +193,22 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     for position, panel in enumerate(panels):
         axes = figure.add_subplot(rows, COLUMNS, position + 1)
         for curve in panel.curves:
-            colour = "#4b5563" if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
+            colour = _COLOURS[-1] if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
             axes.plot(curve.x, curve.y, color=colour, **_STYLES[curve.kind])
-        axes.set_title(_drawable(panel.title), fontsize=9, parse_math=False)
+        axes.set_title(panel.title, fontsize=9)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.25)
         axes.margins(x=0.01)
         if position >= len(panels) - COLUMNS:
             axes.set_xlabel(x_label, fontsize=8)
-    entries = [Line2D([], [], color=_COLOURS[number], label=_drawable(run.name)) for number, run in enumerate(runs)]
+    entries = [Line2D([], [], color=_COLOURS[number], label=run.name) for number, run in enumerate(runs)]
     kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
-    entries += [Line2D([], [], color="#4b5563", label=kind, **_STYLES[kind]) for kind in kinds]
+    entries += [Line2D([], [], color=_COLOURS[-1], label=kind, **_STYLES[kind]) for kind in kinds]
     legend = figure.legend(
         handles=entries, loc="outside lower center", ncols=min(6, len(entries)), fontsize=8, frameon=False
     )
     for text in legend.get_texts():
         text.set_parse_math(False)  # names of runs may contain $
     content = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # it draws a box instead
-        FigureCanvasAgg(figure).print_png(content)
+    figure.savefig(content, format="png")
     return content.getvalue()
-
-
-def _drawable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()

@@ -61,43 +61,59 @@ COMPUTE = {
 
 def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, more: Sequence[Block] = ()) -> str:
     """The HTML page of at most `COLOURS` runs; `more`: a section of its own, such as GLUE results."""
+    is_single = len(runs) == 1
+    names = [run.name for run in runs]
     notes = [note for run in runs for note in run.notes]
     notes += [
-        f"{runs[curve.run].name}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are not finite"
+        f"{names[curve.run]}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are not finite"
         for panel in panels
         for curve in panel.curves
         if curve.not_finite
     ]
     drawn = [panel for panel in panels if panel.has_points]
-    main, others = ([_chart(p, runs, axis) for p in drawn if p.is_main == is_main] for is_main in (True, False))
+    main, others = ([_chart(p, names, axis) for p in drawn if p.is_main == is_main] for is_main in (True, False))
+    kinds = {curve.kind for panel in drawn for curve in panel.curves}
+    legend = [] if is_single else [LegendEntry(name, f"c{number} dots") for number, name in enumerate(names)]
+    legend += [
+        LegendEntry(label, f"c{0 if is_single and kind != 'frequencies' else GREY} {LINE_STYLES[kind]}")
+        for kind, label in KINDS.items()
+        if kind in kinds
+    ]
     blocks: list[Block] = [Items(notes)] if notes else []
-    blocks += [Heading("Curves"), Figure(main, legend=_legend(runs, drawn))]
+    blocks += [Heading("Curves"), Figure(main, legend=legend)]
     if others:
         blocks.append(Details("More curves", [Figure(others)]))
-    names = {run.plan.get("main_network", "discriminator") for run in runs}
-    network = names.pop() if len(names) == 1 else MAIN_NETWORK
     blocks += [*_held_out(runs), *more]
+    networks = {run.plan.get("main_network", "discriminator") for run in runs}
+    plan = PLAN | ({"discriminator_shape": networks.pop()} if len(networks) == 1 else {})
     for title, labels, values in (
-        ("Plan", PLAN, [run.plan for run in runs]),
+        ("Plan", plan, [run.plan for run in runs]),
         ("Compute", COMPUTE, [run.compute for run in runs]),
     ):
-        rows = [
-            [network if label == MAIN_NETWORK else label, *(_cell(key, v.get(key)) for v in values)]
-            for key, label in labels.items()
-            if any(key in v for v in values)
-        ]
-        if rows:
-            blocks += [Heading(title), Table(["", *(run.name for run in runs)], rows)]
-    blocks += [*_samples(runs), *_options(runs)]
-    return to_html(f"Pre-training: {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}", blocks)
+        rows = [[label, *(_cell(key, v.get(key)) for v in values)] for key, label in labels.items()]
+        if any(values):
+            blocks += [Heading(title), Table(["", *names], [row for row in rows if any(row[1:])])]
+    if any(run.samples for run in runs):
+        about = (
+            "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator "
+            "considers the token more likely to be replaced; the number above is this probability in percent."
+        )
+        blocks += [Heading("Samples"), Text(about)]
+    for run in runs:
+        if run.samples and not is_single:
+            blocks.append(Heading(run.name, 3))
+        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
+    blocks += _options(runs)
+    return to_html(f"Pre-training: {names[0] if is_single else f'{len(runs)} runs'}", blocks)
 
 
-def _chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
+def _chart(panel: Panel, names: Sequence[str], axis: Axis) -> str:
+    is_single = len(names) == 1
     lines = [
         Line(
-            curve.kind if len(runs) == 1 else f"{runs[curve.run].name}, {curve.kind}",
-            GREY if len(runs) == 1 and curve.kind == "frequencies" else curve.run,
-            LINE_STYLES[curve.kind],  # type: ignore[arg-type]
+            curve.kind if is_single else f"{names[curve.run]}, {curve.kind}",
+            GREY if is_single and curve.kind == "frequencies" else curve.run,
+            LINE_STYLES[curve.kind],
             curve.x.tolist(),
             curve.y.tolist(),
         )
@@ -106,23 +122,10 @@ def _chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
     return line_chart(f"chart-{panel.name}", panel.title, AXIS_TITLES[axis], lines)
 
 
-def _legend(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[LegendEntry]:
-    """The colours of several runs, and the line styles that occur."""
-    is_several = len(runs) > 1
-    kinds = {curve.kind for panel in panels for curve in panel.curves}
-    entries = [LegendEntry(run.name, f"c{number} dots") for number, run in enumerate(runs) if is_several]
-    for kind, label in KINDS.items():
-        if kind in kinds:
-            colour = GREY if is_several or kind == "frequencies" else 0
-            entries.append(LegendEntry(label, f"c{colour} {LINE_STYLES[kind]}"))
-    return entries
-
-
 def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
     """All columns of one run; the last column of each of several runs."""
-    if len(runs) == 1:
-        columns = runs[0].held_out
-    else:
+    columns = runs[0].held_out
+    if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
     names = dict.fromkeys(name for column in columns.values() for name in column)
     rows = [
@@ -136,31 +139,16 @@ def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
     return [Heading("Held-out metrics"), Text(about), Table(["", *columns], rows)]
 
 
-def _samples(runs: Sequence[RunRecord]) -> list[Block]:
-    blocks: list[Block] = []
-    for run in runs:
-        if run.samples and len(runs) > 1:
-            blocks.append(Heading(run.name, 3))
-        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
-    about = (
-        "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator considers "
-        "the token more likely to be replaced; the number above is this probability in percent."
-    )
-    return [Heading("Samples"), Text(about), *blocks] if blocks else []
-
-
 def _options(runs: Sequence[RunRecord]) -> list[Block]:
     """All options; options that differ between runs stand first."""
-    names = list(dict.fromkeys(name for run in runs for name in run.options))
+    names = dict.fromkeys(name for run in runs for name in run.options)
     if not names:
         return []
-    rows = [[name, *(_option(run.options.get(name)) for run in runs)] for name in names]
+    rows = [[str(name), *(_option(run.options.get(name)) for run in runs)] for name in names]
     differing = [row for row in rows if len(set(row[1:])) > 1]
     header = ["", *(run.name for run in runs)]
-    blocks: list[Block] = [Heading("Options")]
-    if differing:
-        blocks.append(Table(header, differing, words=header))
-    return [*blocks, Details("All options", [Table(header, rows, words=header)])]
+    first = [Table(header, differing, words=header)] if differing else []
+    return [Heading("Options"), *first, Details("All options", [Table(header, rows, words=header)])]
 
 
 def _option(value: Any) -> str:
@@ -168,10 +156,8 @@ def _option(value: Any) -> str:
 
 
 def _cell(key: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if not is_number(value):
-        return ""
+        return value or ""
     if key.endswith("_seconds"):
         return format_seconds(value)
     if key.endswith("flops") or key == "peak_flops_per_second":
@@ -194,16 +180,14 @@ def write_report(
             training_curves.png in the run's folder, for several runs comparison.html and .png beside the first.
         more: see `report_page`.
     Returns:
-        both files.
+        both files; the page alone if matplotlib is not installed.
     Raises:
-        UserError: a run cannot be read, there are too many, or the output cannot be written.
+        UserError: a run cannot be read, or there are too many.
     """
     runs = read_runs(list(folders))
     if len(runs) > COLOURS:
         raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {COLOURS}")
     if output is not None:
-        if output.name in ("", "..") or output.is_dir():
-            raise UserError(f"--output {output} must name a file, such as report.html")
         if output.suffix == ".png":
             raise UserError(f"--output {output} must be an .html file; the picture gets the same name with .png")
         page_file, picture_file = output, output.with_suffix(".png")
@@ -214,20 +198,15 @@ def write_report(
         picture_file = page_file.with_suffix(".png")
     panels = make_panels(runs, axis)
     page = report_page(runs, panels, axis, more)
-    main_panels = [panel for panel in panels if panel.is_main and panel.has_points]
+    page_file.parent.mkdir(parents=True, exist_ok=True)
+    write_file(page.encode(errors="backslashreplace"), page_file)
     try:
-        picture = draw(main_panels, runs, AXIS_TITLES[axis])
+        picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, AXIS_TITLES[axis])
     except ModuleNotFoundError:
         logger.warning("%s needs matplotlib; run: pip install 'electra[report]'", picture_file.name)
-        picture = None
-    try:
-        page_file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(page.encode(errors="backslashreplace"), page_file)
-        if picture is not None:
-            write_file(picture, picture_file)
-    except OSError as error:
-        raise UserError(f"cannot write the report to {page_file.parent}: {error}; name another --output") from error
-    return [page_file] if picture is None else [page_file, picture_file]
+        return [page_file]
+    write_file(picture, picture_file)
+    return [page_file, picture_file]
 
 
 def try_to_report(folder: Path) -> list[Path]:

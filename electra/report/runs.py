@@ -6,7 +6,7 @@ files.
 """
 
 import json
-import sys
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -45,22 +45,22 @@ class RunRecord:
 
     @property
     def plan(self) -> dict[str, Any]:
-        return _mapping(self.metrics.get("plan"))
+        return self.metrics.get("plan", {})
 
     @property
     def compute(self) -> dict[str, Any]:
-        return _mapping(self.metrics.get("compute"))
+        return self.metrics.get("compute", {})
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
         """Columns of held-out metrics; for an unfinished run, the last evaluation of its log."""
-        columns = {name: _numbers(column) for name, column in _mapping(self.metrics.get("held_out")).items()}
+        columns = self.metrics.get("held_out", {})
         evaluations = [logs for logs in self.logs if "eval_loss" in logs]
         if not columns and evaluations:
             last = evaluations[-1]
             values = {name.removeprefix("eval_"): v for name, v in last.items() if name.startswith("eval_")}
-            columns = {f"step {last['step']:,}": _numbers(values)}
-        return columns
+            columns = {f"step {last['step']:,}": values}
+        return {name: {k: v for k, v in column.items() if is_number(v)} for name, column in columns.items()}
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -71,30 +71,29 @@ def read_run(folder: Path) -> RunRecord:
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
-    state, notes = _latest_state(folder)
+    notes: list[str] = []
+    state = _latest_state(folder, notes)
     if state is None:
         reason = f" ({'; '.join(notes)})" if notes else ""
         raise UserError(f"{folder} has no training log{reason}; name a run that has saved a checkpoint")
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
+    samples: list[Sample] = []
     try:
         samples = read_samples(folder)
     except UserError as error:
-        samples = []
         notes.append(str(error))
     step = state["global_step"]
     if not (folder / METRICS_NAME).exists():
-        of = f" of {state['max_steps']:,}" if is_number(state.get("max_steps")) else ""
+        of = f" of {state['max_steps']:,}" if "max_steps" in state else ""
         notes.append(f"{folder.name} has no {METRICS_NAME}: it has not ended; its log ends at step {step:,}{of}")
-    changes = _mapping(metrics.get("plan")).get("changes")
-    if isinstance(changes, list):
-        notes += [f"{folder.name} was resumed with other options: {line}" for line in changes]
-    flos = state.get("total_flos")
+    changes = metrics.get("plan", {}).get("changes", [])
+    notes += [f"{folder.name} was resumed with other options: {line}" for line in changes]
     return RunRecord(
         name=folder.resolve().name,
         folder=folder,
-        logs=state["log_history"],
+        logs=sorted(state["log_history"], key=lambda logs: logs["step"]),
         step=step,
-        total_flos=float(flos) if is_number(flos) else 0.0,
+        total_flos=state.get("total_flos", 0.0),
         metrics=metrics,
         options=without_secrets(options),
         samples=samples,
@@ -103,27 +102,24 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_runs(folders: list[Path]) -> list[RunRecord]:
-    """One record per folder; runs with the same name are named by their paths.
-
-    Raises:
-        UserError: see `read_run`.
-    """
+    """One record per folder; runs with the same name are named by their paths."""
     runs = [read_run(folder) for folder in dict.fromkeys(folders)]
     names = [run.name for run in runs]
     return [run if names.count(run.name) == 1 else replace(run, name=str(run.folder)) for run in runs]
 
 
-def _latest_state(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The readable trainer state with the highest step, and notes about unreadable ones.
+def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
+    """The readable trainer state with the highest step; unreadable ones are noted.
 
     At the same step the state of the run folder counts: it contains the last evaluation, too.
     """
-    notes: list[str] = []
     latest = None
     for path in [folder / STATE_NAME, *(checkpoint / STATE_NAME for checkpoint in checkpoints_of(folder))]:
         try:
-            state = _checked_state(json.loads(read_checked(path)))
-        except (OSError, ValueError, RecursionError) as error:
+            state = json.loads(read_checked(path))
+            if not state["log_history"]:
+                raise ValueError("an empty log_history")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             if path.parent != folder or path.exists():
                 notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")
             continue
@@ -131,49 +127,21 @@ def _latest_state(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
             latest = state
         if path.parent != folder:  # checkpoints are sorted, newest first
             break
-    return latest, notes
-
-
-def _checked_state(state: Any) -> dict[str, Any]:
-    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
-        raise ValueError("no log_history")
-    logs = [
-        entry
-        for entry in state["log_history"]
-        if isinstance(entry, dict) and is_number(entry.get("step")) and entry["step"] >= 0
-    ]
-    if not logs:
-        raise ValueError("an empty log_history")
-    logs.sort(key=lambda entry: float(entry["step"]))
-    step = state.get("global_step")
-    return {**state, "log_history": logs, "global_step": int(step if is_number(step) else logs[-1]["step"])}
+    return latest
 
 
 def _read(path: Path, notes: list[str]) -> dict[str, Any]:
     """A mapping from JSON or YAML; empty if the file is missing or unreadable."""
     try:
         text = read_checked(path)
-        values = json.loads(text) if path.suffix == ".json" else read_yaml(text)
+        return dict(json.loads(text) if path.suffix == ".json" else read_yaml(text))
     except FileNotFoundError:
         return {}
-    except (OSError, *YAML_ERRORS) as error:
+    except (OSError, TypeError, *YAML_ERRORS) as error:
         notes.append(f"{path.name} cannot be read ({' '.join(str(error).split())[:80]})")
         return {}
-    if not isinstance(values, dict):
-        notes.append(f"{path.name} is not a mapping but {type(values).__name__}")
-    return _mapping(values)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return {str(name): v for name, v in value.items()} if isinstance(value, dict) else {}
-
-
-def _numbers(values: Any) -> dict[str, float]:
-    return {name: float(value) for name, value in _mapping(values).items() if is_number(value)}
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether the value is a finite number that fits in a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) <= sys.float_info.max
+    """Whether the value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,9 +1,5 @@
-"""Asks the scripts' own parsers, before anything starts, whether they accept the points of a sweep.
+"""Asks the scripts' own parsers, before anything starts, whether they accept the points of a sweep."""
 
-This runs in a separate process, because the parsers import torch, which the sweep itself does not need.
-"""
-
-import difflib
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from electra.errors import UserError
-from electra.sweep.definition import Sweep
-from electra.sweep.stages import PRETRAINING, Task, script_flags
-from electra.sweep.summary import not_comparable
+from electra.sweep.definition import PRETRAINING, Sweep, check_one_of
+from electra.sweep.runner import Task, script_flags
 
+_OWN = ("output_dir", "experiment_name", "resume_from_checkpoint", "auto_resume", "plan")
+_QUIET = ("report_to", "disable_tqdm")
 _MASKS = ("objective", "mlm_probability", "mlm_replacement_probability", "mlm_random_probability")
 _TRAINING = {
     *("segment_policy", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "initialization")
@@ -23,38 +20,55 @@ _TRAINING = {
 
 
 def check_task(task: Task) -> tuple[str, ...]:
-    """Check the flags of all points and the metric.
+    """`check_flags`, then `check_points` in a process of its own: parsers import torch, which the sweep does not need.
 
-    Returns:
-        see `differing_options`.
+    Raises:
+        UserError: see there.
+    """
+    check_flags(task)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(check_points, task).result()
+
+
+def check_flags(task: Task) -> None:
+    """Refuse flags that the sweep sets itself, and swept options that another flag would override."""
+    sweep, swept = task.sweep, [parameter.name for parameter in task.sweep.swept]
+    given = _names([*sweep.words, *task.flags, *(task.glue or ())])
+    for name in [*given, *(parameter.name for parameter in sweep.parameters)]:
+        if name in _OWN or (name in _QUIET and name in swept):
+            raise UserError(f"--{name} does not work in a sweep, which sets the options of its points; remove it")
+    for flag in _names(task.flags):
+        if {flag, "lowercase" if flag == "cased" else flag.removeprefix("no_")} & {*swept}:
+            raise UserError(f"--{flag} is swept by {sweep.path}; remove it behind -- or from the file")
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """The names of the flags among the words, with underscores."""
+    return [w.partition("=")[0].replace("-", "_").removeprefix("__") for w in words if w.startswith("--")]
+
+
+def check_points(task: Task) -> tuple[str, ...]:
+    """Check the flags of all points and the metric; see `differing_options` for the result.
+
     Raises:
         UserError: unknown options, impossible values, a metric that is not logged, or a Bayesian search for a metric
             that is not comparable between points.
     """
     sweep = task.sweep
     commands = [script_flags(task, values) for values in probes(sweep)]
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            known = pool.submit(parse_all, sweep.program.name, commands).result()
-            if task.glue is not None:
-                known += pool.submit(parse_all, "run_glue.py", [["--pretrain_path", "point", *task.glue]]).result()
-            is_of_text = sweep.metric.startswith("eval/") or (
-                sweep.metric.startswith("train/") and "loss" in sweep.metric
-            )
-            differing = pool.submit(differing_options, commands, sweep.metric).result() if is_of_text else ()
-        except UserError as error:
-            raise UserError(f"{sweep.path}: {error}") from error
-    if sweep.metric not in known:
-        alike = [name for name in known if name.partition("/")[0] == sweep.metric.partition("/")[0]] or known
-        near = difflib.get_close_matches(sweep.metric, alike, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {' '.join(alike)}"
-        if sweep.metric.startswith("eval/") and not any(name.startswith("eval/") for name in known):
-            hint = "there is no evaluation: remove --eval_strategy no and --validation_fraction 0"
-        raise UserError(f"{sweep.path}: the runs log no metric {sweep.metric}; {hint}")
+    try:
+        known = parse_all(sweep.program.name, commands)
+        if task.glue is not None:
+            known += parse_all("run_glue.py", [["--pretrain_path", "point", *task.glue]])
+        is_of_text = sweep.metric.startswith("eval/") or (sweep.metric.startswith("train/") and "loss" in sweep.metric)
+        differing = differing_options(commands, sweep.metric) if is_of_text else ()
+        check_one_of(sweep.metric, known, "metric of these runs")
+    except UserError as error:
+        raise UserError(f"{sweep.path}: {error}") from error
     if sweep.method == "bayes" and differing:
         raise UserError(
-            f"{sweep.path}: {not_comparable(replace(sweep, differing=differing))}; choose method random or grid, or "
-            "a metric of --glue: AVG or median/TASK"
+            f"{sweep.path}: {replace(sweep, differing=differing).not_comparable}; choose method random or grid, or a "
+            "metric of --glue: AVG or median/TASK"
         )
     return differing
 
@@ -67,10 +81,27 @@ def probes(sweep: Sweep) -> list[dict[str, object]]:
 
 def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
     """Parse command lines with the script's own parser; returns the names of the metrics that these runs log."""
-    known: dict[str, None] = {}
-    for argv in commands:
-        known |= dict.fromkeys(_pretraining(argv) if program == PRETRAINING else _glue(argv))
-    return list(known)
+    parse = _pretraining_metrics if program == PRETRAINING else _glue_metrics
+    return list(dict.fromkeys(name for argv in commands for name in parse(list(argv))))
+
+
+def _pretraining_metrics(argv: list[str]) -> list[str]:
+    from electra.pretraining.options import parse_arguments
+    from electra.pretraining.results import rows_of, training_names
+
+    args = parse_arguments(argv)
+    training = [f"train/{name}" for name in training_names(args.objective.objective)]
+    if args.training.eval_strategy == "no" or not (args.segments.validation_fraction or args.segments.validation_file):
+        return training
+    return [*(f"eval/{name}" for name, _ in rows_of(args.objective.objective)), *training]
+
+
+def _glue_metrics(argv: list[str]) -> list[str]:
+    from electra.tasks.glue.task import parse_arguments
+    from electra.tasks.glue.tasks import AVG_TASKS
+
+    tasks = parse_arguments(argv).options.tasks
+    return [*(f"median/{task}" for task in tasks), *(["AVG"] if set(AVG_TASKS) <= set(tasks) else [])]
 
 
 def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[str, ...]:
@@ -99,22 +130,3 @@ def _asked(argv: Sequence[str], metric: str) -> dict[str, Any]:
         groups += [args.model, args.objective]
     asked |= {name: value for group in groups for name, value in vars(group).items()}
     return {name: value for name, value in asked.items() if name not in _TRAINING}
-
-
-def _pretraining(argv: Sequence[str]) -> list[str]:
-    from electra.pretraining.options import parse_arguments
-    from electra.pretraining.results import rows_of, training_names
-
-    args = parse_arguments(list(argv))
-    training = [f"train/{name}" for name in training_names(args.objective.objective)]
-    if args.training.eval_strategy == "no" or not (args.segments.validation_fraction or args.segments.validation_file):
-        return training
-    return [*(f"eval/{name}" for name, _ in rows_of(args.objective.objective)), *training]
-
-
-def _glue(argv: Sequence[str]) -> list[str]:
-    from electra.tasks.glue.task import parse_arguments
-    from electra.tasks.glue.tasks import AVG_TASKS
-
-    tasks = parse_arguments(list(argv)).options.tasks
-    return [*(f"median/{task}" for task in tasks), *(["AVG"] if set(AVG_TASKS) <= set(tasks) else [])]

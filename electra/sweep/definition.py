@@ -1,21 +1,27 @@
-"""A sweep file: script, parameters, search method and metric. No torch.
+"""A sweep file and its points: a grid in order, random ones, or proposed by optuna from the results. No torch.
 
 The format is wandb's (`wandb sweep FILE` takes the same files; docs.wandb.ai, "Sweep configuration options"). What is
 not supported here, such as early termination, is refused, never ignored.
+
+A point is a function of the sweep, its seed, its number and, in a Bayesian search, the results so far. A killed sweep
+therefore continues with the same points.
 """
 
 import difflib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from electra.errors import UserError
 from electra.files import YAML_ERRORS, read_yaml
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("run_pretraining.py", "run_glue.py")
+PRETRAINING, GLUE = PROGRAMS = ("run_pretraining.py", "run_glue.py")
 METHODS = ("grid", "random", "bayes")
 GOALS = ("minimize", "maximize")
 DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
@@ -27,11 +33,12 @@ DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "q_uniform": ("min", "max", "q"),
 }
 """Name -> its keys in the file."""
-LARGEST = 1e300
 _USED = ("program", "method", "metric", "parameters", "command", "run_cap")
 _IGNORED = ("name", "description", "project", "entity", "apiVersion", "kind")
 _REFUSED = ("early_terminate", "scheduler", "metrics", "controller", "job", "image_uri")
 _FEW = 30
+FIRST_RANDOM = 5
+"""Number of results that a Bayesian search needs before it uses them; until then, points are random."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +47,16 @@ class Parameter:
 
     Args:
         name: an option of the script.
+        kind: its distribution, a key of `DISTRIBUTIONS`.
         values: all possible values; None if the parameter is continuous.
-        low, high: bounds of a continuous or rounded parameter.
-        is_ordered: whether the values are numbers of a distribution, not a list of choices.
-        is_log: whether the logarithm is uniform.
-        q: values are rounded to multiples of this, None for no rounding.
+        low, high: bounds of a continuous parameter.
     """
 
     name: str
+    kind: str
     values: Sequence[Any] | None
     low: float = 0.0
     high: float = 0.0
-    is_ordered: bool = False
-    is_log: bool = False
-    q: float | None = None
 
     @property
     def is_swept(self) -> bool:
@@ -63,19 +66,20 @@ class Parameter:
     def probes(self) -> Sequence[Any]:
         """Values to check with the script: all if there are few, else both ends and the middle."""
         if self.values is None:
-            return [self.at(u) for u in (0.5, 0.001, 0.999)]
+            return [self.low + part * (self.high - self.low) for part in (0.5, 0.001, 0.999)]
         if len(self.values) <= _FEW:
             return self.values
         return [self.values[0], self.values[len(self.values) // 2], self.values[-1]]
 
-    def at(self, quantile: float) -> Any:
-        """The value at a quantile in [0, 1) of the distribution."""
-        if self.values is not None and self.q is None:
-            return self.values[min(int(quantile * len(self.values)), len(self.values) - 1)]
-        low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
-        x = low + quantile * (high - low)
-        x = math.exp(x) if self.is_log else x
-        return x if self.q is None else _multiple(round(x / self.q), self.q)
+    def distribution(self) -> Any:
+        """For optuna: a number, or the position of a value."""
+        from optuna import distributions
+
+        if self.values is None:
+            return distributions.FloatDistribution(self.low, self.high, log=self.kind == "log_uniform_values")
+        if self.kind == "categorical":
+            return distributions.CategoricalDistribution(range(len(self.values)))
+        return distributions.IntDistribution(0, len(self.values) - 1)
 
 
 @dataclass(frozen=True)
@@ -112,24 +116,24 @@ class Sweep:
         """Swept parameters without `seed`, which repeats points, unless it is the only one."""
         return tuple(p for p in self.swept if p.name != "seed") or self.swept
 
+    @property
+    def not_comparable(self) -> str:
+        """A clause that says why the metric cannot rank the points."""
+        return f"{self.metric} is not comparable between points with different {', '.join(self.differing)}"
+
 
 def read_sweep(path: Path) -> Sweep:
     """Read and check a sweep file; check.py then asks the script about the parameters.
 
     Raises:
-        UserError: the file is missing, not valid, or contains something unsupported.
+        UserError: the file is not valid, or contains something unsupported.
     """
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the sweep file {path}: {error.strerror}") from error
-    except YAML_ERRORS as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} must contain program, method, metric and parameters; got {type(content).__name__}")
-    try:
+        if not isinstance(content, dict):
+            raise UserError("it must contain program, method, metric and parameters")
         return _checked(path, content)
-    except UserError as error:
+    except YAML_ERRORS as error:  # UserError is one of them
         raise UserError(f"{path}: {error}") from error
 
 
@@ -137,16 +141,13 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     for key in content:
         if key in _REFUSED:
             raise UserError(f"{key} works with wandb's service only; remove it, or use `wandb sweep {path}`")
-        _check_one_of(key, (*_USED, *_IGNORED, *_REFUSED), "key")
-    _check_one_of(content.get("method"), METHODS, "method")
+        check_one_of(key, (*_USED, *_IGNORED, *_REFUSED), "key")
+    check_one_of(content.get("method"), METHODS, "method")
     metric = content.get("metric")
     if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
-        raise UserError(
-            "metric is missing; name one, such as 'metric: {name: eval/discriminator_auc, goal: maximize}'; "
-            f"got {metric!r}"
-        )
-    _check_one_of(metric.get("goal", "minimize"), GOALS, "goal of the metric")
-    parameters = content.get("parameters")
+        raise UserError("metric is missing, such as 'metric: {name: eval/discriminator_auc, goal: maximize}'")
+    check_one_of(metric.get("goal", "minimize"), GOALS, "goal of the metric")
+    parameters, run_cap = content.get("parameters"), content.get("run_cap")
     if not isinstance(parameters, dict) or not parameters:
         raise UserError(f"parameters must map options of the script to their values; got {parameters!r}")
     read = tuple(read_parameter(str(name), spec) for name, spec in parameters.items())
@@ -155,12 +156,16 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
         raise UserError(f"a grid needs values for every parameter; {continuous[0]} has a continuous distribution")
     if not any(p.is_swept for p in read):
         raise UserError("every parameter has only one value; give one of them several")
-    run_cap = content.get("run_cap")
     if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
         raise UserError(f"run_cap must be an integer above 0; got {run_cap!r}")
+    program = Path(str(content.get("program")))
+    if program.name not in PROGRAMS:
+        raise UserError(f"program must be {' or '.join(PROGRAMS)}; got {program}")
+    # Found from the current folder or from the project's; only its name where just the package is installed.
+    found = [path for path in (program, ROOT / program) if path.is_file()]
     return Sweep(
         path=path,
-        program=_program(content.get("program")),
+        program=found[0].resolve() if found else program,
         method=content["method"],
         metric=metric["name"],
         goal=metric.get("goal", "minimize"),
@@ -171,19 +176,10 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     )
 
 
-def _check_one_of(value: Any, known: Sequence[str], what: str) -> None:
+def check_one_of(value: Any, known: Sequence[str], what: str) -> None:
     if value not in known:
         near = difflib.get_close_matches(str(value), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {' '.join(known)}"
-        raise UserError(f"unknown {what} {value}; {hint}" if value is not None else f"no {what}; {hint}")
-
-
-def _program(program: Any) -> Path:
-    """The path of the script, from the current folder or from this project's; its name where only the package is."""
-    if not isinstance(program, str) or Path(program).name not in PROGRAMS:
-        raise UserError(f"program must be {' or '.join(PROGRAMS)}; got {program!r}")
-    found = [path for path in (Path(program), ROOT / program) if path.is_file()]
-    return found[0].resolve() if found else Path(program)
+        raise UserError(f"unknown {what} {value}; {f'did you mean {near[0]}?' if near else f'choose from {known}'}")
 
 
 def _words(command: Any) -> tuple[str, ...]:
@@ -201,66 +197,105 @@ def _words(command: Any) -> tuple[str, ...]:
 
 
 def read_parameter(name: str, spec: Any) -> Parameter:
-    """A parameter of a sweep file; `spec` is its mapping in the file.
-
-    Raises:
-        UserError: unknown distribution, missing or impossible numbers, no values.
-    """
-    if not isinstance(spec, Mapping) or not spec:
+    """A parameter of a sweep file; `spec` is its mapping in the file."""
+    if not isinstance(spec, Mapping):
         raise UserError(f"parameter {name} must be a mapping such as 'values: [1, 2]'; got {spec!r}")
-    kind = spec.get("distribution") or _default_distribution(spec)
+    default = "constant" if "value" in spec else "categorical" if "values" in spec else "uniform"  # as in wandb
+    if default == "uniform" and type(spec.get("min")) is type(spec.get("max")) is int:
+        default = "int_uniform"
+    kind = spec.get("distribution", default)
     if kind not in DISTRIBUTIONS:
-        found = f"distribution {kind}" if kind else ", ".join(map(str, spec))
-        raise UserError(f"parameter {name}: {found} is not supported; choose from {' '.join(DISTRIBUTIONS)}")
+        raise UserError(f"parameter {name}: {kind} is not supported; choose from {' '.join(DISTRIBUTIONS)}")
     keys = DISTRIBUTIONS[kind]
-    unknown = [key for key in spec if key not in (*keys, "distribution")]
-    missing = [key for key in keys if key not in spec and key != "q"]
-    if unknown or missing:
-        wrong = f"has no {missing[0]}" if missing else f"does not know {unknown[0]}"
-        raise UserError(f"parameter {name}: {kind} {wrong}; it takes {', '.join(keys)}")
+    if set(spec) - {"distribution", "q"} != set(keys) - {"q"}:
+        raise UserError(f"parameter {name}: {kind} takes {', '.join(keys)}; got {', '.join(map(str, spec))}")
     if kind == "constant":
-        return Parameter(name, (spec["value"],))
+        return Parameter(name, kind, (spec["value"],))
     if kind == "categorical":
-        values = spec["values"]
-        if not isinstance(values, list) or not values:
-            raise UserError(f"parameter {name}: values must be a list with at least one value; got {values!r}")
-        written = [repr(value) for value in values]
-        twice = [text for text in written if written.count(text) > 1]
-        if twice:
-            raise UserError(f"parameter {name}: values contains {twice[0]} twice; use seed to repeat a point")
-        return Parameter(name, tuple(values))
+        if not isinstance(spec["values"], list) or not spec["values"]:
+            raise UserError(f"parameter {name}: values must be a list with at least one value; got {spec['values']!r}")
+        return Parameter(name, kind, tuple(spec["values"]))
     low, high, q = spec["min"], spec["max"], spec.get("q", 1)
-    for key, number in (("min", low), ("max", high), ("q", q)):
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        if not is_number or not abs(number) < LARGEST:
-            raise UserError(f"parameter {name}: {key} must be a number below {LARGEST:g}; got {str(number)[:40]!r}")
-    if low >= high:
-        raise UserError(f"parameter {name}: min {low} must be less than max {high}")
-    if kind == "int_uniform":
-        if type(low) is not int or type(high) is not int:
-            raise UserError(f"parameter {name}: min and max of int_uniform must be integers")
-        return Parameter(name, range(low, high + 1), is_ordered=True)
+    numbers = (int,) if kind == "int_uniform" else (int, float)
+    if not all(type(number) in numbers for number in (low, high, q)) or not low < high or q <= 0:
+        raise UserError(f"parameter {name}: min {low!r} must be a number less than max {high!r}, and q above 0")
     if kind == "log_uniform_values" and low <= 0:
         raise UserError(f"parameter {name}: min {low} of {kind} must be above 0")
-    if kind != "q_uniform":
-        return Parameter(name, None, low, high, is_ordered=True, is_log=kind == "log_uniform_values")
-    if q <= 0 or (high - low) / q > 10_000:
-        raise UserError(f"parameter {name}: q {q} must be above 0 and leave at most 10000 values from {low} to {high}")
-    multiples = tuple(_multiple(k, q) for k in range(round(low / q), round(high / q) + 1))
-    return Parameter(name, multiples, low, high, is_ordered=True, q=q)
+    if kind == "int_uniform":
+        return Parameter(name, kind, range(low, high + 1))
+    if kind == "q_uniform":  # multiples without rounding noise in the last digits
+        multiples = [k * q for k in range(round(low / q), round(high / q) + 1)]
+        return Parameter(name, kind, [m if isinstance(m, int) else float(f"{m:.12g}") for m in multiples])
+    return Parameter(name, kind, None, low, high)
 
 
-def _default_distribution(spec: Mapping[str, Any]) -> str | None:
-    """The distribution if the file names none, as in wandb."""
-    if "value" in spec:
-        return "constant"
-    if "values" in spec:
-        return "categorical"
-    if "min" in spec and "max" in spec:
-        return "int_uniform" if type(spec["min"]) is int and type(spec["max"]) is int else "uniform"
-    return None
+class Observed(NamedTuple):
+    """An earlier point of a Bayesian search.
+
+    Args:
+        score: the metric; None if undefined or not known yet.
+        is_finished: False while the point is running.
+    """
+
+    values: dict[str, Any]
+    score: float | None
+    is_finished: bool
 
 
-def _multiple(k: int, q: float) -> float:
-    """k * q without rounding noise in the last digits."""
-    return k * q if isinstance(q, int) else float(f"{k * q:.12g}")
+def number_of_points(sweep: Sweep, max_runs: int | None) -> int:
+    """The number of points of the sweep.
+
+    Raises:
+        UserError: the search has no end.
+    """
+    limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
+    if sweep.method == "grid":
+        limits.append(math.prod(len(p.values or ()) for p in sweep.parameters))
+    if not limits:
+        raise UserError(f"a {sweep.method} search has no end; add --max_runs N, or run_cap: N in {sweep.path}")
+    return min(limits)
+
+
+def propose(sweep: Sweep, number: int, seed: int, observed: Sequence[Observed] = ()) -> dict[str, Any]:
+    """The values of a point; `number` counts from 1.
+
+    optuna's study is rebuilt from the results each time. Undefined results count as the worst; running points keep
+    new ones away.
+    """
+    if sweep.method == "grid":
+        sizes = [len(p.values or ()) for p in sweep.parameters]
+        positions = np.unravel_index(number - 1, sizes)  # the last parameter varies fastest
+        return {p.name: (p.values or ())[int(k)] for p, k in zip(sweep.parameters, positions, strict=True)}
+
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    own_seed = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+    sampler: Any = optuna.samplers.RandomSampler(own_seed)
+    if sweep.method == "bayes":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                seed=own_seed, n_startup_trials=FIRST_RANDOM, multivariate=True, constant_liar=True
+            )
+    direction: Any = sweep.goal
+    study = optuna.create_study(sampler=sampler, direction=direction)
+    distributions = {p.name: p.distribution() for p in sweep.swept}
+    scores = [one.score for one in observed if one.score is not None]
+    worst = (min if sweep.goal == "maximize" else max)(scores, default=0.0)
+    states = optuna.trial.TrialState
+    for one in observed:
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=states.COMPLETE if one.is_finished else states.RUNNING,
+                params={
+                    p.name: one.values[p.name] if p.values is None else p.values.index(one.values[p.name])
+                    for p in sweep.swept
+                },
+                distributions=distributions,
+                value=None if not one.is_finished else worst if one.score is None else one.score,
+            )
+        )
+    params = study.ask(distributions).params
+    point = {p.name: params[p.name] if p.values is None else p.values[params[p.name]] for p in sweep.swept}
+    return {p.name: point[p.name] if p.name in point else (p.values or ())[0] for p in sweep.parameters}

@@ -1,36 +1,152 @@
-"""Runs the points of a sweep, several at a time, and keeps results and failures. No torch."""
+"""Runs the points of a sweep as processes, several at a time, and keeps results and failures. No torch."""
 
 import ctypes
 import json
 import logging
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from filelock import FileLock, Timeout
 
-from electra.checkpoint import read_checked
+from electra.checkpoint import checkpoints_of, find_corruption, find_file_corruption, read_checked
 from electra.errors import UserError
-from electra.report.runs import is_number
+from electra.report.runs import METRICS_NAME, STATE_NAME, is_number
+from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
 from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder
-from electra.sweep.search import Observed, propose
-from electra.sweep.stages import METRICS_NAME, PRETRAINING, STATE_NAME, Stage, Task, environment, stages
 from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger(__name__)
 
 LAST_LINES = 15
 _POLL_SECONDS = 0.1
+_LOCK_SECONDS = 60.0
+"""How long to wait for a process that a killed sweep has left behind."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a sweep does at every point.
+
+    Args:
+        flags: for the script, above the file's.
+        glue: flags of the fine-tuning after each pre-training, None for none.
+        group: of wandb's runs.
+    """
+
+    sweep: Sweep
+    flags: tuple[str, ...]
+    glue: tuple[str, ...] | None
+    group: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One process of a point; `argv` is its command line without the folder and the checkpoint."""
+
+    program: Path
+    argv: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    def is_done(self) -> bool:
+        """Always False for GLUE: run_glue.py skips what is finished."""
+        if self.name != PRETRAINING or not (self.folder / METRICS_NAME).is_file():
+            return False
+        return all(find_file_corruption(self.folder / name) is None for name in (METRICS_NAME, STATE_NAME))
+
+    def command(self) -> list[str]:
+        """The command line; pre-training resumes from a valid checkpoint, else its folder is removed.
+
+        Raises:
+            UserError: another process uses the folder.
+        """
+        if self.program.is_file():
+            words = [sys.executable, str(self.program), *self.argv]
+        else:  # the installed package has no scripts
+            command = {PRETRAINING: "pretrain", GLUE: "glue"}[self.program.name]
+            words = [sys.executable, "-c", f"from electra.commands import {command}; {command}()", *self.argv]
+        words += ["--output_dir", str(self.folder.parent), "--experiment_name", self.folder.name]
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder.resolve().parent / f".{self.folder.name}.lock", timeout=_LOCK_SECONDS):
+                pass
+        except Timeout as error:
+            raise UserError(f"another process is using {self.folder}; stop it or wait for it") from error
+        if self.name == PRETRAINING and self.folder.exists():
+            if any(find_corruption(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
+                words += ["--resume_from_checkpoint", str(self.folder)]
+            else:
+                shutil.rmtree(self.folder)
+        return words
+
+
+def script_flags(task: Task, values: Mapping[str, Any]) -> list[str]:
+    """The flags of the script at a point, as wandb's agent writes them; later ones override earlier ones."""
+    own = [f"--{name}={value}" for name, value in values.items()]
+    return [*task.sweep.words, *own, "--report_to", "none", "--disable_tqdm", *task.flags]
+
+
+def stages(task: Task, point: Point, folder: SweepFolder) -> list[Stage]:
+    """The processes of a point, in order."""
+    program, run = task.sweep.program, folder.path / point.name
+    found = [Stage(program, tuple(script_flags(task, point.values)), run)]
+    if task.glue is not None:
+        argv = ("--pretrain_path", str(run), "--disable_tqdm", *task.glue)
+        found.append(Stage(program.with_name(GLUE), argv, folder.path / "glue" / point.name))
+    return found
+
+
+def environment(
+    slot: int, parallel: int, devices: Sequence[str], group: str, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of a process: its share of the cores, one of several GPUs, its group in wandb.
+
+    Args:
+        slot: from 0, below `parallel`.
+        devices: as CUDA_VISIBLE_DEVICES names them.
+        inherited: the sweep's own environment; its variables are kept.
+    """
+    own = {"WANDB_RUN_GROUP": group}
+    if parallel > 1:
+        own["OMP_NUM_THREADS"] = str(max(1, cores() // parallel))
+    values = {**own, **inherited, "PYTHONUNBUFFERED": "1"}
+    values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH")]))
+    if len(devices) > 1:
+        values["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
+    return values
+
+
+def cores() -> int:
+    """The number of CPU cores available to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def devices(inherited: Mapping[str, str]) -> list[str]:
+    """The NVIDIA GPUs available to this process, as CUDA_VISIBLE_DEVICES names them."""
+    visible = inherited.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1"]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [str(n) for n, _ in enumerate(re.findall(r"^GPU \d+:", listed, flags=re.MULTILINE))]
 
 
 @dataclass
@@ -62,10 +178,9 @@ class Runner:
         self.parallel, self.seed, self.devices = parallel, seed, devices
         self.running: dict[int, Running] = {}
         """By slot, from 0."""
-        self.left = [number for number in range(1, total + 1) if not self.is_finished(number)]
-        self.bar = tqdm(total=total, initial=total - len(self.left), unit="point", disable=None, leave=False)
+        self.left = [number for number in range(1, total + 1) if not self._is_finished(number)]
 
-    def is_finished(self, number: int) -> bool:
+    def _is_finished(self, number: int) -> bool:
         """Whether the point has results, including those of GLUE if they are wanted."""
         result = self.folder.results.get(number)
         return result is not None and (self.task.glue is None or any(n.startswith("median/") for n in result.metrics))
@@ -83,7 +198,6 @@ class Runner:
                         del self.running[slot]
                         self._continue_point(slot, running)
         finally:
-            self.bar.close()
             for running in self.running.values():
                 with suppress(ProcessLookupError):
                     os.killpg(running.process.pid, signal.SIGKILL)  # the scripts survive a kill at any moment
@@ -116,7 +230,7 @@ class Runner:
             return
         stage = left[0]
         command = stage.command()
-        log = self.folder.log_of(point, stage.name)
+        log = self.folder.path / "logs" / f"{point.name}.{Path(stage.name).stem}.log"
         with open(log, "wb") as output:
             output.write(f"{shlex.join(command)}\n\n".encode(errors="backslashreplace"))
             output.flush()
@@ -132,46 +246,32 @@ class Runner:
         self.running[slot] = Running(point, stage, left[1:], process, log, started)
 
     def _continue_point(self, slot: int, running: Running) -> None:
-        code = running.process.returncode
+        point, code = running.point, running.process.returncode
         if code == 0:
-            self._start(slot, running.point, running.left, running.started)
+            self._start(slot, point, running.left, running.started)
             return
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
-        self._fail(running.point, running.stage, code, last)
-
-    def _fail(self, point: Point, stage: Stage, code: int, last_lines: list[str]) -> None:
-        log = str(self.folder.log_of(point, stage.name).relative_to(self.folder.path))
-        failure = Failure(point.number, point.name, point.values, stage.name, code, log, last_lines)
+        log = str(running.log.relative_to(self.folder.path))
+        failure = Failure(point.number, point.name, point.values, running.stage.name, code, log, last)
         self.folder.fail(failure)
-        reason = last_lines[-1] if last_lines else "without output"
-        self._report(f"{point.name} failed in {stage.name}, {failure.how}: {reason}")
+        logger.info("%s failed in %s, %s: %s", point.name, failure.stage, failure.how, "".join(last[-1:]))
 
     def _finish(self, point: Point, started: float) -> None:
         metrics: Metrics = {}
         by_seed: dict[str, Metrics] = {}
         wanted = self.task.sweep.metric
         for stage in stages(self.task, point, self.folder):
-            try:
-                if stage.name == PRETRAINING:
-                    metrics |= pretraining_metrics(stage.folder, wanted)
-                else:
-                    medians, by_seed = glue_metrics(stage.folder)
-                    metrics |= medians
-            except UserError as error:  # the process succeeded, but its results cannot be read
-                self._fail(point, stage, 0, [str(error)])
-                return
+            if stage.name == PRETRAINING:
+                metrics |= pretraining_metrics(stage.folder, wanted)
+            else:
+                medians, by_seed = glue_metrics(stage.folder)
+                metrics |= medians
         seconds = round(time.monotonic() - started, 1)
         self.folder.finish(PointResult(point.number, point.name, point.values, metrics, by_seed, seconds))
         value = metrics.get(wanted)
-        self._report(f"{point.name}: {wanted} {'undefined' if value is None else f'{value:.4f}'}, {seconds:.0f} s")
-
-    def _report(self, line: str) -> None:
-        if self.bar.disable:
-            logger.info(line)
-        else:
-            self.bar.write(line)
-        self.bar.update()
+        shown = "undefined" if value is None else f"{value:.4f}"
+        logger.info("%s of %d: %s %s, %.0f s", point.name, self.total, wanted, shown, seconds)
 
 
 def _die_with_parent() -> None:
@@ -181,23 +281,13 @@ def _die_with_parent() -> None:
 
 
 def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
-    """All held-out metrics of a finished run (`eval/NAME`); if wanted, the last value of a training metric.
-
-    Raises:
-        UserError: the wanted metric is missing and not one of GLUE, or a file cannot be read.
-    """
-    try:
-        held_out = json.loads(read_checked(folder / METRICS_NAME))["held_out"].get("trained", {})
-        metrics = {f"eval/{name}": _finite(value) for name, value in held_out.items()}
-        if wanted.startswith("train/"):
-            log = json.loads(read_checked(folder / STATE_NAME))["log_history"]
-            values = [line[wanted[6:]] for line in log if wanted[6:] in line]
-            metrics |= {wanted: _finite(values[-1])} if values else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"cannot read the metrics of {folder}: {error!r}; remove the folder to rerun it") from error
-    if wanted not in metrics and wanted.startswith(("eval/", "train/")):
-        raise UserError(f"{folder} has no metric {wanted}; it has {' '.join(metrics) or 'no held-out metrics'}")
-    return metrics
+    """All held-out metrics of a finished run (`eval/NAME`); if wanted, the last value of a training metric."""
+    held_out = json.loads(read_checked(folder / METRICS_NAME))["held_out"].get("trained", {})
+    metrics = {f"eval/{name}": value for name, value in held_out.items()}
+    if wanted.startswith("train/"):
+        log = json.loads(read_checked(folder / STATE_NAME))["log_history"]
+        metrics[wanted] = [line[wanted[6:]] for line in log if wanted[6:] in line][-1]
+    return {name: float(value) if is_number(value) else None for name, value in metrics.items()}
 
 
 def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
@@ -210,7 +300,3 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
             by_seed[f"median/{name}"] = {str(seed): value for seed, value in task.headline.values.items()}
         metrics |= {title: average.value for title, average in summary.averages.items() if average.value is not None}
     return metrics, by_seed
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if is_number(value) else None

@@ -8,7 +8,7 @@ import yaml
 
 
 def training_logs(steps: list[int], tokens_per_step: int = 64, **columns: list[float]) -> list[dict[str, Any]]:
-    """A line of the training log at each step, every column with its own values."""
+    """A line of the training log at each step; `columns`: a value for each step."""
     return [
         {
             "step": step,
@@ -63,6 +63,7 @@ PLAN = {
     "steps": 100,
     "flops": 2.0e11,
     "google_flops": 3.0e11,
+    "discriminator_shape": "3 layers",
     "discriminator_parameters": 1000,
 }
 HELD_OUT = {
