@@ -30,9 +30,9 @@ HOW_TO_READ = (
 )
 
 
-def percent(fraction: float | None, digits: int = 1) -> str:
-    """A fraction in percent; a dash if it is undefined."""
-    return "–" if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
+def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
+    """A fraction in percent; `empty` if it is undefined."""
+    return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,9 @@ class Column:
 
 @dataclass(frozen=True)
 class PublishedScores:
-    """One row of a published table.
+    """One row of a published table: metric -> percent on the development set, as printed by the source (a URL).
 
-    Args:
-        label: short name for charts, at most `electra.report.charts.MAX_LABEL` characters.
-        scores: metric -> percent on the development set, as printed by the source.
-        protocol: how the numbers were obtained, in a few words.
-        source, table: URL, and the table within it.
+    `label` is for charts, at most `electra.report.charts.MAX_LABEL` characters.
     """
 
     name: str
@@ -169,7 +165,7 @@ def overview(runs: Sequence[RunSummary], columns: Sequence[Column]) -> Table:
             f"{run.parameters / 1e6:.1f} M",
             seeds_cell(run),
             *(column.cell(run) for column in columns),
-            *("" if average.value is None else percent(average.value) for average in run.averages.values()),
+            *(percent(average.value, empty="") for average in run.averages.values()),
         ]
         for run in runs
     ]
@@ -186,10 +182,8 @@ def other_data(runs: Sequence[RunSummary]) -> list[str]:
             for split, numbers in summary.other_rows.items()
         ]
         if other:
-            remarks.append(
-                f"{run.name}: the number of rows differs from the official data: {', '.join(other)}. "
-                "These scores are not comparable with published ones."
-            )
+            what = f"{run.name}: the number of rows differs from the official data: {', '.join(other)}"
+            remarks.append(f"{what}. These scores are not comparable with published ones.")
     return remarks
 
 
@@ -247,7 +241,9 @@ def plot(task: ScoredTask, runs: Sequence[RunSummary], published: Sequence[tuple
 
 def read_runs(reporting: Reporting, folders: Sequence[Path]) -> list[RunSummary]:
     """One summary per folder and model; a folder that is named twice is read once."""
-    paths = {folder.resolve(): folder for folder in folders}
+    paths: dict[Path, Path] = {}
+    for folder in folders:
+        paths.setdefault(folder.resolve(), folder)
     runs = []
     for path, folder in paths.items():
         is_unique = [other.name for other in paths].count(path.name) == 1
@@ -256,11 +252,7 @@ def read_runs(reporting: Reporting, folders: Sequence[Path]) -> list[RunSummary]
 
 
 def write_report(reporting: Reporting, folders: Sequence[Path], output: Path) -> list[Path]:
-    """Write report.md, report.html and report.json into the folder `output`.
-
-    Raises:
-        UserError: a folder has no results, or they contradict each other.
-    """
+    """Write report.md, report.html and report.json into the folder `output`."""
     runs = read_runs(reporting, folders)
     blocks, values = reporting.blocks(runs), report_values(reporting, runs)
     texts = {
@@ -282,9 +274,8 @@ def terminal_table(reporting: Reporting, folders: Sequence[Path]) -> str:
     rows += [[column.title, *(column.cell(run) for run in runs)] for column in reporting.columns(runs)]
     for name, tasks in reporting.averages.items():
         if set(tasks_in(runs)) & set(tasks):
-            missing = [len(run.averages[name].missing) for run in runs]
-            cells = [percent(run.averages[name].value) for run in runs]
-            rows.append([name, *(f"needs {n} more" if n else cell for n, cell in zip(missing, cells, strict=True))])
+            averages = [run.averages[name] for run in runs]
+            rows.append([name, *(percent(a.value, empty=f"needs {len(a.missing)} more") for a in averages)])
     return text_table(header, rows)
 
 

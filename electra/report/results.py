@@ -189,11 +189,7 @@ class RunSummary:
 def summarize(
     results: Sequence[Result], name: str, known: Mapping[str, ScoredTask], averages: Mapping[str, Sequence[str]]
 ) -> list[RunSummary]:
-    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`.
-
-    Raises:
-        UserError: a task is unknown, or a model has two results for one task and seed.
-    """
+    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`."""
     models = list(dict.fromkeys(result.model for result in results))
     summaries = []
     for model in models:

@@ -11,6 +11,7 @@ occur inside sentences. Columns are found by name, so copies with more columns o
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from electra.errors import UserError
 from electra.finetuning.encoding import Examples
@@ -29,15 +30,12 @@ MAX_BROKEN = 0.2
 
 
 def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, dict[str, Examples]]:
-    """The rows of tasks by split; with a warning without those that the folder lacks.
+    """The rows of tasks by split; tasks that the folder lacks are left out with a warning.
 
     Args:
         names: keys of `TASKS`.
         glue_dir: folder with GLUE's TSV files; None for the Hub.
         with_test: whether to load the test splits too.
-
-    Raises:
-        UserError: a file or data set is damaged or unreachable, or none of the tasks is there.
     """
     loaded = {}
     for name in names:
@@ -92,15 +90,13 @@ def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
     try:
         tables = datasets.load_dataset(HUB_ID, task.name)
     except Exception as error:  # OSError, ValueError, and whatever versions of the Hub's clients raise offline
-        raise UserError(
-            f"{task.title} could not be loaded from the Hub ({HUB_ID}, {type(error).__name__}: {error}); "
-            "name a folder with GLUE's TSV files with --glue_dir"
-        ) from error
+        what = f"{task.title} could not be loaded from the Hub ({HUB_ID}, {type(error).__name__}: {error})"
+        raise UserError(f"{what}; name a folder with GLUE's TSV files with --glue_dir") from error
     examples = {}
     for split in splits:
         is_matched = task.name == "mnli" and split in ("dev", "test")
-        hub_split = split.replace("dev", "validation").replace("ax", "test") + ("_matched" if is_matched else "")
-        table = tables[hub_split]
+        part = split.replace("dev", "validation").replace("ax", "test")
+        table = tables[f"{part}_matched" if is_matched else part]
         first, *second = (list(table[name]) for name in task.text_columns)
         labels = None if split in task.test_files else list(table["label"])
         examples[split] = Examples(first, second[0] if second else None, labels)
@@ -143,10 +139,6 @@ def read_tsv(path: Path, task: Task, split: str) -> Examples:
     Some copies in circulation have lines that were broken in two. Rows with a wrong number of columns, without text
     or without an agreed label are left out and counted; those of a test file keep their place with an empty text,
     because predictions are numbered by row.
-
-    Raises:
-        UserError: the file is not UTF-8, has no rows, lacks a column, has an unknown label or a score outside [0, 5],
-            or more than a fifth of its rows are broken.
     """
     is_test = split in task.test_files
     columns = task.tsv_columns or task.text_columns
@@ -156,29 +148,30 @@ def read_tsv(path: Path, task: Task, split: str) -> Examples:
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path} line {number} is not UTF-8 ({error.reason}); convert it") from error
-    header = None if task.name == "cola" and not is_test else [name.strip() for name in lines.pop(0).split("\t")]
-    names = header or COLA_COLUMNS
+    has_header = task.name != "cola" or is_test
+    names = [name.strip() for name in lines.pop(0).split("\t")] if has_header else COLA_COLUMNS
     if not any(lines):
         raise UserError(f"{path} has no rows; download it again")
-    missing = [name for name in (*columns, *([] if is_test else [task.tsv_label])) if name not in names]
-    if missing:
+    wanted = columns if is_test else (*columns, task.tsv_label)
+    if missing := [name for name in wanted if name not in names]:
         raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(names)[:200]}")
+    places = [names.index(name) for name in wanted]
     texts: list[list[str]] = []
-    labels: list[float] = []
+    labels: list[Any] = []
     broken: list[int] = []
-    for number, line in enumerate(lines, start=1 if header is None else 2):
+    for number, line in enumerate(lines, start=2 if has_header else 1):
         cells = line.removesuffix("\r").split("\t")
-        row = dict(zip(names, cells, strict=False)) if len(cells) == len(names) else {}
-        text = [row.get(name, "") for name in columns]
-        is_broken = not "".join(text).strip()
+        row = [cells[place] for place in places] if len(cells) == len(names) else [""] * len(places)
+        text, label = row[: len(columns)], None
+        is_broken = not any(cell.strip() for cell in text)
         if not is_broken and not is_test:
-            label = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
+            label = parse_label(row[-1].strip(), task, f"{path} line {number}")
             is_broken = label is None
-            labels += [] if label is None else [label]
         if is_broken:
             broken.append(number)
         if is_test or not is_broken:
             texts.append(text)
+            labels.append(label)
     if broken:
         found = f"{path}: {len(broken):,} of {len(lines):,} rows are broken, the first in line {broken[0]}"
         if len(broken) > MAX_BROKEN * len(lines):

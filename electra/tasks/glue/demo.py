@@ -4,8 +4,7 @@ The sentences are prose from the builtin corpus; in half of them the word order 
 0: disturbed. One pair of neighbouring words per five words is swapped, for three reasons:
 
 - A swap keeps the bag of words. To tell the classes apart, a model must know which word follows which.
-- Form reveals nothing: the length is the same; the capitalized first word and every word with a comma or the full
-  stop stay in place.
+- Form reveals nothing: length, the first word and every word with a comma or the full stop stay as they are.
 - The difficulty is medium. On 4,000 rows logistic regression reaches an MCC of about 0.5 with word bigrams and about
   0 with single words. One swap per sentence would leave it at 0.2, a full shuffle at 0.7.
 
@@ -37,8 +36,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n")
 def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
     """The splits `train` and `dev`, 4,000 and 1,000 rows, identical in every run with the same Python.
 
-    No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes. Half of
-    the rows of each split are disturbed. Without `documents`, the sentences are from the builtin corpus.
+    No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes.
     """
     rng = random.Random(SEED)
     pairs = []

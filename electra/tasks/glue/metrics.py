@@ -34,12 +34,9 @@ MCC of constant answers and F1 without any positive are 0."""
 def decide(logits: np.ndarray, task: Task) -> np.ndarray:
     """Answers of one run: class ids (N,) int64 by argmax, or scores (N,) float64 on GLUE's scale.
 
-    Scores are not clipped to the scale: clipping would create ties and change correlations. A nan score stays nan; a
-    row of nan logits gets class 0.
-
-    Args:
-        logits: (N, C). A regression has (N, 1), trained on targets scaled to [0, 1] as in
-            google-research/electra, finetune/classification/classification_tasks.py.
+    The logits are (N, C); those of a regression are (N, 1), trained on targets scaled to [0, 1] as in
+    google-research/electra, finetune/classification/classification_tasks.py. Scores are not clipped to the scale:
+    clipping would create ties and change correlations. A nan score stays nan; a row of nan logits gets class 0.
     """
     if not task.is_regression:
         return logits.argmax(axis=1).astype(np.int64)
@@ -48,10 +45,7 @@ def decide(logits: np.ndarray, task: Task) -> np.ndarray:
 
 
 def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
-    """Answers of an ensemble, from mean probabilities or mean scores; scores are clipped to GLUE's scale.
-
-    `logits`: (N, C) for each run, all finite.
-    """
+    """Answers of an ensemble of finite logits (N, C), from mean probabilities, or mean scores clipped to the scale."""
     if len(logits) == 1:
         mean = logits[0]  # without softmax, whose rounding can create ties
     else:

@@ -23,14 +23,11 @@ class Published:
     """One row of a published table.
 
     Args:
-        name: model and, where needed, its authors.
         label: short name for figures; no longer than `electra.report.charts.MAX_LABEL`.
         scores: task -> headline metric, percent; empty if the source reports the average alone.
-        protocol: how runs were selected or averaged, in a few words.
         mnli: accuracy on the `matched` set, `mean` of both sets, or both sets `pooled`; empty if the source is silent.
         source, table: URL, and the table within it.
-        printed_average: mean of eight tasks as printed in the source.
-        printed_glue: mean of nine tasks as printed in the source.
+        printed_average, printed_glue: mean of eight and of nine tasks as printed in the source.
         notes: corrections and inconsistencies of the source.
     """
 

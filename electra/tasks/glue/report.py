@@ -27,13 +27,9 @@ from electra.tasks.glue.published import PUBLISHED
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 
 METRIC_TITLES = {
-    "mcc": "MCC",
-    "f1": "F1",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "accuracy_matched": "accuracy, matched",
-    "accuracy_mismatched": "accuracy, mismatched",
-}
+    "mcc": "MCC", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman",
+    "accuracy_matched": "accuracy, matched", "accuracy_mismatched": "accuracy, mismatched",
+}  # fmt: skip
 DEFINITIONS = (
     "CoLA is reported by Matthews' correlation (MCC), STS-B by Spearman's correlation, the others by accuracy.",
     "In averages, MNLI is each run's mean of accuracy on the matched and the mismatched set; with only one of the two "
@@ -77,7 +73,7 @@ class GlueReporting(Reporting):
         if demo:
             words = "A toy task for trying things out. It is no part of GLUE, and nothing published compares with it."
             found += [Heading("Demonstration"), Text(words), *details(demo, ("demo",), METRIC_TITLES)]
-            found.append(Figure([plot(TASKS["demo"], demo, ())], HOW_TO_READ))
+            found += [Figure([plot(TASKS["demo"], demo, ())], HOW_TO_READ)]
         if glue:
             words = "Another set than above, without runs of this report: the labels of the test sets are not public."
             found += [Heading("Beside published results: development sets"), _published_table("dev", glue)]
@@ -89,9 +85,7 @@ class GlueReporting(Reporting):
         return found
 
     def published_values(self) -> list[dict[str, Any]]:
-        return [
-            {**asdict(row), "average": None if row.average is None else round(row.average, 6)} for row in PUBLISHED
-        ]
+        return [{**asdict(row), "average": row.average and round(row.average, 6)} for row in PUBLISHED]
 
 
 def _published_table(split: str, runs: Sequence[RunSummary]) -> Table:
@@ -100,12 +94,11 @@ def _published_table(split: str, runs: Sequence[RunSummary]) -> Table:
     columns = [Column(TASKS[name].title, name) for name in tasks]
     rows: list[list[str | Link]] = []
     for run in runs:
-        average = run.averages["AVG"].value
         other = [TASKS[name].title for name in tasks if name in run.tasks and run.tasks[name].other_rows]
         note = f"; other data than official: {', '.join(other)}" if other else ""
-        scores = [column.cell(run, with_std=False) for column in columns]
         protocol = f"median of {seeds_cell(run)}{note}"
-        scores.append("" if average is None else percent(average))
+        average = percent(run.averages["AVG"].value, empty="")
+        scores = [*(column.cell(run, with_std=False) for column in columns), average]
         rows.append([f"{run.name} (this report)", *scores, "mean" if "mnli" in run.tasks else "", protocol, ""])
     for row in PUBLISHED:
         if row.split == split:
@@ -135,9 +128,6 @@ def glue_section(folder: Path) -> list[Block]:
     for run in runs:
         medians = [run.tasks[name].headline.median if name in run.tasks else None for name in names]
         values = [*medians, *(average.value for average in run.averages.values())]
-        rows.append([run.name, seeds_cell(run), *("" if value is None else percent(value) for value in values)])
-    about = (
-        f"Medians over seeds. AVG is the mean of {len(AVG_TASKS)} tasks, GLUE of {len(GLUE_TASKS)}, with WNLI; an "
-        "average with a missing task stays empty."
-    )
+        rows.append([run.name, seeds_cell(run), *(percent(value, empty="") for value in values)])
+    about = "Medians over seeds. AVG is the mean of eight tasks, GLUE of nine, with WNLI, if each of them is there."
     return [Heading(TITLE), Text(about), Table(header, rows)]

@@ -84,8 +84,7 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
     overrides: dict[str, dict[str, Any]] = {}
     for name, chosen in mapping.items():
         if unknown := sorted(set(chosen) - TASK_OPTIONS):
-            options = " ".join(sorted(TASK_OPTIONS))
-            raise UserError(f"--task_overrides of {name}: {unknown[0]} cannot differ by task; these can: {options}")
+            raise UserError(f"--task_overrides of {name}: {unknown[0]} cannot differ by task; remove it")
         try:
             _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
         except UserError as error:
@@ -111,16 +110,10 @@ class Glue(TaskAdapter):
     def folder_prefix(cls, args: Any) -> str:
         return "glue"
 
-    # ---- data
-
     def names(self) -> list[str]:
-        """Tasks of the command line; MNLI first if others start from it."""
-        names, starting = list(self.args.options.tasks), self.args.options.start_from_mnli
-        if not starting:
-            return names
-        if "mnli" not in names:
-            logger.info("mnli is run as well: %s start from it", " ".join(starting))
-        return ["mnli", *(name for name in names if name != "mnli")]
+        """Tasks of the command line; MNLI first if others start from it, even if it is not among them."""
+        first = ["mnli"] if self.args.options.start_from_mnli else []
+        return [*first, *(name for name in self.args.options.tasks if name not in first)]
 
     def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
         glue_dir = self.args.options.glue_dir
@@ -159,8 +152,6 @@ class Glue(TaskAdapter):
     def more_settings(self, task: str) -> dict[str, Any]:
         data = task_data_settings(TASKS[task], self.args.options.glue_dir)
         return {"double_unordered": self._is_doubled(task), **data}
-
-    # ---- training and scores
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> EncoderWithHead:
         return EncoderWithHead(encoder, settings.head, max(1, len(TASKS[task].labels)), settings.head_dropout)
@@ -215,7 +206,6 @@ class Glue(TaskAdapter):
         return f"mnli-{seed}", str(self.encoder_path(seed))
 
     def encoder_path(self, seed: int) -> Path:
-        """Folder of the encoder of a run on MNLI."""
         return self.evaluation.folder / "encoders" / f"mnli-{seed}"
 
     def is_kept(self, task: str, seed: int) -> bool:
@@ -229,8 +219,6 @@ class Glue(TaskAdapter):
             model.encoder.save_pretrained(unfinished)
             self.encoder.tokenizer.save_pretrained(unfinished)
             replace_folder(unfinished, target)
-
-    # ---- the submission
 
     @property
     def wants_test(self) -> bool:
@@ -263,7 +251,6 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     Args:
         answers: file title ("CoLA") -> answers of `combine`, (N,). Without WNLI all its answers become the majority
             class of its training data (0, right on 65.1 % of the test data), as is usual.
-
     Returns:
         What was filled in, and what the server will reject.
     """
@@ -275,7 +262,7 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                 found, rows = answers.get(title), task.rows[split]
                 if found is None and title == "WNLI":
                     found = np.zeros(rows, dtype=np.int64)
-                    notes.append("WNLI.tsv: no answers given; all are 0, the majority class of its training data")
+                    notes.append("WNLI.tsv was not predicted; it has 0, the majority class of the training data")
                 if found is None:
                     notes.append(f"{title}.tsv is missing; the server rejects the zip without it")
                     continue

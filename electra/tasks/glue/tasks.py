@@ -5,6 +5,7 @@ is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from electra.errors import UserError
 from electra.report.results import ScoredTask
@@ -36,7 +37,7 @@ class Task(ScoredTask):
     def is_regression(self) -> bool:
         return not self.labels
 
-    @property
+    @cached_property
     def written_labels(self) -> tuple[str, ...]:
         """The classes as TSV files and submissions have them."""
         return self.labels if self.has_named_labels else tuple(map(str, range(len(self.labels))))

@@ -64,21 +64,12 @@ def _lines(source: random.Random, title: str, is_test: bool, rows: int) -> list[
 def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, dropout: float = 0.1) -> Path:
     """A model folder with an encoder of random weights."""
     torch.manual_seed(seed)
-    model = ElectraModel(
-        ElectraConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=8,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-            max_position_embeddings=32,
-            pad_token_id=tokenizer.pad_token_id,
-            initializer_range=0.2,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-        )
-    )
+    config = ElectraConfig(
+        vocab_size=len(tokenizer), embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+    )  # fmt: skip
+    model = ElectraModel(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

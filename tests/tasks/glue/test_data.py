@@ -69,11 +69,6 @@ def test_quotes_and_exotic_separators_are_text_and_only_line_feeds_end_a_row(tmp
     )
 
 
-def test_labels_of_a_test_file_stay_secret(tmp_path: Path) -> None:
-    assert read(tmp_path, "rte", RTE + "0\tp\th\tnonsense\n", "test") == Examples(["p"], ["h"], None)
-    assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n", "test") == Examples(["He ran."])
-
-
 def test_broken_training_rows_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     good = "".join(f"0\t9e\tp{i}\th{i}\tneutral\tneutral\n" for i in range(18))
     broken = "0\t9e\tcut in\n0\t9e\tp\th\tneutral\t-\n0\t9e\t \t\tneutral\t?\n0\t9e\tp\th\tneutral\tneutral\tx\n"
@@ -87,7 +82,9 @@ def test_broken_training_rows_are_left_out_and_counted(tmp_path: Path, caplog: p
     assert len(read(tmp_path, "rte", GOOD_RTE + "cut\n" * 3)) == 12  # a fifth may be broken
 
 
-def test_broken_test_rows_keep_their_places_with_an_empty_text(tmp_path: Path) -> None:
+def test_test_files_have_secret_labels_and_broken_rows_keep_their_places(tmp_path: Path) -> None:
+    assert read(tmp_path, "rte", RTE + "0\tp\th\tnonsense\n", "test") == Examples(["p"], ["h"], None)
+    assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n", "test") == Examples(["He ran."])
     rows = [f"{i}\tp{i}\th{i}" for i in range(10)]
     rows[3], rows[7] = "3\tcut in", ""
     examples = read(tmp_path, "rte", "\n".join(["index\tsentence1\tsentence2", *rows, "", ""]), "test")
@@ -105,7 +102,6 @@ def test_broken_test_rows_keep_their_places_with_an_empty_text(tmp_path: Path) -
         ("sst2", "sentence\tlabel\nfine\tpositive\n", "'positive'.*0 1"),
         ("rte", RTE + "0\tp\th\t-\n", "'-'"),
         ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"line 2.*'5\.1'"),
-        ("stsb", STSB + "0\tg\ta\tb\tnan\n", "'nan'"),
         ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "line 3"),
         ("rte", GOOD_RTE + "cut\n" * 4, "4 of 16 rows"),
     ],
@@ -167,18 +163,14 @@ def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path: Path) -> 
     assert load_task(DIAGNOSTICS, folder, ["ax"]) == {"ax": Examples(["diagnostic"], ["h"], None)}
 
 
-def test_rows_are_compared_with_the_official_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_data_are_told_apart_by_number_and_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = write(tmp_path, CoLA_train=COLA * 1234, CoLA_dev=COLA * 1043)
     load_tasks(["cola"], folder, with_test=False)
     (message,) = caplog.messages
     assert all(word in message for word in ("CoLA train", "1,234", "8,551"))
-
-
-def test_the_data_is_told_apart_by_its_content(tmp_path: Path) -> None:
-    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE)
-    before = task_data_settings(TASKS["rte"], folder)
-    write(tmp_path, RTE_dev=GOOD_RTE)
-    after = task_data_settings(TASKS["rte"], folder)
+    before = task_data_settings(TASKS["cola"], folder)
+    write(tmp_path, CoLA_dev=COLA)
+    after = task_data_settings(TASKS["cola"], folder)
     assert before["train_data"] == after["train_data"] and before["validation_data"] != after["validation_data"]
     assert "nyu-mll/glue rte" in task_data_settings(TASKS["rte"], None)["train_data"]
 

@@ -1,4 +1,4 @@
-"""The demo task: deterministic, clean between splits and classes, told by word order and by nothing cheaper."""
+"""The demo task: deterministic, clean between splits and classes, told by word order alone."""
 
 import itertools
 import random
@@ -6,10 +6,6 @@ import re
 from collections import Counter
 
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import matthews_corrcoef
-from sklearn.pipeline import make_pipeline
 
 from electra.data.builtin import builtin_documents
 from electra.errors import UserError
@@ -62,7 +58,6 @@ def test_what_is_no_prose_is_no_sentence() -> None:
         "Usage\nThis short line ends here for good.\n\n"
         ">>> Take this line of code for no sentence.\n\n"
         "Call print(x) with one argument or none at all.\n\n"
-        "Far too short a text.\n\n"
         "It has 3 digits in the middle of it.\n\n"
         "Good for here ends line short this.\n\n"  # the same words once more
         f"This one is {'much ' * 30}too long for us.\n"
@@ -84,14 +79,3 @@ def test_it_is_the_same_in_every_run_and_too_little_text_is_refused(data: Data, 
     assert demo_data(documents) == data
     with pytest.raises(UserError, match="5000"):
         demo_data(["This is one of the few sentences here."])
-
-
-@pytest.mark.parametrize(("ngrams", "low", "high"), [((1, 1), -0.1, 0.1), ((1, 2), 0.4, 0.7)])
-def test_words_do_not_tell_the_classes_apart_but_word_order_does(
-    ngrams: tuple[int, int], low: float, high: float, data: Data
-) -> None:
-    """The standard error of chance on 1,000 rows is 0.03."""
-    vectors = CountVectorizer(ngram_range=ngrams, token_pattern=r"\S+", lowercase=False, binary=True)
-    model = make_pipeline(vectors, LogisticRegression(max_iter=300))
-    model.fit(data["train"].first, data["train"].labels)
-    assert low < matthews_corrcoef(data["dev"].labels, model.predict(data["dev"].first)) < high

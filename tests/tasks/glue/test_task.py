@@ -22,7 +22,7 @@ from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
-from electra.tasks.glue.tasks import GLUE_TASKS, TASKS
+from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import mnli, result
 
@@ -69,12 +69,9 @@ def test_without_options_it_is_table_7_of_the_paper(hidden_size: int, learning_r
 def test_the_protocols_of_the_sources(name: str, expected: dict[str, Any]) -> None:
     found = vars(settings("rte", "--config", str(CONFIGS / "glue" / f"{name}.yaml")))
     assert {option: found[option] for option in expected} == expected
-
-
-def test_lmtuners_starts_rte_and_stsb_from_mnli_and_has_no_wnli() -> None:
-    args = parse("--config", str(CONFIGS / "glue" / "lmtuners.yaml"))
-    assert args.options.start_from_mnli == ["stsb", "rte"] and "wnli" not in args.options.tasks
-    assert args.options.num_seeds == 5 and args.overrides["mrpc"]["per_device_train_batch_size"] == 128
+    args = parse("--config", str(CONFIGS / "glue" / f"{name}.yaml"))
+    assert args.options.start_from_mnli == (["stsb", "rte"] if name == "lmtuners" else [])
+    assert args.options.tasks == list(AVG_TASKS if name == "lmtuners" else GLUE_TASKS)
 
 
 def test_a_flag_is_above_an_override_and_an_override_above_the_file() -> None:
@@ -93,12 +90,9 @@ def test_tasks_are_written_in_any_way_and_run_in_the_order_of_the_tables() -> No
     assert parse("--tasks", "RTE", "sts-b", "CoLA").options.tasks == ["cola", "stsb", "rte"]
     assert parse("--tasks", "rte,cola,rte").options.tasks == ["cola", "rte"]
     assert parse().options.tasks == list(GLUE_TASKS)
-
-
-def test_the_demonstration_has_a_configuration_of_its_own() -> None:
-    assert parse("--tasks=demo").options.num_seeds == 3
-    assert parse("--tasks", "demo", "--num_seeds", "1").options.num_seeds == 1
-    assert parse("--tasks", "demo", "cola").options.num_seeds == 5
+    words = (["demo"], ["demo", "--num_seeds=1"], ["demo,cola"])
+    seeds = [parse("--tasks", *names).options.num_seeds for names in words]
+    assert seeds == [3, 1, 5]  # the demonstration has a configuration of its own
 
 
 def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) -> None:
@@ -110,13 +104,21 @@ def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) ->
         assert (back.options.tasks, back.options.seed) == (args.options.tasks, args.options.seed)
 
 
-def test_arguments_may_be_written_as_the_agent_of_a_sweep_does() -> None:
-    args = parse(
-        "--tasks=['rte', 'cola']", "--start_from_mnli=[]", "--max_length=None", "--double_unordered=False",
-        "--task_overrides={'rte': {'learning_rate': 2e-05, 'max_length': None}}", "--learning_rate=0.0001",
-    )  # fmt: skip
-    assert (args.options.tasks, args.options.start_from_mnli, args.tuning.max_length) == (["cola", "rte"], [], None)
-    assert (args.options.double_unordered, args.tuning.learning_rate, args.overrides) == (False, 1e-4, {})
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--tasks colla", "'colla'.*cola"),
+        ("--start_from_mnli mnli", "--start_from_mnli mnli"),
+        ("--tasks cola --start_from_mnli rte", "--start_from_mnli rte"),
+        ('--task_overrides {"rte":{"num_seeds":3}}', "rte: num_seeds"),
+        ('--task_overrides {"rte":{"learning_rate":"fast"}}', "rte: .*learning_rate"),
+        ('--task_overrides {"rt":{"learning_rate":1e-3}}', "'rt'"),
+        ("--task_overrides rte", "--task_overrides rte"),
+    ],
+)
+def test_bad_options_are_refused(words: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse(*words.split())
 
 
 # ---- runs
@@ -168,12 +170,6 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
     }  # fmt: skip
     scaled = predictions(folder, "stsb-42")["dev"]
     assert scaled.shape == (12, 1) and np.abs(scaled - 0.5).max() < 2  # targets are in [0, 1]
-
-
-def test_the_same_command_again_repeats_nothing_and_writes_the_same(folder: Path) -> None:
-    before = content(folder / "output" / "run")
-    run_glue.main(flags(folder, **OPTIONS, **STARTED))
-    assert content(folder / "output" / "run") == before
 
 
 def test_interrupted_and_started_again_it_ends_in_the_same_file(
@@ -249,7 +245,7 @@ def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Pa
             run_glue.main(flags(copy, **{**OPTIONS, **STARTED, **options}))
         assert content(copy / "output" / "run") == before  # config.yaml, too
 
-    refused(r"learning_rate is 0\.01 .* 0\.001", learning_rate=1e-3)
+    refused("learning_rate", learning_rate=1e-3)
     refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
     refused("head is google .* hf", num_seeds=3, head="hf")
     train = copy / "glue" / "RTE" / "train.tsv"
@@ -289,7 +285,7 @@ def test_what_is_lost_is_made_again_and_what_cannot_be_used_left_out(
 
 
 def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: Path) -> None:
-    for name, headline, columns in (("cola", "mcc", (3,)), ("stsb", "spearman", (2, 3)), ("mrpc", "accuracy", (3, 4))):
+    for name, headline, columns in (("cola", "mcc", (3,)), ("stsb", "spearman", (2, 3))):
         runs = [r for r in results_of(folder) if r.task == name]
         best = min(runs, key=lambda r: (-(r.metrics[headline] or -2), r.seed)).seed
         model = folder / "output" / "run" / "models" / name
@@ -306,39 +302,12 @@ def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: 
             assert said["label"] == TASKS[name].labels[expected[0].argmax()]
 
 
-def test_a_plan_trains_nothing_and_says_what_is_left(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_command_again_repeats_nothing_and_a_plan_says_what_is_left(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = content(folder)
+    run_glue.main(flags(folder, **OPTIONS, **STARTED))
+    assert content(folder) == before
     run_glue.main([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
     assert "9 runs" in shown and "18 more" in shown and content(folder) == before
-
-
-def test_from_scratch_every_seed_draws_the_whole_network(folder: Path, tmp_path: Path) -> None:
-    options = {"pretrain_path": None, "from_scratch": folder / "encoder", "output_dir": tmp_path}
-    run_glue.main(flags(folder, tasks=["sst2"], learning_rate=1e-9, experiment_name=None, **{**options}))
-    runs = tmp_path / "glue_encoder_scratch" / "predictions"
-    first, second = (np.load(runs / f"sst2-{seed}.npz")["dev"] for seed in (42, 43))
-    assert np.abs(first - second).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pretrain_path": None}, "--pretrain_path.*--from_scratch"),
-        ({"tasks": ["colla"]}, "'colla'.*cola"),
-        ({"max_length": 64}, "--max_length 64 .* 32"),
-        ({"glue_dir": "nowhere"}, "--glue_dir nowhere"),
-        ({"start_from_mnli": ["rte"]}, "--start_from_mnli rte"),
-        ({"task_overrides": '{"rte": {"num_seeds": 3}}'}, "rte: num_seeds"),
-        ({"task_overrides": '{"rte": {"learning_rate": "fast"}}'}, "rte: .*learning_rate"),
-        ({"task_overrides": '{"rt": {"learning_rate": 1e-3}}'}, "'rt'"),
-        ({"task_overrides": "rte"}, "--task_overrides rte"),
-        ({"head": "mean_pool", "save_model": "best"}, "mean_pool.*google or hf"),  # transformers has no such head
-    ],
-)
-def test_bad_input_is_refused_in_one_line_and_leaves_nothing(
-    folder: Path, tmp_path: Path, options: dict, message: str
-) -> None:
-    with pytest.raises(UserError, match=message) as error:
-        run_glue.main(flags(folder, **{"tasks": ["cola"], "output_dir": tmp_path, **options}))
-    assert "\n" not in str(error.value) and not list(tmp_path.glob("[!.]*"))
