@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,6 @@ from electra.tasks.glue.tasks import AVG_TASKS
 from electra.tasks.tagging.report import REPORTING as TAGGING
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
-# ---- the file
-
 
 def test_results_are_read_back_in_order_and_undefined_metrics_are_null(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
@@ -28,8 +27,12 @@ def test_results_are_read_back_in_order_and_undefined_metrics_are_null(tmp_path:
 
 
 @pytest.mark.parametrize("cut", [1, 20, 100])
-def test_a_line_that_was_cut_short_is_left_out_and_written_over(tmp_path: Path, cut: int) -> None:
+def test_a_line_that_was_cut_short_is_left_out_and_written_over(
+    tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "results.jsonl"
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     first, second = all_tasks("cola", "rte")
     append_result(path, first)
     whole = path.read_bytes()
@@ -38,7 +41,7 @@ def test_a_line_that_was_cut_short_is_left_out_and_written_over(tmp_path: Path, 
     path.write_bytes(expected[: len(whole) + cut])
     assert read_results(path) == [first]
     append_result(path, second)
-    assert path.read_bytes() == expected
+    assert path.read_bytes() == expected and synced == [len(whole), len(expected), len(expected)]
 
 
 @pytest.mark.parametrize("line", ['{"task": "rte"}', "[1]", json.dumps(result("rte", 1, {"f1": "a"})._asdict())])  # type: ignore[dict-item]
@@ -47,9 +50,6 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str) -> None:
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(UserError, match=r"results\.jsonl line 2"):
         read_results(path)
-
-
-# ---- summaries
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_mnli_with_one_set_has_no_headline_but_keeps_that_set() -> None:
     assert one_set.headline.median is None and one_set.metrics["accuracy_matched"].median == 0.8
 
 
-def test_avg_is_of_eight_tasks_and_glue_of_nine_and_the_demonstration_in_neither() -> None:
+def test_avg_is_of_eight_tasks_and_glue_of_nine_without_the_demonstration() -> None:
     eight = 0.51 + 0.52 + 0.53 + 0.54 + 0.55 + 0.58 + 0.57 + 0.58
     averages = summarize(*all_tasks(), result("demo", 42, {"mcc": 0.9, "accuracy": 0.9})).averages
     assert averages["AVG"].value == pytest.approx(eight / 8) and averages["AVG"].missing == ()
@@ -123,9 +123,6 @@ def test_models_are_never_mixed_and_two_results_of_one_seed_and_unknown_tasks_ar
         summarize(result("squad", 7, {"f1": 0.5}))
 
 
-# ---- reports
-
-
 def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Path) -> None:
     scores = ({"f1": 0.9, "accuracy": 0.98, "f1_PER": 0.7}, {"f1": 0.91, "accuracy": 0.99})
     runs = [result("conll2003", seed, {**metrics}) for seed, metrics in enumerate(scores)]
@@ -134,8 +131,6 @@ def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Pat
     markdown = (run / "report.md").read_text()
     assert "| a | output/small | pretrained | 13.5 M | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 |" in markdown
     assert "| BERT-Large | CoNLL-2003 | 96.6 | 92.8 |" in markdown and "f1\\_PER" in markdown
-    values = json.loads((run / "report.json").read_text())
-    assert values["runs"][0]["tasks"]["conll2003"]["headline"]["median"] == 90.5 and values["average_tasks"] == {}
     other = run_folder(tmp_path / "b", [result("mine", 1, {"f1": 0.5})])
     write_report(TAGGING, [other], other)
     assert "BERT" not in (other / "report.md").read_text()

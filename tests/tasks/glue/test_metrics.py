@@ -12,8 +12,6 @@ from electra.tasks.glue.metrics import METRICS, combine, decide, is_collapsed, s
 from electra.tasks.glue.task import write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 
-# ---- metrics
-
 
 def test_classification_metrics_are_their_definitions() -> None:
     # 3 true positives, 2 false positives, 1 false negative, 4 true negatives
@@ -65,9 +63,6 @@ def test_every_task_has_its_headline_among_its_metrics() -> None:
     assert headlines == {"cola": "mcc", "stsb": "spearman", "demo": "mcc"}
 
 
-# ---- answers
-
-
 def test_a_class_is_the_largest_logit_whatever_its_sign() -> None:
     decided = decide(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), TASKS["cola"])
     assert decided.tolist() == [1, 0, 0] and decided.dtype == np.int64
@@ -103,9 +98,6 @@ def test_a_regression_collapsed_if_it_spreads_less_than_a_hundredth_within_the_s
     assert is_collapsed(TASKS["stsb"], np.where(references < 1, math.nan, references), references)
 
 
-# ---- ensembles
-
-
 def test_an_ensemble_averages_probabilities_and_not_logits_or_votes() -> None:
     # Probabilities of class 1: .999, .4, .4. Votes say 0; the mean of probabilities, .6, says 1.
     logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.999, 0.4, 0.4)]
@@ -125,9 +117,6 @@ def test_an_ensemble_of_one_decides_as_it_does_alone(name: str) -> None:
     decided = decide(logits, task)
     expected = np.clip(decided, 0, 5) if task.is_regression else decided  # the server wants numbers on the scale
     assert np.array_equal(combine([logits], task), expected)
-
-
-# ---- the submission
 
 
 def official_answers() -> dict[str, np.ndarray]:
