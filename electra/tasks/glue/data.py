@@ -75,8 +75,8 @@ def task_data_settings(task: Task, glue_dir: str | None) -> dict[str, str]:
         return {}
     if glue_dir is None:
         return data_settings([], [], HUB_ID, task.name)
-    train = [path for path in tsv_paths(task, glue_dir, ["train"]).values() if path.exists()]
-    dev = [path for path in tsv_paths(task, glue_dir, task.dev_splits).values() if path.exists()]
+    paths = {split: path for split, path in tsv_paths(task, glue_dir, [*task.rows]).items() if path.exists()}
+    train, dev = ([path for split, path in paths.items() if split.startswith(part)] for part in ("train", "dev"))
     return data_settings(train, dev, None)
 
 

@@ -42,10 +42,6 @@ class Task(ScoredTask):
         """The classes as TSV files and submissions have them."""
         return self.labels if self.has_named_labels else tuple(map(str, range(len(self.labels))))
 
-    @property
-    def dev_splits(self) -> tuple[str, ...]:
-        return tuple(split for split in self.rows if split.startswith("dev"))
-
 
 REGRESSION_RANGE = (0.0, 5.0)
 """Scale of STS-B: from no to full similarity."""

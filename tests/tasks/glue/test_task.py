@@ -19,6 +19,7 @@ from electra.errors import UserError
 from electra.files import CONFIGS
 from electra.finetuning.config import FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, load_encoder
+from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
@@ -230,18 +231,22 @@ def test_a_submission_is_of_the_best_usable_run_or_of_all(
         assert archive.read("RTE.tsv").decode().split()[3::2] == [first, "not_entailment"]
 
 
-def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path) -> None:
+def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = {"train": Examples(["a"] * 24, None, [0] * 24), "dev": Examples(["b"], None, [1])}
+    monkeypatch.setattr("electra.tasks.glue.data.demo_data", lambda: demo)
+
     def rows(*argv: str) -> dict[str, int]:
         args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", *argv)
-        names = ["mrpc", "stsb", "rte", "qqp"]
+        names = ["mrpc", "stsb", "rte", "demo"]
         encoder = load_encoder(str(folder / "encoder"))
         loaded = Glue(args, encoder, Evaluation(folder, [])).load(names, {n: resolve(args, n, encoder) for n in names})
         assert {name: r.examples["train"] for name, r in loaded.items()} == dict.fromkeys(names, 24)
-        labels = loaded["stsb"].dev["dev"].columns["labels"]
-        assert sorted({*labels.tolist()}) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
+        labels = {name: found.dev["dev"].columns["labels"].tolist() for name, found in loaded.items()}
+        assert sorted(set(labels["stsb"])) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
+        assert labels["demo"] == [1]
         return {name: len(found.train) for name, found in loaded.items()}
 
-    assert rows() == {"mrpc": 48, "stsb": 48, "rte": 24, "qqp": 24}
+    assert rows() == {"mrpc": 48, "stsb": 48, "rte": 24, "demo": 24}
     assert rows("--task_overrides", '{"mrpc": {"double_unordered": false}}')["mrpc"] == 24
     assert rows("--double_unordered", "false")["stsb"] == 24
 
