@@ -3,7 +3,10 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch import nn
@@ -11,7 +14,10 @@ from torch import nn
 from electra.data.token_cache import TokenCache
 from electra.flops import TransformerShape, google_training_flops
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.plan import Plan, document_warnings, make_plan
+from electra.pretraining import plan as plan_module
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.plan import Plan, announce_plan, document_warnings, make_plan
+from tests.pretraining.runs import flags
 
 MakePair = Callable[..., ElectraForJointPretraining]
 Planned = Callable[..., tuple[Plan, ElectraForJointPretraining]]
@@ -61,6 +67,27 @@ def test_many_sources_are_summed_up_behind_the_first(plan: Plan) -> None:
     ]
     lines = replace(plan, sources=sources).source_lines()
     assert lines[0].startswith("1.txt: ") and lines[20:] == ["and 3 more: 3 files, 66 documents, 660 tokens"]
+
+
+def test_a_plan_follows_the_options_and_warns_of_steps_that_look_like_samples(
+    make_pair: MakePair, cache: TokenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warn = Mock()
+    monkeypatch.setattr(plan_module.logger, "warning", warn)
+    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=range(30))
+
+    def announce(**options: object) -> Plan:
+        warn.reset_mock()
+        args = parse_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
+        return announce_plan(args, make_pair(), data, [{"step": 4, "option": "seed", "before": 1, "now": 2}])
+
+    plan = announce(checkpoint_fractions=0.5)
+    assert (plan.steps, plan.batch_size, plan.max_length, plan.segments_per_epoch) == (12, 12, 16, 30)
+    assert plan.checkpoint_steps == [6] and plan.changes == ["from step 4 on: seed 2 instead of 1"]
+    assert not warn.called
+    for options, named in (({"save_steps": 13}, "save_steps=13"), ({"warmup_steps": 12}, "--warmup_steps 12")):
+        announce(**options)
+        assert named in warn.call_args[0][0] and warn.call_count == 1
 
 
 def books(*sizes: tuple[int, int]) -> list[dict[str, Any]]:

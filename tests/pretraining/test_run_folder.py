@@ -1,17 +1,15 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import recording
 from electra.errors import UserError
-from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
+from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import Run, find_checkpoint, new_run_folder, open_run, save_options
-from tests.pretraining.runs import TWO_STAGE, flags
+from tests.pretraining.runs import flags
 from tests.test_checkpoint import write_checkpoint
 
 
@@ -60,19 +58,6 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(
 # ---- what is resumed
 
 
-@pytest.mark.parametrize("content", ["seed: 7\n", "seed: 4"])
-def test_damaged_or_edited_options_of_a_run_are_not_used_unless_they_are_named(tmp_path: Path, content: str) -> None:
-    config = tmp_path / "config.yaml"
-    with recording(tmp_path, config.name):
-        config.write_text("seed: 42\n")
-    resume = f"--resume_from_checkpoint={tmp_path}"
-    assert parse_arguments([resume]).training.seed == 42
-    config.write_text(content)
-    with pytest.raises(UserError, match=r"config\.yaml .*--config"):
-        parse_arguments([resume])
-    assert parse_arguments([resume, f"--config={config}"]).training.seed == int(content[6:])
-
-
 def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     older, newer = write_checkpoint(run, 4), write_checkpoint(run, 8)
@@ -89,38 +74,11 @@ def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path: Path) -> None:
 
 
 def test_what_contradicts_itself_is_refused_and_resuming_can_be_switched_off(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--resume_from_checkpoint"):
-        parse_arguments(flags(tmp_path, auto_resume=True, resume_from_checkpoint="somewhere"))
     with pytest.raises(UserError, match="--plan"):
         opened(tmp_path, plan=True, resume_from_checkpoint="true")
     write_checkpoint(tmp_path / "output" / "run", 4)
     run = opened(tmp_path, resume_from_checkpoint="false")
     assert run.folder.name == "run-2" and run.checkpoint is None
-
-
-def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp_path: Path) -> None:
-    run, where = tmp_path / "output" / "run", (str(tmp_path / "output"), "run")
-    checkpoint = write_checkpoint(run, 4)
-    names = [str(checkpoint), f"{checkpoint}/", str(run), "true"]
-    assert [config_of_resumed_run(name, *where) for name in names] == [None] * 4
-    (run / "config.yaml").write_text("seed: 1")
-    assert [config_of_resumed_run(name, *where) for name in names] == [run / "config.yaml"] * 4
-    for name in ("false", str(tmp_path / "nowhere"), str(run / "config.yaml")):
-        assert config_of_resumed_run(name, *where) is None
-    assert config_of_resumed_run("true", where[0], None) is None
-    assert config_of_resumed_run(str(run), where[0], None) == run / "config.yaml"
-
-
-def test_resuming_by_name_alone_takes_the_options_of_that_run(tmp_path: Path) -> None:
-    args = parse_arguments(flags(tmp_path, learning_rate=3e-3, seed=7))
-    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
-    lines = (flag.removeprefix("--").replace("=", ": ", 1) for flag in flags(tmp_path))
-    (checkpoint.parent / "config.yaml").write_text("\n".join(lines))
-    where = [f"--output_dir={tmp_path / 'output'}", "--experiment_name=run"]
-    resumed = parse_arguments(["--resume_from_checkpoint", *where, "--learning_rate=3e-3", "--seed=7"])
-    assert resumed.corpus == args.corpus and resumed.model == args.model and resumed.segments == args.segments
-    assert (resumed.training.learning_rate, resumed.training.seed) == (3e-3, 7)
-    assert open_run(resumed).checkpoint == str(checkpoint)
 
 
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -> None:
@@ -133,49 +91,6 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -
     (tmp_path / "output" / "other" / "precious").touch()
     with pytest.raises(UserError, match=r"config\.yaml"):
         opened(tmp_path, experiment_name="other", auto_resume=True)
-
-
-# ---- options as they hold for the run
-
-
-@pytest.fixture
-def resolved(tmp_path: Path) -> Callable[..., Arguments]:
-    """Options resolved for a corpus of 10 segments; 4 segments are a step."""
-
-    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Arguments:
-        args = parse_arguments(flags(tmp_path, **options))
-        before = dict(vars(args.training))
-        args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
-        assert vars(given.training) == before
-        return args
-
-    return make
-
-
-def test_epochs_and_shares_become_steps(resolved: Callable[..., Arguments]) -> None:
-    training = resolved(max_steps=-1, num_train_epochs=2, eval_strategy="epoch", save_steps=0.3).training
-    assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
-    assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
-    assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
-
-
-def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
-    resolved: Callable[..., Arguments], tmp_path: Path
-) -> None:
-    checkpoint = str(write_checkpoint(tmp_path, 12))
-    assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
-    assert resolved(checkpoint).training.eval_strategy == "steps"
-    assert resolved(has_held_out=False).training.eval_strategy == "no"
-    assert not resolved(has_held_out=False).training.eval_on_start
-    with pytest.raises(UserError, match=r"12.*--max_steps 6"):
-        resolved(checkpoint, max_steps=6)
-
-
-def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Arguments]) -> None:
-    assert resolved().training.ddp_find_unused_parameters is False
-    args = resolved(**TWO_STAGE, hub_token="hf_mine")
-    assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
-    assert args.training.hub_token == "hf_mine"
 
 
 # ---- what is written

@@ -1,0 +1,52 @@
+"""The data of a run: which seed decides what, and what is held out."""
+
+from pathlib import Path
+from typing import Any
+
+from electra.pretraining.data import PretrainingData, load_data
+from electra.pretraining.options import parse_arguments
+from tests.pretraining.runs import flags, make, write_corpus
+
+
+def load(folder: Path, **options: Any) -> PretrainingData:
+    return load_data(parse_arguments(flags(folder, **options)), None)
+
+
+def segments(trainer: Any, name: str) -> list[tuple[list[int], int]]:
+    return [([*map(int, s.first)], s.mask_seed) for s in getattr(trainer, name).__getitems__(range(4))]
+
+
+def test_each_seed_decides_its_part_of_a_run(folder: Path) -> None:
+    files = {"validation_file": write_corpus(folder / "held_out.txt", seed=1), "eval_strategy": "no"}
+    one, *others = (
+        make(folder, **files, **seeds, experiment_name=str(n))
+        for n, seeds in enumerate(({}, {"seed": 7}, {"data_seed": 7}))
+    )
+    weights = [next(trainer.model.parameters()).sum().item() for trainer in (one, *others)]
+    assert weights[0] == weights[2] != weights[1]
+    for name, trainer, other in (("train_dataset", *others), ("eval_dataset", *others[::-1])):
+        before = segments(one, name)
+        assert segments(other, name) == before  # the other seed does not matter
+        assert all(a[0] != b[0] and a[1] != b[1] for a, b in zip(segments(trainer, name), before, strict=True))
+
+
+def test_the_seed_of_the_data_decides_what_is_held_out_and_which_subset_is_used(folder: Path) -> None:
+    first, again, other = load(folder), load(folder, seed=7), load(folder, data_seed=7)
+    assert first.text == again.text and first.text["corpus"] == other.text["corpus"]
+    assert first.text["training_text"] != other.text["training_text"]
+    assert (len(first.training_documents), len(first.held_out_lengths)) == (24, 6)
+    half = [load(folder, dataset_sampling=0.5, data_seed=seed).text["corpus"] for seed in (42, 42, 7)]
+    assert half[0] == half[1] != half[2]
+
+
+def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
+    text = (folder / "corpus.txt").read_text().split("\n\n")
+    (folder / "held_out.txt").write_text("\n\n".join([text[3], "another text", text[5]]))
+    data = load(folder, validation_file=folder / "held_out.txt")
+    assert [*data.training_documents] == [n for n in range(30) if n not in (3, 5)]
+    assert len(data.held_out_lengths) == 3
+    assert (data.text["documents"], data.text["training_documents"]) == (30, 28)
+
+
+def test_without_held_out_text_nothing_is_evaluated(folder: Path) -> None:
+    assert load(folder, validation_fraction=0).evaluation is None

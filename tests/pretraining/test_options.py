@@ -1,0 +1,100 @@
+"""The options of a run: which belong together, those of a resumed run, and what becomes of them with the data."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from electra.checkpoint import recording
+from electra.errors import UserError
+from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
+from electra.pretraining.run_folder import open_run
+from tests.pretraining.runs import TWO_STAGE, flags
+from tests.test_checkpoint import write_checkpoint
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"auto_resume": True, "resume_from_checkpoint": "somewhere"}, "--resume_from_checkpoint"),
+        ({"metric_for_best_model": "nope"}, "--metric_for_best_model nope.* discriminator_auc"),
+        ({"max_length": 64}, "--max_length 64 .*32"),
+        ({"discriminator_type": "bert", "embedding_size": 8}, "--embedding_size 8 .*bert"),
+        ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes .*replace_mlm"),
+        ({"fsdp": "full_shard", "use_cpu": True}, "--fsdp"),
+        ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor"),
+        ({"dataloader_num_workers": -1}, "--dataloader_num_workers -1"),
+    ],
+)
+def test_options_that_have_no_effect_or_stop_a_run_later_are_refused(
+    tmp_path: Path, options: dict[str, object], named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
+        parse_arguments(flags(tmp_path, **options))
+
+
+@pytest.mark.parametrize("seed", [7, 123])
+def test_edited_options_of_a_run_are_not_used_unless_they_are_named(tmp_path: Path, seed: int) -> None:
+    config, resume = tmp_path / "config.yaml", f"--resume_from_checkpoint={tmp_path}"
+    with recording(tmp_path, config.name):
+        config.write_text("seed: 4\n")
+    assert parse_arguments([resume]).training.seed == 4
+    config.write_text(f"seed: {seed}\n")
+    with pytest.raises(UserError, match=r"config\.yaml .*--config"):
+        parse_arguments([resume])
+    assert parse_arguments([resume, f"--config={config}"]).training.seed == seed
+
+
+def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp_path: Path) -> None:
+    run, where = tmp_path / "output" / "run", (str(tmp_path / "output"), "run")
+    checkpoint = write_checkpoint(run, 4)
+    names = [str(checkpoint), f"{checkpoint}/", str(run), "true"]
+    assert [config_of_resumed_run(name, *where) for name in names] == [None] * 4
+    (run / "config.yaml").write_text("seed: 1")
+    assert [config_of_resumed_run(name, *where) for name in names] == [run / "config.yaml"] * 4
+    for name in ("false", str(tmp_path / "nowhere"), str(run / "config.yaml")):
+        assert config_of_resumed_run(name, *where) is None
+    assert config_of_resumed_run("true", where[0], None) is None
+    assert config_of_resumed_run(str(run), where[0], None) == run / "config.yaml"
+    args = parse_arguments(["--resume_from_checkpoint", f"--output_dir={where[0]}", "--experiment_name=run"])
+    assert args.training.seed == 1 and open_run(args).checkpoint == str(checkpoint)
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Callable[..., Arguments]:
+    """Options resolved for a corpus of 10 segments; 4 segments are a step."""
+
+    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Arguments:
+        args = parse_arguments(flags(tmp_path, **options))
+        before = dict(vars(args.training))
+        args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
+        assert vars(given.training) == before
+        return args
+
+    return make
+
+
+def test_epochs_and_shares_become_steps(resolved: Callable[..., Arguments]) -> None:
+    training = resolved(max_steps=-1, num_train_epochs=2, eval_strategy="epoch", save_steps=0.3).training
+    assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
+    assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
+    assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
+
+
+def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
+    resolved: Callable[..., Arguments], tmp_path: Path
+) -> None:
+    checkpoint = str(write_checkpoint(tmp_path, 12))
+    assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
+    assert resolved(checkpoint).training.eval_strategy == "steps"
+    assert resolved(has_held_out=False).training.eval_strategy == "no"
+    assert not resolved(has_held_out=False).training.eval_on_start
+    with pytest.raises(UserError, match=r"12.*--max_steps 6"):
+        resolved(checkpoint, max_steps=6)
+
+
+def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Arguments]) -> None:
+    assert resolved().training.ddp_find_unused_parameters is False
+    args = resolved(**TWO_STAGE, hub_token="hf_mine")
+    assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
+    assert args.training.hub_token == "hf_mine"
