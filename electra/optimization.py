@@ -14,12 +14,15 @@ separate schedule, and no weight decay for biases and norms, are transformers' o
 import functools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import get_scheduler
 from transformers.trainer_pt_utils import get_parameter_names
+from transformers.trainer_utils import SchedulerType
 
 from electra.errors import UserError
 
@@ -115,6 +118,46 @@ def join_schedules(
 
     factors = [join(*pair) for pair in zip(*(schedule.lr_lambdas for schedule in schedules), strict=True)]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+
+
+@contextmanager
+def translate_option_errors(options: str) -> Iterator[None]:
+    """Turn what a library says about options into a `UserError` that names them."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, TypeError, ImportError, ArithmeticError, RuntimeError) as error:
+        raise UserError(f"{options} do not work: {error}") from error
+
+
+def create_schedule(
+    args: Any, optimizer: torch.optim.Optimizer, lengths: Sequence[int]
+) -> torch.optim.lr_scheduler.LRScheduler:
+    """The schedule of a run, started again where its second stage begins.
+
+    Args:
+        args: Trainer's, with `product_schedule`.
+        lengths: optimizer steps of the stages, one or two.
+    """
+    schedules: list[Any] = []
+    for length in lengths:
+        warmup_steps = args.get_warmup_steps(length)
+        if args.product_schedule:
+            schedules.append(product_scheduler(optimizer, warmup_steps=warmup_steps, total_steps=length))
+            continue
+        with translate_option_errors("--lr_scheduler_type and its options"):
+            steps = {"num_warmup_steps": warmup_steps, "num_training_steps": length}
+            kwargs = {"scheduler_specific_kwargs": args.lr_scheduler_kwargs}
+            schedules.append(get_scheduler(args.lr_scheduler_type, optimizer, **steps, **kwargs))
+    if len(schedules) == 1:
+        return schedules[0]
+    if not all(isinstance(schedule, torch.optim.lr_scheduler.LambdaLR) for schedule in schedules):
+        raise UserError(
+            f"--lr_scheduler_type {SchedulerType(args.lr_scheduler_type).value} cannot restart at the second stage of "
+            "the objective; choose linear, cosine or another function of the step"
+        )
+    return join_schedules(optimizer, schedules, first_steps=lengths[0])
 
 
 def check_schedule(schedule: Any, steps: int) -> None:

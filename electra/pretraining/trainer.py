@@ -70,10 +70,10 @@ from electra.files import write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
-from electra.optimization import AdamWNoBiasCorrection, check_schedule
+from electra.optimization import AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
 from electra.pretraining.callbacks.cost import EnergyLog
 from electra.pretraining.callbacks.health import DiscriminatorHealth, LossSpikes
-from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
+from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.callbacks.progress import ReadableLog, ReadableProgress
 from electra.pretraining.callbacks.retention import KeptCheckpoints
 from electra.pretraining.callbacks.stopping import IgnoreSignals, StopRequests
@@ -83,7 +83,6 @@ from electra.pretraining.metrics import evaluation_metrics, token_records
 from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments, gate_of
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
-from electra.pretraining.schedule import create_schedule, translate_option_errors
 from electra.tracking import RecordSettings, check_trackers
 
 logger = logging.getLogger(__name__)
@@ -284,10 +283,8 @@ class ElectraTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
-            generator_steps = self.phases.generator_steps
-            self.lr_scheduler = create_schedule(
-                self.args, optimizer or self.optimizer, num_training_steps, generator_steps
-            )
+            lengths = stage_lengths(num_training_steps, self.phases.generator_steps)
+            self.lr_scheduler = create_schedule(self.args, optimizer or self.optimizer, lengths)
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
