@@ -1,17 +1,4 @@
-"""The folder of a run: output_dir/experiment_name, never one that is taken.
-
-checkpoint-N/            full state of step N; complete, or not there (checkpoint.py)
-generator/               the exported networks with tokenizer and model card, for any AutoModel
-discriminator/
-tokenizer/
-manifest.json            size and checksum of the files below
-config.yaml              every effective option, for --config
-metrics.json             held-out metrics, baselines, plan, compute, versions
-trainer_state.json       the whole log
-samples.json             predictions of the networks on a few held-out segments
-report.html              all of it as one page, and training_curves.png; made from the files above
-superseded/              what no longer belongs to a resumed run: see `_supersede_results`
-"""
+"""The folder of a run: output_dir/experiment_name, never one that is taken. The README lists its files."""
 
 import itertools
 import json
