@@ -56,24 +56,16 @@ def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool =
     return np.stack([firsts, np.minimum(firsts + size, num_tokens)], axis=1)
 
 
-def windows_with_most_context(windows: NDArray[np.int64], *, text_ends_count: bool) -> NDArray[np.int64]:
+def windows_with_most_context(windows: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each of T tokens of a text, the window that shows most context around it, int64 (T,), in ascending order.
 
     The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
-    first of equal windows is chosen.
+    first of equal windows is chosen. Windows are as `cut_windows` returns them.
 
-    Args:
-        windows: first token of each window and the one after its last token, int64 (W, 2), in order.
-        text_ends_count: whether the ends of the text limit the context as the edges of a window do.
-    Source: google-research/electra, finetune/qa/qa_tasks.py, _check_is_max_context, in which the ends count.
+    Source: google-research/electra, finetune/qa/qa_tasks.py, _check_is_max_context.
     """
     first, after = windows[:, :1], windows[:, 1:]
     tokens = np.arange(windows[-1, 1])
     left, right = tokens - first, after - 1 - tokens
-    is_inside = (left >= 0) & (right >= 0)
-    if not text_ends_count:
-        unlimited = np.iinfo(np.int32).max
-        left = np.where(first == 0, unlimited, left)
-        right = np.where(after == len(tokens), unlimited, right)
     context = 100 * np.minimum(left, right) + (after - first)
-    return np.where(is_inside, context, -1).argmax(axis=0)
+    return np.where((left >= 0) & (right >= 0), context, -1).argmax(axis=0)

@@ -30,13 +30,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrained
     return folder
 
 
-@pytest.fixture
-def folder(trained: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run that a test may change."""
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
 def only_result(folder: Path) -> Result:
     (result,) = read_results(folder / "output" / "run" / "results.jsonl")
     return result
@@ -81,12 +74,11 @@ def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.
 
 @pytest.mark.parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
 def test_version_2_is_learned_and_scored_at_its_best_threshold(
-    folder: Path, capsys: pytest.CaptureFixture[str], head: str, options: dict
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, options: dict
 ) -> None:
-    shutil.rmtree(folder / "output")
-    write_squad(folder / "squad", version_2=True)
-    run_squad.main(flags(folder, head=head, **LEARN, **options))
-    result = only_result(folder)
+    write_squad(tmp_path / "squad", version_2=True)
+    run_squad.main(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
+    result, folder = only_result(tmp_path), tmp_path
     assert result.task == "squad_v2" and not result.collapsed
     assert set(result.metrics) == {"exact_match", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact"}
     kept = folder / "output" / "run" / "predictions" / "squad_v2-42"
@@ -117,7 +109,8 @@ def check_saved_model(folder: Path) -> None:
         assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-3)
 
 
-def test_finished_runs_are_kept_and_lost_predictions_are_made_again(folder: Path) -> None:
+def test_finished_runs_are_kept_and_lost_predictions_are_made_again(trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     written = (folder / "output" / "run").rglob("*.*")
     kept = [path for path in written if path.suffix in (".json", ".jsonl", ".npz") and "report" not in path.name]
     before = {path: path.read_bytes() for path in kept}

@@ -100,7 +100,7 @@ def encode_questions(
             answer = first_token, last_token
         start = len(question_ids) + texts[: second.start].count(None)
         edges = cut_windows(len(paragraph), room, doc_stride)
-        owners = windows_with_most_context(edges, text_ends_count=True)
+        owners = windows_with_most_context(edges)
         own = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
         for number, (begin, end) in enumerate(edges.tolist()):
             types = np.full(len(question_ids), pair_types[first.start]), np.full(end - begin, pair_types[second.start])

@@ -54,7 +54,7 @@ def make_windows(
         tokens = list(chain.from_iterable(pieces))
         first_tokens = np.cumsum([0, *map(len, pieces[:-1])])
         edges = cut_windows(len(tokens), size, max(1, size // 2), is_last_full=True)
-        chosen = windows_with_most_context(edges, text_ends_count=False)[first_tokens]
+        chosen = windows_with_most_context(edges)[first_tokens]
         for window, (start, end) in enumerate(edges.tolist()):
             own = np.flatnonzero(chosen == window)
             if len(own):  # a window inside a word of very many tokens has none

@@ -1,15 +1,17 @@
 """Both heads against their definitions written out with loops; the loss's numbers and gradients."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from electra.tasks.squad.heads import Candidates, JointHead, SpanLogits, SpanModel, span_loss
+from electra.tasks.squad.heads import Candidates, IndependentHead, SpanLogits, SpanModel, span_loss
 from tests.finetuning.test_heads import make_encoder
 
+assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 HEADS = ("joint", "independent")
 LENGTH = 9
 CONTEXT = torch.tensor([[4, 8], [3, 5]])
@@ -54,68 +56,46 @@ def candidates_of(model: SpanModel, **batch: Tensor) -> Candidates:
     return Candidates(*(torch.from_numpy(part) for part in found))
 
 
-def joint_end(head: JointHead, token: Tensor, start: Tensor) -> Tensor:
-    """One dense layer on the start's vector and the token's, one to a logit."""
+def end_logits(head: torch.nn.Module, tokens: Tensor, start: Tensor) -> Tensor:
+    """Of the joint head: one dense layer on the vectors of start and token, one to a logit."""
+    if isinstance(head, IndependentHead):
+        return head.end(tokens).squeeze(-1)
     weight = torch.cat([head.end_of_start.weight, head.end_of_token.weight], dim=1)
-    return head.end_logit(gelu(weight @ torch.cat([start, token]) + head.end_of_token.bias)).squeeze()
+    both = torch.cat([start.expand_as(tokens), tokens], dim=1)
+    return head.end_logit(gelu(both @ weight.T + head.end_of_token.bias)).squeeze(-1)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_starts_and_ends_are_scored_where_an_answer_can_be(head: str) -> None:
-    model = make_model(head)
-    hidden, found, layers = hidden_states(model), logits_of(model), model.head
-    for row, start in enumerate((6, 0)):
-        for position in range(LENGTH):
-            if position not in ALLOWED[row]:
-                assert found.start[row, position] == found.end[row, position] == -math.inf
-                continue
-            token = hidden[row, position]
-            torch.testing.assert_close(found.start[row, position], layers.start(token).squeeze())
-            given = hidden[row, start]
-            expected = joint_end(layers, token, given) if head == "joint" else layers.end(token).squeeze()
-            torch.testing.assert_close(found.end[row, position], expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", HEADS)
+def test_scores_are_those_of_the_definition_where_an_answer_can_be(name: str) -> None:
+    model, is_joint = make_model(name), name == "joint"
+    hidden, logits, found, head = hidden_states(model), logits_of(model), candidates_of(model), model.head
+    assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
+    for row, (places, true_start) in enumerate(zip(ALLOWED, (6, 0), strict=True)):
+        tokens = hidden[row, places]
+        starts, ends = head.start(tokens).squeeze(-1), end_logits(head, tokens, hidden[row, true_start])
+        for values, expected in ((logits.start[row], starts), (logits.end[row], ends)):
+            assert_close(values[places], expected)
+            assert values.isneginf().sum() == LENGTH - len(places)
+        normalized, order = (starts.log_softmax(0) if is_joint else starts).sort(descending=True)
+        assert found.starts[row].tolist() == [places[i] for i in order[:3]]
+        assert_close(found.start_scores[row], normalized[:3])
+        for k, start in enumerate(found.starts[row].tolist() if is_joint else [0]):
+            of_start = end_logits(head, tokens, hidden[row, start])
+            normalized, order = (of_start.log_softmax(0) if is_joint else of_start).sort(descending=True)
+            assert found.ends[row, k].tolist() == [places[i] for i in order[:3]]
+            assert_close(found.end_scores[row, k], normalized[:3])
+        if is_joint:  # the classifier reads [CLS] and where the answer would start
+            unanswerable = head.unanswerable(torch.cat([tokens[0], starts.softmax(0) @ tokens])).squeeze()
+            assert_close(logits.unanswerable[row], unanswerable)
+        else:
+            unanswerable = starts[0] + ends[0]
+            assert logits.unanswerable is None
+        assert_close(found.unanswerable[row], unanswerable)
 
 
-def test_the_classifier_reads_cls_and_where_the_answer_would_start() -> None:
-    model = make_model("joint")
-    hidden, found = hidden_states(model), logits_of(model)
-    for row, places in enumerate(ALLOWED):
-        mean = found.start[row, places].softmax(0) @ hidden[row, places]
-        expected = model.head.unanswerable(torch.cat([hidden[row, 0], mean])).squeeze()
-        torch.testing.assert_close(found.unanswerable[row], expected, rtol=1e-4, atol=1e-5)
+def test_without_a_classifier_the_joint_head_has_no_score_of_no_answer() -> None:
     model = make_model("joint", has_classifier=False)
     assert logits_of(model).unanswerable is None and not candidates_of(model).unanswerable.any()
-
-
-def test_the_joint_head_looks_at_the_best_ends_of_each_of_the_best_starts() -> None:
-    model = make_model("joint", beam_size=3)
-    hidden, logits, found = hidden_states(model), logits_of(model), candidates_of(model)
-    assert (found.starts.shape, found.ends.shape) == ((2, 3), (2, 3, 3))
-    starts = logits.start.detach().log_softmax(-1)
-    for row, places in enumerate(ALLOWED):
-        best = sorted(places, key=lambda place: -float(starts[row, place]))[:3]
-        assert found.starts[row].tolist() == best
-        torch.testing.assert_close(found.start_scores[row], starts[row, best])
-        for k, start in enumerate(best):
-            ends = torch.stack([joint_end(model.head, hidden[row, p], hidden[row, start]) for p in places])
-            scores, order = ends.log_softmax(0).sort(descending=True)
-            assert found.ends[row, k].tolist() == [places[i] for i in order[:3]]
-            torch.testing.assert_close(found.end_scores[row, k], scores[:3], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.unanswerable, logits.unanswerable)
-
-
-def test_the_independent_head_has_logits_and_cls_for_no_answer() -> None:
-    model = make_model("independent", beam_size=2)
-    logits, found = logits_of(model), candidates_of(model)
-    assert found.ends.shape == (2, 1, 2) and logits.unanswerable is None
-    for row, places in enumerate(ALLOWED):
-        for logit, best, scores in (
-            (logits.start[row], found.starts[row], found.start_scores[row]),
-            (logits.end[row], found.ends[row, 0], found.end_scores[row, 0]),
-        ):
-            assert best.tolist() == sorted(places, key=lambda place, logit=logit: -logit[place].item())[:2]
-            torch.testing.assert_close(scores, logit[best])
-    torch.testing.assert_close(found.unanswerable, logits.start[:, 0] + logits.end[:, 0])
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -125,8 +105,8 @@ def test_neither_padding_nor_a_beam_wider_than_the_window_changes_a_score(head: 
     assert found.starts.shape == (2, 20) and found.ends.shape == (2, 20 if head == "joint" else 1, 20)
     assert found.start_scores[1].isfinite().tolist() == [True] * 3 + [False] * 17
     assert found.end_scores[0, 0].isfinite().tolist() == [True] * 5 + [False] * 15
-    torch.testing.assert_close(found.start_scores, padded.start_scores, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.end_scores[:, 0], padded.end_scores[:, 0], rtol=1e-4, atol=1e-5)
+    assert_close(found.start_scores, padded.start_scores)
+    assert_close(found.end_scores[:, 0], padded.end_scores[:, 0])
 
 
 def test_the_loss_is_the_mean_of_both_ends_and_half_the_classifier_s() -> None:

@@ -14,28 +14,22 @@ from tests.pretraining.runs import WORDS
 NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
 
 
-def sentences(count: int, seed: int) -> list[list[tuple[str, str]]]:
-    """Words and IOB1 labels; each word says by itself of which type it is, and whether it begins a name."""
-    source = random.Random(seed)
-    found = []
-    for _ in range(count):
-        sentence: list[tuple[str, str]] = []
-        for _ in range(source.randint(1, 3)):
-            sentence += [(word, "O") for word in source.choices(WORDS[30:60], k=source.randint(1, 3))]
-            kind = source.choice(list(NAMES))
-            name = [source.choice(NAMES[kind][:5]), source.choice(NAMES[kind][5:])]
-            sentence += [(word, f"I-{kind}") for word in name[: source.randint(1, 2)]]
-        found.append(sentence)
-    return found
-
-
 def write_columns(folder: Path) -> Path:
-    """train.txt, dev.txt and test.txt with columns for the word, something else and the label."""
+    """train.txt, dev.txt and test.txt with columns for the word, something else and the label, in IOB1.
+
+    Each word says by itself of which type it is, and whether it begins a name.
+    """
     folder.mkdir(parents=True)
     for split, count, seed in (("train", 100, 0), ("dev", 12, 1), ("test", 8, 2)):
-        blocks = ["\n".join(f"{word} X {label}" for word, label in s) for s in sentences(count, seed)]
-        text = "-DOCSTART- X O\n\n" + "\n\n".join(blocks) + "\n\n"
-        (folder / f"{split}.txt").write_text(text, encoding="utf-8")
+        source, lines = random.Random(seed), ["-DOCSTART- X O", ""]
+        for _ in range(count):
+            for _ in range(source.randint(1, 3)):
+                lines += [f"{word} X O" for word in source.choices(WORDS[30:60], k=source.randint(1, 3))]
+                kind = source.choice(list(NAMES))
+                name = [source.choice(NAMES[kind][:5]), source.choice(NAMES[kind][5:])]
+                lines += [f"{word} X I-{kind}" for word in name[: source.randint(1, 2)]]
+            lines.append("")
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 

@@ -39,7 +39,7 @@ def test_a_long_sentence_has_each_word_once_in_the_window_with_most_context(
     sentence = [str(100 + i) for i in range(20)]
     rows = make_windows([["11"], sentence, ["12"]], [[0], list(range(20)), [0]], framed_tokenizer, 10)
     assert rows.lengths.tolist() == [3, 10, 10, 10, 10, 3]
-    # The ends of the sentence are no cuts: the outer windows have six words each.
+    # The outer windows have six words each, because no other window has more context at the ends of the sentence.
     expected = [[0], list(range(6)), [6, 7, 8, 9], [10, 11, 12, 13], list(range(14, 20)), [0]]
     assert [row["labels"].tolist() for row in rows] == expected
     for row in list(rows)[1:-1]:
