@@ -92,14 +92,14 @@ def test_evaluation_has_every_question_and_no_labels(framed_tokenizer: PreTraine
 
 
 def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer: PreTrainedTokenizerBase) -> None:
-    windows = encode(framed_tokenizer, ("7 8", "10 11 12", "11"), ("7", "10", None))
+    windows = encode(framed_tokenizer, ("7 8", "10 11 12", "11 12"), ("7", "10", None))
     batch = WindowCollator(0)([windows[0], windows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
         "input_ids": [[CLS, 7, 8, SEP, 10, 11, 12, SEP], [CLS, 7, SEP, 10, SEP, 0, 0, 0]],
         "token_type_ids": [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]],
         "attention_mask": [[1] * 8, [1, 1, 1, 1, 1, 0, 0, 0]],
         "context": [[4, 7], [3, 4]],
-        "labels": [[5, 5, 0], [0, 0, 1]],
+        "labels": [[5, 6, 0], [0, 0, 1]],
         "start_positions": [5, 0],
     }
     assert all(values.dtype == torch.int64 for values in batch.values())
