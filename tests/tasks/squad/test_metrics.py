@@ -39,7 +39,7 @@ def test_exact_match_and_f1_of_pairs() -> None:
 
 def test_version_1_takes_the_best_reference_and_counts_what_is_missing_as_wrong() -> None:
     references = {"a": ["in 1973", "1973", "October"], "b": ["Paris"], "c": ["x y"], "d": ["z"]}
-    found = evaluate_v1(references, {"a": "1973.", "b": "Rome", "c": "the x", "not asked": "z"})
+    found = evaluate_v1(references, {"a": "1973.", "b": "Rome", "c": "the x", "not asked": "z", "nor this": "z"})
     assert found == {"exact_match": 25.0, "f1": pytest.approx(100 * (1 + 0 + 2 / 3 + 0) / 4)}
 
 

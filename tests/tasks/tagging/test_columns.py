@@ -94,12 +94,12 @@ def test_a_data_set_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_path: Path) -> None:
-    for split, word in (("train", "a"), ("validation", "b")):
-        row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": ["X"]}}\n'
+    for split, word, tag in (("train", "a", '"X"'), ("validation", "b", '"X"'), ("test", "c", "null")):
+        row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
     found = load_splits({}, str(tmp_path), None, "pos_tags")
     assert {split: (s.words, s.labels) for split, s in found.items()} == {
-        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]),
+        "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], None),
     }  # fmt: skip
     found = load_splits({"train": write(tmp_path, TEXT), "test": None}, None, None, "1")
     assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}

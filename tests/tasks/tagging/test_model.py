@@ -36,11 +36,10 @@ def test_the_last_full_window_ends_with_the_text() -> None:
 def test_a_long_sentence_has_each_word_once_in_the_window_with_most_context(
     framed_tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    sentence = [str(100 + i) for i in range(20)]
-    rows = make_windows([["11"], sentence, ["12"]], [[0], list(range(20)), [0]], framed_tokenizer, 10)
+    sentence = [str(100 + i) for i in range(18)]  # windows begin at 0, 4, 8 and, to be as long as the others, 10
+    rows = make_windows([["11"], sentence, ["12"]], [[0], list(range(18)), [0]], framed_tokenizer, 10)
     assert rows.lengths.tolist() == [3, 10, 10, 10, 10, 3]
-    # The outer windows have six words each, because no other window has more context at the ends of the sentence.
-    expected = [[0], list(range(6)), [6, 7, 8, 9], [10, 11, 12, 13], list(range(14, 20)), [0]]
+    expected = [[0], list(range(6)), [6, 7, 8, 9], [10, 11, 12], list(range(13, 18)), [0]]
     assert [row["labels"].tolist() for row in rows] == expected
     for row in list(rows)[1:-1]:
         assert (row["input_ids"][row["positions"]] - 100).tolist() == row["labels"].tolist()
