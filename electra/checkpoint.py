@@ -52,11 +52,7 @@ def write_manifest(folder: Path, *editable: str) -> None:
 
 @contextmanager
 def recording(folder: Path, *names: str) -> Iterator[None]:
-    """Record the files that the block writes into a folder.
-
-    Their old entries are removed first: a kill in between leaves files without an entry, never a complete file that
-    does not match its entry.
-    """
+    """Record the files that the block writes into a folder; after a kill in between they have no entry."""
     others = {name: entry for name, entry in (_entries(folder) or {}).items() if name not in names}
     if (folder / MANIFEST_NAME).exists():
         _write_entries(folder, others)
@@ -65,10 +61,7 @@ def recording(folder: Path, *names: str) -> Iterator[None]:
 
 
 def find_corruption(folder: Path, *ignored: str) -> str | None:
-    """What is wrong with a folder by its manifest, as half a sentence ("has no ..."); None if it is complete.
-
-    Files whose names begin with one of `ignored` may be missing or damaged.
-    """
+    """What is wrong with a folder by its manifest, as half a sentence; names that begin with `ignored` may differ."""
     if not (folder / MANIFEST_NAME).is_file():
         return f"has no {MANIFEST_NAME}"
     entries = _entries(folder)
@@ -148,7 +141,6 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 
 def step_of(checkpoint: Path) -> int:
-    """N of checkpoint-N."""
     return int(checkpoint.name.rpartition("-")[2])
 
 

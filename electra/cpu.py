@@ -59,10 +59,7 @@ def _matmul_error() -> float:
 
 
 def tune_networks(model: PreTrainedModel) -> None:
-    """Replace torch's dropout and attention in a model by those of this module.
-
-    Attention other than "sdpa" was chosen by the user and stays.
-    """
+    """Replace torch's dropout and attention in a model; attention other than "sdpa" was chosen by the user."""
     for module in model.modules():
         if type(module) is nn.Dropout:
             module.__class__ = Dropout

@@ -25,14 +25,10 @@ class UserError(ValueError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `UserError`; its message ends with `hint`."""
-
-    def __init__(self, *args: Any, hint: str = "see --help", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.hint = hint
+    """An `ArgumentParser` that raises `UserError`."""
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; {self.hint}")
+        raise UserError(f"{message}; see --help")
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:

@@ -64,10 +64,7 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
-    """The best rate of a square matrix product within `seconds`, FLOP/s: a peak that this device reaches.
-
-    float32 uses TF32 if the process does.
-    """
+    """The best rate of a square matrix product within `seconds`, FLOP/s; float32 uses TF32 if the process does."""
     import torch
     from torch.utils.benchmark import Timer
 

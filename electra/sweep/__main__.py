@@ -40,7 +40,6 @@ def parser() -> Parser:
         description="Run one of wandb's sweep files on this machine, without an account.",
         epilog="Behind a lone --: flags for the script, which override the file.",
         allow_abbrev=False,
-        hint="flags for the script go behind a lone --",
     )
     found.add_argument("file", type=Path, help="sweep file, such as those in configs/sweeps/")
     found.add_argument("--parallel", type=int, default=1, help="points at a time, which share the CPU cores (1)")
