@@ -43,6 +43,7 @@ def test_precedence_is_default_recipe_file_flag(tmp_path: Path) -> None:
     assert values["per_device_train_batch_size"] == RECIPES["base"]["per_device_train_batch_size"]  # recipe
     assert (values["learning_rate"], values["hidden_size"]) == (3e-4, 384)  # file over recipe
     assert values["max_steps"] == 9  # flag over file
+    assert parse("--config", config, config=write(tmp_path / "b.yaml", "max_steps: 8\n"))["max_steps"] == 7
     values = parse("--model_size=large", "--config", config, "--num_hidden_layers", "2")  # recipe as a flag over file
     assert (values["hidden_size"], values["num_hidden_layers"]) == (RECIPES["large"]["hidden_size"], 2)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import wandb
@@ -19,7 +20,7 @@ from wandb.proto import wandb_internal_pb2
 
 from electra import tracking
 from electra.report.results import read_results
-from electra.tracking import check_trackers
+from electra.tracking import check_trackers, track_results
 from tests.conftest import refused
 from tests.finetuning.commands import ENVIRONMENT, ROOT
 from tests.pretraining.runs import flags, write_corpus
@@ -200,3 +201,11 @@ def test_a_tracker_that_would_stop_the_run_is_refused(monkeypatch: pytest.Monkey
     assert "wandb login" in refused(lambda: check_trackers(["wandb"]))
     monkeypatch.setattr(tracking, "get_available_reporting_integrations", list)
     assert "electra[wandb]" in refused(lambda: check_trackers(["wandb"]))
+
+
+def test_a_tracker_that_fails_at_the_end_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wandb, "run", Mock(log=Mock(side_effect=RuntimeError("no connection"))))
+    track_results(["wandb"], {"loss": 1.0}, {}, [], folder=None, step=1)
+    assert "no connection" in caplog.text
