@@ -6,14 +6,14 @@ above all of them. Data named as flags replace the data of the file, whatever th
 """
 
 import ast
-import copy
 import difflib
 import inspect
 import json
 import logging
 import sys
-from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, ArgumentParser
+from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -54,15 +54,6 @@ RENAMED = {
 """Names of other code bases, and the option to suggest; docs/reference_flags.md has them all."""
 
 
-class _HelpFormatter(ArgumentDefaultsHelpFormatter):
-    """Shows each option once, without its spelling with hyphens."""
-
-    def _format_action_invocation(self, action: Action) -> str:
-        shown = copy.copy(action)
-        shown.option_strings = [o for o in action.option_strings if o.startswith("--no_") or "-" not in o[2:]]
-        return super()._format_action_invocation(shown)
-
-
 class _HelpAll(Action):
     def __call__(self, parser: Any, *_: Any) -> None:
         parser._print_message(parser.format_help(everything=True), sys.stdout)
@@ -73,10 +64,8 @@ class CommandLine(HfArgumentParser):
     """An `HfArgumentParser` with `--config FILE`, `--cased` and one-line errors (`UserError`)."""
 
     def __init__(self, dataclass_types: Sequence[type], description: str) -> None:
-        usage, formatter = "%(prog)s [--option value ...]", _HelpFormatter
-        super().__init__(
-            list(dataclass_types), description=description, allow_abbrev=False, usage=usage, formatter_class=formatter
-        )
+        usage = "%(prog)s [--option value ...]"
+        super().__init__(list(dataclass_types), description=description, allow_abbrev=False, usage=usage)
         self.effective: dict[str, Any] = {}
         """After `parse`: options given as flags or different from their default, and those of `ALWAYS_WRITTEN`."""
         self.flags: set[str] = set()
@@ -95,8 +84,8 @@ class CommandLine(HfArgumentParser):
             self.add_argument("--cased", nargs="?", help="Keep upper case.", **is_lowercase)
 
     def add_argument(self, *names: str, valid: Any = None, **kwargs: Any) -> Action:
-        """argparse's, without the range among a field's metadata, which `config.check_options` reads."""
-        return super().add_argument(*names, **kwargs)
+        """argparse's, without spellings with hyphens, which `parse` translates, and without a field's range."""
+        return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
 
     def format_help(self, everything: bool = False) -> str:
         """The options by group; with `everything`, those that only transformers declares follow."""
@@ -122,7 +111,7 @@ class CommandLine(HfArgumentParser):
 
     def parse(self, argv: Sequence[str] | None = None, default_config: str | None = None) -> tuple[Any, ...]:
         """Fill the dataclasses from a command line, by default `sys.argv`, and a YAML file used without `--config`."""
-        argv = _from_python_notation(sys.argv[1:] if argv is None else argv)
+        argv = _normalized(sys.argv[1:] if argv is None else argv)
         config = self.value_of("config", argv)
         config = default_config if config is None else config
         tokens = [] if config is None else self._file_tokens(config, self._replaced(argv))
@@ -203,18 +192,20 @@ def _of_transformers(cls: type) -> set[str]:
     return {f.name for f in fields(cls)}.difference(*map(inspect.get_annotations, ours))
 
 
-def _from_python_notation(argv: Sequence[str]) -> list[str]:
-    """Translate `--tasks=['rte', 'cola']`, `--max_length=None`, `--x={'a': 1}`: wandb's sweep agent writes them so."""
+def _normalized(argv: Sequence[str]) -> list[str]:
+    """Translate `--model-size`, and what wandb's sweep agent writes: `--tasks=['rte', 'cola']`, `--seed=None`."""
     words: list[str] = []
     for token in argv:
-        name, equals, text = token.partition("=")
-        if name.startswith("--") and equals and (text == "None" or text[:1] + text[-1:] in ("[]", "{}")):
-            try:
-                words += _tokens(name[2:], ast.literal_eval(text))
+        if not token.startswith("--"):
+            words.append(token)
+            continue
+        name, equals, text = token[2:].partition("=")
+        name = name.replace("-", "_")
+        if text == "None" or text[:1] + text[-1:] in ("[]", "{}"):
+            with suppress(ValueError, SyntaxError):  # a file name in brackets, JSON
+                words += _tokens(name, ast.literal_eval(text))
                 continue
-            except (ValueError, SyntaxError):  # a file name in brackets, JSON
-                pass
-        words.append(token)
+        words.append(f"--{name}{equals}{text}")
     return words
 
 
