@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.policies import POLICIES
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.options import parse_arguments
 from tests.pretraining.runs import flags, make, write_corpus
@@ -51,5 +53,14 @@ def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
     assert (data.text["documents"], data.text["training_documents"]) == (30, 28)
 
 
-def test_without_held_out_text_nothing_is_evaluated(folder: Path) -> None:
+def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:
+    data = load(folder, segment_policy="document", max_eval_segments=3, max_length=8)
+    assert isinstance(data.policy, POLICIES["document"])
+    assert data.evaluation is not None and len(data.evaluation) == 3
+    assert {len(s.first) + 2 for s in data.policy.cut(0, np.arange(5))} == {8}
+    manifest = data.cache.path / "manifest.json"
+    before = manifest.stat().st_mtime_ns
+    assert load(folder).cache.path == data.cache.path and manifest.stat().st_mtime_ns == before
+    load(folder, overwrite_cache=True)
+    assert manifest.stat().st_mtime_ns > before
     assert load(folder, validation_fraction=0).evaluation is None
