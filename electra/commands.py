@@ -8,7 +8,7 @@ from electra.errors import run_script
 
 def _command(module: str) -> Callable[[], None]:
     """Runs `main` of the module, which is imported only then: reports and sweeps start without torch."""
-    return lambda: run_script(lambda: import_module(module).main())  # a missing extra is one line, too
+    return lambda: run_script(import_module(module).main)
 
 
 pretrain = _command("electra.pretraining.run")

@@ -9,8 +9,6 @@ Without a generator, a discriminator judges the text as given: replace words you
 
 import copy
 import logging
-import os
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +18,6 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from electra.backbones import BACKBONES
 from electra.console import setup_logging
 from electra.errors import Parser, UserError, run_script
-from electra.files import is_encodable
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector
@@ -47,10 +44,8 @@ def load_networks(checkpoint: str, generator: str | None = None) -> Networks:
 
     Args:
         checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
-            model, an exported folder, or a Hub id; networks have their heads.
+            model, an exported folder, or a Hub id.
         generator: the same of a generator, in place of the one that belongs to the checkpoint.
-    Raises:
-        UserError: no such network, no head, or vocabularies of two sizes.
     """
     source = locate_model(checkpoint)
     tokenizer = load_tokenizer_beside_model(source)
@@ -77,20 +72,11 @@ def load_networks(checkpoint: str, generator: str | None = None) -> Networks:
 
 
 def inspect_texts(
-    networks: Networks,
-    texts: list[str],
-    *,
-    seed: int = 0,
-    mlm_probability: float | None = None,
+    networks: Networks, texts: list[str], *, seed: int = 0, mlm_probability: float | None = None
 ) -> list[Sample]:
     """One sample per text; the same seed gives the same masks and replacements.
 
-    Args:
-        texts: not empty, each no longer than the model's positions.
-        seed: of masks and samples.
-        mlm_probability: share of the tokens to mask; as in training if not given, 0.15 if that is unknown.
-    Raises:
-        UserError: a text has no tokens, or too many.
+    The share of tokens to mask is that of the training if not given, 0.15 if that is unknown.
     """
     generator, discriminator, tokenizer, joint = networks
     config = copy.deepcopy(joint or ElectraPretrainingConfig(discriminator=discriminator.config))
@@ -100,19 +86,16 @@ def inspect_texts(
     samples = []
     noise = torch.Generator().manual_seed(seed)
     for text in texts:
-        if not is_encodable(text):
-            raise UserError(f"the text {text!r} is not valid UTF-8; fix its encoding")
         encoded = tokenizer(text, return_tensors="pt", return_token_type_ids=True)
         length, longest = encoded["input_ids"].size(1), longest_text(discriminator.config)
-        if encoded["input_ids"].size(1) <= tokenizer.num_special_tokens_to_add():
+        if length <= tokenizer.num_special_tokens_to_add():
             raise UserError(f"the text {text!r} has no tokens; give a sentence")
         if length > longest:
             raise UserError(f"a text has {length} tokens, more than the {longest} positions of the model; shorten it")
         batch = {name: encoded[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
         batch["mask_noise"] = torch.rand(1, length, 2, generator=noise)
         batch["sample_noise"] = torch.rand(1, length, generator=noise)
-        probed = probe(generator, discriminator, batch, config)
-        samples += to_samples(probed, tokenizer)
+        samples += to_samples(probe(generator, discriminator, batch, config), tokenizer)
     return samples
 
 
@@ -145,8 +128,7 @@ def main(argv: list[str] | None = None) -> None:
     if is_detector(networks.discriminator) and networks.generator is None:
         logger.info("no generator: the text is judged as it is given; --generator PATH names one\n")
     samples = inspect_texts(networks, arguments.texts, seed=arguments.seed, mlm_probability=share)
-    colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    logger.info("\n\n".join(to_terminal(sample, colours=colours) for sample in samples))
+    logger.info("\n\n".join(map(to_terminal, samples)))
 
 
 if __name__ == "__main__":

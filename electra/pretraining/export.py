@@ -91,61 +91,60 @@ def export_networks(
     Returns:
         the folder of each network. Earlier ones are replaced.
     """
-    networks = ("generator", "discriminator")
-    folders = {network: run_folder / network for network in networks if getattr(model, network) is not None}
-    unfinished = {network: run_folder / f"{network}.unfinished" for network in folders}
-    step = plan.steps if step is None else step
+    names = ("generator", "discriminator")
+    networks: dict[str, PreTrainedModel] = {name: getattr(model, name) for name in names if getattr(model, name)}
+    unfinished = {name: run_folder / f"{name}.unfinished" for name in networks}
+    objective = objective_of(plan.objective, plan.uniform_generator)
+    options, step = options or {}, plan.steps if step is None else step
     try:
-        for network, folder in unfinished.items():
+        for name, network in networks.items():
+            folder = unfinished[name]
             shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
-            exported: PreTrainedModel = getattr(model, network)
-            setattr(exported.config, STEP_KEY, step)
-            exported.save_pretrained(folder, state_dict=plain_state(exported))
+            setattr(network.config, STEP_KEY, step)
+            network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
-            facts = [["vocabulary", f"{exported.config.vocab_size:,} tokens"], ["weights", f"of step {step:,}"]]
-            card = _card(network, run_folder.name, plan, metrics, facts, options or {}, command, ledger or {})
-            write_card(folder / "README.md", *card)
+            kind = "masked language model" if name == "discriminator" and not objective.finds_replaced else name
+            data = _metadata(name, kind, run_folder.name, plan, metrics, options)
+            lines = [
+                *_introduction(name, kind, run_folder.name, plan),
+                *_training(name, plan, step, network.config.vocab_size, options, ledger or {}),
+                *([f"\nMade by this command:\n\n```bash\n{command}\n```"] if command else []),
+                *([f"\n```yaml\n{write_as_yaml(without_secrets(options))}```"] if options else []),
+                "\n## Held-out metrics\n| metric | value |\n|---|---|",
+                *([f"| {metric} | {value:.4g} |" for metric, value in metrics.items()] or ["| none | |"]),
+            ]
+            write_card(folder / "README.md", data, "\n".join(lines) + "\n")
             write_manifest(folder, "README.md")  # users edit the card
     except BaseException:
         for folder in unfinished.values():
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    for network, folder in folders.items():
-        replace_folder(unfinished[network], folder)
-    return folders
+    for name, folder in unfinished.items():
+        replace_folder(folder, run_folder / name)
+    return {name: run_folder / name for name in networks}
 
 
-def _card(
-    network: str,
-    name: str,
-    plan: Plan,
-    metrics: Mapping[str, float],
-    facts: list[list[str]],
-    options: Mapping[str, Any],
-    command: str,
-    ledger: Mapping[str, Any],
-) -> tuple[ModelCardData, str]:
-    """The metadata of a network for the Hub, and the text of its card."""
-    is_main = network == "discriminator"
+def _metadata(
+    network: str, kind: str, run: str, plan: Plan, metrics: Mapping[str, float], options: Mapping[str, Any]
+) -> ModelCardData:
+    """What the Hub reads. Nothing is claimed that the user did not state or the run did not measure."""
     objective = objective_of(plan.objective, plan.uniform_generator)
-    kind = "masked language model" if is_main and not objective.finds_replaced else network
-    has_own_head = kind == "discriminator" and plan.discriminator_type != "electra"
-    what, auto_class, (task, task_name), scores = _KINDS[kind]
-    what += _HOW_IT_WAS_TRAINED.get((plan.objective, network), "") + (_OWN_HEAD if has_own_head else "")
-    auto_class = "AutoModel" if has_own_head else auto_class
-
-    start = options.get(f"init_{network}")
-    names = [source["name"] for source in plan.sources if not source["files"] and source["name"] != BUILTIN]
-    hub_ids = [SHORT_NAMES[n][0] if n in SHORT_NAMES else absolute_dataset_name(n) for n in names]
-    hub_ids = [dataset for dataset in hub_ids if not os.path.isabs(dataset)]  # not folders of this machine
-    own_text = [Path(file).name for file in options.get("validation_file") or ()]
+    *_, (task, task_name), scores = _KINDS[kind]
+    corpora = [source["name"] for source in plan.sources]
+    ids = [SHORT_NAMES[name][0] if name in SHORT_NAMES else absolute_dataset_name(name) for name in corpora]
+    is_on_hub = [
+        not source["files"] and name != BUILTIN and not os.path.isabs(name)
+        for source, name in zip(plan.sources, ids, strict=True)
+    ]
+    hub_ids = [name for name, is_there in zip(ids, is_on_hub, strict=True) if is_there]
+    held_out = options.get("validation_file") or ()
     results = [
         EvalResult(
             task_type=task,
             task_name=task_name,
-            dataset_type="custom" if own_text or len(plan.sources) != len(hub_ids) else hub_ids[0],
-            dataset_name=", ".join(own_text or [Path(source["name"]).name for source in plan.sources]),
-            dataset_split=None if own_text else "held-out documents",
+            dataset_type=hub_ids[0] if all(is_on_hub) and not held_out else "custom",
+            dataset_name=", ".join(Path(name).name for name in held_out or corpora),
+            dataset_split="held-out documents",
             metric_type=metric_type,
             metric_name=metric,
             metric_value=float(f"{metrics[metric]:.6g}"),
@@ -153,55 +152,57 @@ def _card(
         for metric, metric_type in scores.items()
         if math.isfinite(metrics.get(metric, math.nan))
     ]
-    data = ModelCardData(
+    # A main network that never saw [MASK] does not fill it in.
+    fills_masks = network == "generator" or not (objective.finds_replaced or objective.sees_samples)
+    start = options.get(f"init_{network}")
+    return ModelCardData(
         language=options.get("language") or None,
         license=options.get("license"),
         library_name="transformers",
-        # A main network that never saw [MASK] does not fill it in.
-        pipeline_tag="feature-extraction"
-        if is_main and (objective.finds_replaced or objective.sees_samples)
-        else task,
+        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
         tags=["electra", plan.objective, kind.replace(" ", "-")],
         datasets=hub_ids or None,
         base_model=start if start and may_be_hub_id(start) and not expand(start).exists() else None,
-        model_name=f"{name}-{network}" if results else None,
+        model_name=f"{run}-{network}" if results else None,
         eval_results=results or None,
     )
 
-    size = f"{plan.discriminator_shape}, {plan.discriminator_parameters:,} parameters"
-    if not is_main:
-        size = f"{plan.generator_shape}, {plan.generator_parameters:,} parameters"
-    flops = f"{plan.flops:.2e} FLOPs by 6 N T and attention, {plan.google_flops:.2e} by the original's count"
-    facts = [
-        ["objective", plan.objective + (", replacements drawn uniformly" if plan.uniform_generator else "")],
-        ["architecture", size],
-        *([["continued from", start]] if start else []),
-        *(["text", line.replace("|", "\\|")] for line in plan.source_lines()),
-        [
-            "training",
-            f"{plan.steps:,} steps of {plan.batch_size} x {plan.max_length} tokens, {plan.epochs:.2f} epochs",
-        ],
-        *facts,
-        *(["resumed with other options", line] for line in plan.changes),
-        ["compute", flops],
+
+def _introduction(network: str, kind: str, run: str, plan: Plan) -> list[str]:
+    what, auto_class, *_ = _KINDS[kind]
+    what += _HOW_IT_WAS_TRAINED.get((plan.objective, network), "")
+    if kind == "discriminator" and plan.discriminator_type != "electra":
+        what, auto_class = what + _OWN_HEAD, "AutoModel"
+    return [
+        f"# ELECTRA {kind}: {run}\n\n{what}\n",
+        f"```python\nfrom transformers import AutoTokenizer, {auto_class}\n",
+        f'tokenizer = AutoTokenizer.from_pretrained("{network}")',
+        f'model = {auto_class}.from_pretrained("{network}")\n```',
+    ]
+
+
+def _training(
+    network: str, plan: Plan, step: int, vocab_size: int, options: Mapping[str, Any], ledger: Mapping[str, Any]
+) -> list[str]:
+    """The table of what was trained, on what, for how long."""
+    architecture = f"{plan.discriminator_shape}, {plan.discriminator_parameters:,} parameters"
+    if network == "generator":
+        architecture = f"{plan.generator_shape}, {plan.generator_parameters:,} parameters"
+    start, sources = options.get(f"init_{network}"), "<br>".join(plan.source_lines())
+    size = f"{plan.batch_size} x {plan.max_length} tokens"
+    rows = [
+        ("objective", plan.objective + (", replacements drawn uniformly" if plan.uniform_generator else "")),
+        ("architecture", architecture),
+        ("vocabulary", f"{vocab_size:,} tokens"),
+        *([("continued from", start)] if start else []),
+        ("text", sources.replace("|", "\\|")),
+        ("training", f"{plan.steps:,} steps of {size}, {plan.epochs:.2f} epochs"),
+        ("weights", f"of step {step:,}"),
+        *(("resumed with other options", line) for line in plan.changes),
+        ("compute", f"{plan.flops:.2e} FLOPs by 6 N T and attention, {plan.google_flops:.2e} by the original's count"),
     ]
     if "training_seconds" in ledger:
         devices = f"{ledger['devices']} x " if ledger["devices"] > 1 else ""
         energy = f", {ledger['energy_joules'] / 3.6e6:.3g} kWh" if "energy_joules" in ledger else ""
-        facts.append(["cost", f"{format_seconds(ledger['training_seconds'])} on {devices}{ledger['device']}{energy}"])
-    code = f"""from transformers import AutoTokenizer, {auto_class}
-
-tokenizer = AutoTokenizer.from_pretrained("{network}")
-model = {auto_class}.from_pretrained("{network}")"""
-    parts = [
-        f"# ELECTRA {kind}: {name}",
-        what,
-        f"```python\n{code}\n```",
-        "## Training\n| | |\n|---|---|\n" + "\n".join(f"| {fact} | {value} |" for fact, value in facts),
-    ]
-    if command:
-        parts.append(f"Made by this command, with the options below it:\n\n```bash\n{command}\n```")
-        parts.append(f"```yaml\n{write_as_yaml(without_secrets(options))}```")
-    score_lines = [f"| {metric} | {value:.4g} |" for metric, value in metrics.items()] or ["| none | |"]
-    parts.append("## Held-out metrics\n| metric | value |\n|---|---|\n" + "\n".join(score_lines))
-    return data, "\n\n".join(parts) + "\n"
+        rows.append(("cost", f"{format_seconds(ledger['training_seconds'])} on {devices}{ledger['device']}{energy}"))
+    return ["\n## Training\n| | |\n|---|---|", *(f"| {name} | {value} |" for name, value in rows)]

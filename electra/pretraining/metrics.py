@@ -1,10 +1,12 @@
-"""Held-out metrics: exact means over all tokens of the evaluation, not means of batch means.
+"""Sums for the training log, and held-out metrics: exact means over all tokens, not means of batch means.
 
 docs/glossary.md defines them and gives their names in other code bases. Trainer gathers one record per token
 (`token_records`) from all batches and processes; `evaluation_metrics` computes the metrics from them.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -18,6 +20,33 @@ from electra.objectives import objective_of
 
 PADDING = -100.0
 """Trainer pads gathered arrays with it."""
+
+
+@dataclass
+class LogWindow:
+    """Losses and tokens summed up since the last line of the log; sums stay on the device."""
+
+    started: float | None = None
+    """`time.monotonic()` at the first batch, plus the time of evaluations and checkpoints since."""
+    first_step: int = 0
+    steps: int = 0
+    skipped: int = 0
+    tokens: int = 0
+    """Those already read from the device."""
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    batches: Counter[str] = field(default_factory=Counter)
+    """Micro-batches in each sum."""
+
+    def add(self, values: Mapping[str, Tensor | None]) -> None:
+        for name, value in values.items():
+            if value is not None:
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
+                self.batches[name] += 1
+
+    def skip_step(self, sums: dict[str, Tensor], batches: Counter[str]) -> None:
+        """Return to the sums before the step, except that its text counts as seen."""
+        self.sums, self.batches = {**sums, "tokens": self.sums["tokens"]}, batches
+        self.skipped += 1
 
 
 class Field(IntEnum):
@@ -42,12 +71,7 @@ class Field(IntEnum):
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
     """What the metrics need of each token, float32 (B, L, 13); see `Field`. Ids below 2^24 are exact.
 
-    Fields that the objective does not have are zero.
-
-    Args:
-        input_ids: original ids, int64 (B, L).
-        attention_mask: (B, L); None where nothing is padded.
-        output: of the joint model in evaluation mode.
+    `input_ids` are the original ids, int64 (B, L). Fields that the objective does not have are zero.
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
     records[..., Field.ORIGINAL_ID] = input_ids
@@ -60,10 +84,6 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
         Field.DISCRIMINATOR_LOGIT: output.discriminator_logits,
         Field.RESTORED_ID: output.mlm_predictions,
     }
-    for field, values in by_token.items():
-        if values is not None:
-            records[..., field] = values.float()
-    assert output.mlm_positions is not None and output.mlm_mask is not None
     by_slot = {
         Field.IS_CHOSEN: output.mlm_mask,
         Field.IS_MASK_TOKEN: output.is_mask_token,
@@ -73,12 +93,15 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
         Field.IS_KEPT_TOKEN: output.is_kept_token,
         Field.GENERATOR_ENTROPY: output.generator_entropy,
     }
-    for field, values in by_slot.items():
-        if values is None:
-            continue
-        chosen_only = torch.where(output.mlm_mask, values.float(), 0.0)
-        # A row's unused slots hold other positions: adding zeros there changes nothing.
-        records[..., field].scatter_add_(1, output.mlm_positions, chosen_only)
+    assert output.mlm_positions is not None and output.mlm_mask is not None
+    for name, values in by_token.items():
+        if values is not None:
+            records[..., name] = values.float()
+    for name, values in by_slot.items():
+        if values is not None:
+            # A row's unused slots hold other positions: adding zeros there changes nothing.
+            chosen_only = torch.where(output.mlm_mask, values.float(), 0.0)
+            records[..., name].scatter_add_(1, output.mlm_positions, chosen_only)
     return records
 
 
@@ -88,23 +111,29 @@ def evaluation_metrics(
     objective: str = "electra",
     uniform_generator: bool = False,
 ) -> dict[str, float]:
-    """All held-out metrics of a model.
+    """All held-out metrics of a model: those of docs/glossary.md, without a prefix.
+
+    Undefined ones are nan: AUC where nothing was replaced, an accuracy over no position. Precision, recall, F1 and MCC
+    are 0 where they would be 0/0, as usual.
 
     Args:
         records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_ID`.
         discriminator_weight: lambda, for the total loss.
         objective: a name of `OBJECTIVES`.
         uniform_generator: samples were drawn uniformly, without a network.
-    Returns:
-        the metrics of docs/glossary.md, without a prefix. Undefined ones are nan: AUC where nothing was replaced, an
-        accuracy over no position. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
     """
     spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
     chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
+    originals, is_masked = chosen[:, Field.ORIGINAL_ID], chosen[:, Field.IS_MASK_TOKEN] == 1
     metrics: dict[str, float] = {}
     if spec.has_generator:
-        metrics |= _generator_metrics(chosen)
+        is_right = chosen[:, Field.PREDICTED_ID] == originals
+        metrics["generator_loss"] = _mean(chosen[:, Field.GENERATOR_NLL])
+        metrics["masked_accuracy"] = _mean(is_right)
+        metrics["masked_accuracy_mask_token"] = _mean(is_right[is_masked])
+        metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1])
+        metrics["sampled_accuracy"] = _mean(chosen[:, Field.SAMPLED_ID] == originals)
     if spec.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
     if spec.sees_samples:
@@ -112,14 +141,20 @@ def evaluation_metrics(
     if spec.finds_replaced:
         judged = tokens if spec.at_all_tokens else chosen
         metrics["discriminator_loss"] = _mean(judged[:, Field.DISCRIMINATOR_NLL])
-        detected = _detection_metrics(judged[:, Field.IS_REPLACED] == 1, judged[:, Field.DISCRIMINATOR_LOGIT])
-        metrics |= {f"discriminator_{name}": value for name, value in detected.items()}
-    else:
-        metrics |= _restoration_metrics(chosen, sees_samples=spec.sees_samples)
+        metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(judged).items()}
+    else:  # by what the main network saw at the position
+        is_right, sees_original = chosen[:, Field.RESTORED_ID] == originals, chosen[:, Field.CORRUPTED_ID] == originals
+        sees_mask = is_masked & (not spec.sees_samples)
+        metrics["mlm_loss"] = _mean(chosen[:, Field.DISCRIMINATOR_NLL])
+        metrics["mlm_accuracy"] = _mean(is_right)
+        if not spec.sees_samples:
+            metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
+        metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
+        metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
     if spec.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
         metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
-        detected = _detection_metrics(tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT])
+        detected = _detection_metrics(tokens)
         metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
     loss = metrics[spec.loss_name]
     if spec.has_generator:
@@ -127,33 +162,9 @@ def evaluation_metrics(
     return {"loss": loss, **metrics, "tokens": float(len(tokens))}
 
 
-def _generator_metrics(chosen: NDArray[np.float32]) -> dict[str, float]:
-    is_right = chosen[:, Field.PREDICTED_ID] == chosen[:, Field.ORIGINAL_ID]
-    return {
-        "generator_loss": _mean(chosen[:, Field.GENERATOR_NLL]),
-        "masked_accuracy": _mean(is_right),
-        "masked_accuracy_mask_token": _mean(is_right[chosen[:, Field.IS_MASK_TOKEN] == 1]),
-        "masked_accuracy_kept_token": _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1]),
-        "sampled_accuracy": _mean(chosen[:, Field.SAMPLED_ID] == chosen[:, Field.ORIGINAL_ID]),
-    }
-
-
-def _restoration_metrics(chosen: NDArray[np.float32], sees_samples: bool) -> dict[str, float]:
-    """Of a main network that predicts original tokens, by what it saw at the position."""
-    is_right = chosen[:, Field.RESTORED_ID] == chosen[:, Field.ORIGINAL_ID]
-    sees_original = chosen[:, Field.CORRUPTED_ID] == chosen[:, Field.ORIGINAL_ID]
-    sees_mask = (chosen[:, Field.IS_MASK_TOKEN] == 1) & (not sees_samples)
-    return {
-        "mlm_loss": _mean(chosen[:, Field.DISCRIMINATOR_NLL]),
-        "mlm_accuracy": _mean(is_right),
-        **({} if sees_samples else {"mlm_accuracy_mask_token": _mean(is_right[sees_mask])}),
-        "mlm_accuracy_other_token": _mean(is_right[~sees_original & ~sees_mask]),
-        "mlm_accuracy_kept_token": _mean(is_right[sees_original]),
-    }
-
-
-def _detection_metrics(is_replaced: NDArray[np.bool_], logits: NDArray[np.floating]) -> dict[str, float]:
+def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:
     """With decisions at probability 0.5, which is logit 0."""
+    is_replaced, logits = tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT]
     decisions = logits >= 0
     if not len(decisions):  # scikit-learn 1.9 refuses empty arrays
         nan = float("nan")
@@ -190,11 +201,10 @@ def unigram_metrics(
     replaced, get the lowest score.
 
     Args:
-        records: of all rows, (N, L, 13).
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
         vocabulary_gaps: see `corruption.draw_tokens`; these ids have no frequency.
-        objective, uniform_generator: see `evaluation_metrics`.
+        records, objective, uniform_generator: see `evaluation_metrics`.
     """
     spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]

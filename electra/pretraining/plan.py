@@ -22,8 +22,8 @@ from electra.flops import (
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
+from electra.pretraining.callbacks.checkpoints import fraction_steps
 from electra.pretraining.callbacks.phases import stage_lengths
-from electra.pretraining.callbacks.retention import fraction_steps
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments
 from electra.pretraining.resume import describe

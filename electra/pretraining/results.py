@@ -8,73 +8,67 @@ from numpy.typing import NDArray
 
 from electra.data.token_cache import TokenCache
 from electra.objectives import objective_of
+from electra.report.blocks import text_table
 
 Rows = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table."""
 
-_GENERATOR: Rows = (
-    ("generator_loss", "generator loss (nats)"),
-    ("masked_accuracy", "generator accuracy"),
-    ("masked_accuracy_mask_token", "  where it saw [MASK]"),
-    ("masked_accuracy_kept_token", "  where it saw the token"),
-    ("sampled_accuracy", "  of its samples"),
-)
-_REPLACED: Rows = (("replaced_rate", "replaced tokens"),)
-_DISCRIMINATOR: Rows = (
-    ("discriminator_loss", "discriminator loss (nats)"),
-    ("discriminator_accuracy", "discriminator accuracy"),
-    ("discriminator_precision", "  precision"),
-    ("discriminator_recall", "  recall"),
-    ("discriminator_f1", "  F1"),
-    ("discriminator_mcc", "  MCC"),
-    ("discriminator_auc", "discriminator AUC"),
-)
-_MASKED_LM: Rows = (
-    ("mlm_loss", "MLM loss (nats)"),
-    ("mlm_accuracy", "MLM accuracy"),
-    ("mlm_accuracy_other_token", "  where it saw another"),
-    ("mlm_accuracy_kept_token", "  where it saw the token"),
-)
-_COPY_GATE: Rows = (
-    ("all_tokens_loss", "loss at all tokens (nats)"),
-    ("all_tokens_accuracy", "accuracy at all tokens"),
-    ("copy_gate_accuracy", "copy gate accuracy"),
-    ("copy_gate_auc", "copy gate AUC"),
-)
-ROWS: Rows = (*_GENERATOR, *_REPLACED, *_DISCRIMINATOR)
-"""Of the objective `electra`."""
+_ROWS: dict[str, Rows] = {
+    "generator": (
+        ("generator_loss", "generator loss (nats)"),
+        ("masked_accuracy", "generator accuracy"),
+        ("masked_accuracy_mask_token", "  where it saw [MASK]"),
+        ("masked_accuracy_kept_token", "  where it saw the token"),
+        ("sampled_accuracy", "  of its samples"),
+    ),
+    "adversarial": (("generator_entropy", "  entropy (nats)"),),
+    "samples": (("replaced_rate", "replaced tokens"),),
+    "discriminator": (
+        ("discriminator_loss", "discriminator loss (nats)"),
+        ("discriminator_accuracy", "discriminator accuracy"),
+        ("discriminator_precision", "  precision"),
+        ("discriminator_recall", "  recall"),
+        ("discriminator_f1", "  F1"),
+        ("discriminator_mcc", "  MCC"),
+        ("discriminator_auc", "discriminator AUC"),
+    ),
+    "masked LM": (
+        ("mlm_loss", "MLM loss (nats)"),
+        ("mlm_accuracy", "MLM accuracy"),
+        ("mlm_accuracy_mask_token", "  where it saw [MASK]"),
+        ("mlm_accuracy_other_token", "  where it saw another"),
+        ("mlm_accuracy_kept_token", "  where it saw the token"),
+    ),
+    "copy gate": (
+        ("all_tokens_loss", "loss at all tokens (nats)"),
+        ("all_tokens_accuracy", "accuracy at all tokens"),
+        ("copy_gate_accuracy", "copy gate accuracy"),
+        ("copy_gate_auc", "copy gate AUC"),
+    ),
+}
 MAX_COUNTED_TOKENS = 20_000_000
 
 
 def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
     """The rows of an objective, a name of `OBJECTIVES`, with or without a generator network."""
     spec = objective_of(objective, uniform_generator)
-    parts = (
-        (spec.has_generator, _GENERATOR),
-        (spec.is_adversarial, (("generator_entropy", "  entropy (nats)"),)),
-        (spec.sees_samples, _REPLACED),
-        (spec.finds_replaced, _DISCRIMINATOR),
-        (not spec.finds_replaced, _MASKED_LM[:2]),
-        (not spec.sees_samples, (("mlm_accuracy_mask_token", "  where it saw [MASK]"),)),
-        (not spec.finds_replaced, _MASKED_LM[2:]),
-        (spec.has_copy_gate, _COPY_GATE),
-    )
-    return tuple(row for condition, rows in parts if condition for row in rows)
+    rows = _ROWS["generator"] * spec.has_generator + _ROWS["adversarial"] * spec.is_adversarial
+    rows += _ROWS["samples"] * spec.sees_samples
+    rows += _ROWS["discriminator" if spec.finds_replaced else "masked LM"] + _ROWS["copy gate"] * spec.has_copy_gate
+    return tuple(row for row in rows if row[0] != "mlm_accuracy_mask_token" or not spec.sees_samples)
 
 
 def training_names(objective: str) -> tuple[str, ...]:
     """What a line of the training log can have under an objective, a name of `OBJECTIVES`."""
     spec = objective_of(objective)
-    parts = (
-        (True, ("loss", "grad_norm", "learning_rate", spec.loss_name)),
-        (spec.has_generator, ("generator_loss",)),
-        (spec.is_adversarial, ("generator_entropy", "adversarial_loss", "baseline_loss")),
-        (spec.sees_samples, ("replaced_rate",)),
-        (True, ("discriminator_weight", "train_generator", "skipped_steps")),
-        (True, ("tokens_seen", "tokens_per_second", "eta_seconds")),
-        (True, ("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")),
-    )
-    return tuple(name for condition, names in parts if condition for name in names)
+    names = ["loss", "grad_norm", "learning_rate", spec.loss_name]
+    names += ["generator_loss"] * spec.has_generator
+    names += ["generator_entropy", "adversarial_loss", "baseline_loss"] * spec.is_adversarial
+    names += ["replaced_rate"] * spec.sees_samples
+    names += ["discriminator_weight", "train_generator", "skipped_steps"]
+    names += ["tokens_seen", "tokens_per_second", "eta_seconds"]
+    names += ["train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"]
+    return tuple(names)
 
 
 def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
@@ -89,20 +83,16 @@ def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: in
     return counts
 
 
-def without_prefix(metrics: dict[str, Any], prefix: str = "eval_", rows: Rows = ROWS) -> dict[str, float]:
-    """The metrics of the table, without their prefix."""
-    return {name: float(metrics[prefix + name]) for name, _ in rows if prefix + name in metrics}
+def without_prefix(metrics: dict[str, Any], rows: Rows) -> dict[str, float]:
+    """The metrics of the table, without `eval_`."""
+    return {name: float(metrics[f"eval_{name}"]) for name, _ in rows if f"eval_{name}" in metrics}
 
 
-def results_table(columns: dict[str, dict[str, float]], rows: Rows = ROWS) -> str:
+def results_table(columns: dict[str, dict[str, float]], rows: Rows) -> str:
     """Aligned text with one row per metric and one column per model; missing values stay empty."""
-    width = max(len(label) for _, label in rows) + 2
-    widths = {title: max(len(title), 8) for title in columns}
-    lines = [" " * width + "  ".join(title.rjust(widths[title]) for title in columns)]
-    for name, label in rows:
-        cells = (
-            f"{values[name]:.4f}" if name in values and not math.isnan(values[name]) else ""
-            for values in columns.values()
-        )
-        lines.append(label.ljust(width) + "  ".join(c.rjust(w) for c, w in zip(cells, widths.values(), strict=True)))
-    return "\n".join(line.rstrip() for line in lines)
+
+    def cell(value: float) -> str:
+        return "" if math.isnan(value) else f"{value:.4f}"
+
+    cells = [[label, *(cell(values.get(name, math.nan)) for values in columns.values())] for name, label in rows]
+    return text_table(["", *columns], cells)

@@ -7,7 +7,7 @@ from pathlib import Path
 from electra.checkpoint import describe_latest_valid, translate_write_errors
 from electra.console import setup_logging, shown_command
 from electra.hub import push_run
-from electra.pretraining.callbacks.stopping import StopRequests
+from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.export import export_networks
 from electra.pretraining.finish import (

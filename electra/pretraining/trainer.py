@@ -1,19 +1,5 @@
 """`transformers.Trainer` for the joint model. Its training loop, mixed precision and distribution are untouched.
 
-Public hooks that are overridden:
-
-    get_batch_samples      counts the tokens of a step, over which its losses are means
-    training_step          remembers what a skipped step must restore
-    compute_loss           sums up losses and tokens on the device
-    log                    averages the sums over the logging window: one device sync per logging step
-    evaluation_loop        leaves the random state of training unchanged
-    prediction_step        one record per token, for exact metrics
-    floating_point_ops     counted by flops.py
-    create_optimizer       Adam without bias correction, on request
-    create_scheduler       the original's product schedule, on request; one schedule per stage
-    init_hf_repo           does nothing: hub.py uploads the exported networks at the end
-    train                  one line if another process of a distributed run is lost
-
 Private methods and attributes of Trainer that are overridden or used, with the reason:
 
     _get_train_sampler             positions in order: position p is sample p of the run (data/segments.py)
@@ -36,6 +22,7 @@ import logging
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +34,7 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from tqdm.auto import tqdm
 from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -71,15 +58,13 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
 from electra.optimization import AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
+from electra.pretraining.callbacks.checkpoints import IgnoreSignals, KeptCheckpoints, StopRequests
 from electra.pretraining.callbacks.cost import EnergyLog
-from electra.pretraining.callbacks.health import DiscriminatorHealth, LossSpikes
+from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
-from electra.pretraining.callbacks.progress import ReadableLog, ReadableProgress
-from electra.pretraining.callbacks.retention import KeptCheckpoints
-from electra.pretraining.callbacks.stopping import IgnoreSignals, StopRequests
+from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.log_window import LogWindow
-from electra.pretraining.metrics import evaluation_metrics, token_records
+from electra.pretraining.metrics import LogWindow, evaluation_metrics, token_records
 from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments, gate_of
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
@@ -87,8 +72,6 @@ from electra.tracking import RecordSettings, check_trackers
 
 logger = logging.getLogger(__name__)
 
-SKIPPED = "skipped_steps"
-"""Name in the log: steps skipped so far in the whole run. Absent while there are none."""
 _LOST = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
 )
@@ -98,45 +81,27 @@ _LOST = re.compile(
 class ElectraTrainer(Trainer):
     """Trains an `ElectraForJointPretraining` on `TrainingSegments`.
 
-    Args:
-        flops_per_token: training FLOPs per token, for the log.
-        segments_per_epoch: for the epoch in the log: passes over the corpus so far.
-        phases: which network is trained when; the callback `TrainingPhases` applies it.
-        origin: what the run is trained on and how, written into each checkpoint; see resume.py.
-        kwargs: those of `transformers.Trainer`. `KeptCheckpoints` applies `save_total_limit`, because Trainer only
-            sees the checkpoint that is being written in `unfinished/`.
+    `origin`, see resume.py, is written into each checkpoint. `KeptCheckpoints` applies `save_total_limit`, because
+    Trainer only sees the checkpoint that is being written in `unfinished/`.
     """
 
     args: PretrainingArguments
     model: Any
+    train_dataset: Any
     lr_scheduler: LRScheduler | None
 
-    def __init__(
-        self,
-        *,
-        flops_per_token: float,
-        segments_per_epoch: int,
-        phases: PhaseOptions,
-        origin: dict[str, Any],
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, plan: Plan, phases: PhaseOptions, origin: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(compute_metrics=self._compute_metrics, **kwargs)
-        self.phases = phases
-        self.origin = origin
-        self.flops_per_token = flops_per_token
-        self.segments_per_epoch = segments_per_epoch
+        self.plan, self.phases, self.origin = plan, phases, origin
         self.last_records: np.ndarray | None = None
         """Token records of the last evaluation, (N, L, 13); see metrics.py."""
+        self.run_folder = Path(str(self.args.output_dir))
         self._had_options = False
         self._window = LogWindow()
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
-        self._before_step: tuple[Tensor, Any] | None = None
+        self._before_step: tuple[Tensor, dict[str, Tensor], Counter[str]] | None = None
         self._last_norm: Any = None
         self._skipped_in_a_row = 0
-
-    @property
-    def run_folder(self) -> Path:
-        return Path(str(self.args.output_dir))
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._had_options = (self.run_folder / CONFIG_NAME).is_file()
@@ -156,9 +121,8 @@ class ElectraTrainer(Trainer):
 
     # ---- data
 
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        return SequentialSampler(dataset)
+    def _get_train_sampler(self, *args: Any) -> Sampler[int]:
+        return SequentialSampler(self.train_dataset)
 
     def _get_dataloader(self, *args: Any, **kwargs: Any) -> DataLoader:
         loader = super()._get_dataloader(*args, **kwargs)
@@ -169,10 +133,8 @@ class ElectraTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Tensor]], Tensor | None]:
-        """The batches of a step and, if there are several on all processes, their mean number of tokens.
-
-        Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
-        """
+        """The batches of a step and, if there are several on all processes, their mean number of tokens."""
+        # Trainer averages the losses of batches, which differ in their number of tokens where rows are padded.
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         parts = len(batches) * self.accelerator.num_processes
         if parts <= 1:
@@ -183,28 +145,21 @@ class ElectraTrainer(Trainer):
 
     # ---- one step
 
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         if self._step_loss is None:  # the first micro-batch
-            self._before_step = self._tr_loss.clone(), self._window.copy_sums()
+            self._before_step = self._tr_loss.clone(), dict(self._window.sums), Counter(self._window.batches)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._step_loss = loss if self._step_loss is None else self._step_loss + loss
         return loss
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Tensor | Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         if self._window.started is None:
             self._window.started, self._window.first_step = time.monotonic(), self.state.global_step
         output = model(**inputs, token_counts=num_items_in_batch)
         if model.training:
-            token_counts: Any = num_items_in_batch
-            num_chosen, num_real = (None, None) if token_counts is None else token_counts
+            num_chosen, num_real = (None, None) if num_items_in_batch is None else num_items_in_batch
             tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).sum()
             parts = {name: output.get(name) for name in ("generator_loss", "adversarial_loss", "baseline_loss")}
             parts[self.model.objective.loss_name] = output.main_loss
@@ -216,11 +171,7 @@ class ElectraTrainer(Trainer):
         return (output.loss, output) if return_outputs else output.loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """The norm for the log. If it or the loss is not finite, the gradients are dropped before the optimizer step.
-
-        Raises:
-            UserError: too many steps in a row were not finite.
-        """
+        """The norm for the log. If it or the loss is not finite, the optimizer's step gets no gradients."""
         norm = super()._get_grad_norm(model, grad_norm)
         norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
         assert self._step_loss is not None and self._before_step is not None
@@ -233,9 +184,9 @@ class ElectraTrainer(Trainer):
             self._skipped_in_a_row, self._last_norm = 0, norm
             return norm
         model.zero_grad()
-        loss_sum, window_sums = self._before_step
+        loss_sum, sums, batches = self._before_step
         self._tr_loss.copy_(loss_sum)
-        self._window.skip_step(window_sums)
+        self._window.skip_step(sums, batches)
         self._skipped_in_a_row += 1
         step = self.state.global_step + 1
         what = f"loss {float(loss):g}, gradient norm {float(norm):g}"
@@ -251,22 +202,17 @@ class ElectraTrainer(Trainer):
         return self._last_norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
-        return int(self.flops_per_token * inputs["input_ids"].numel())
+        return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
     # ---- optimizer and schedule
 
     def check_optimization(self, steps: int) -> None:
-        """Create the optimizer and a schedule of `steps` before the run, so that wrong options fail early.
-
-        Raises:
-            UserError: one of their options does not work.
-        """
+        """Create the optimizer and a schedule of `steps` before the run, so that wrong options fail early."""
         if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # these wrap the model first
             self.create_optimizer()
         trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
-        schedule = self.create_scheduler(steps, trial)
         with translate_option_errors("--lr_scheduler_type and its options"):
-            check_schedule(schedule, steps)
+            check_schedule(self.create_scheduler(steps, trial), steps)
         self.lr_scheduler, self._created_lr_scheduler = None, False
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
@@ -299,12 +245,8 @@ class ElectraTrainer(Trainer):
         return result
 
     def prediction_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Tensor | Any],
-        prediction_loss_only: bool,
-        ignore_keys: list[str] | None = None,
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[None, Tensor, Tensor]:
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             output = model(**inputs)
@@ -312,49 +254,49 @@ class ElectraTrainer(Trainer):
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
 
     def _compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        self.last_records = np.asarray(prediction.predictions)
-        config = self.model.config
-        return evaluation_metrics(
-            self.last_records, config.discriminator_weight, config.objective, config.uniform_generator
-        )
+        config, self.last_records = self.model.config, np.asarray(prediction.predictions)
+        weight = config.discriminator_weight
+        return evaluation_metrics(self.last_records, weight, config.objective, config.uniform_generator)
 
     # ---- logging
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        samples = self.state.global_step * self.get_total_train_batch_size(self.args)
-        self.state.epoch = samples / self.segments_per_epoch
+        """Add the averages of the logging window, which begins anew, to its losses: one device sync."""
+        state, window = self.state, self._window
+        state.epoch = state.global_step * self.get_total_train_batch_size(self.args) / self.plan.segments_per_epoch
         if "loss" in logs:
-            steps, skipped = self._window.steps, self._window.skipped
-            logs.update(self._close_window())
-            if skipped == steps:
-                del logs["loss"]
+            self._read_tokens()
+            names = [name for name in window.sums if name != "tokens"]
+            if names:  # none if all steps were skipped
+                sums = self.accelerator.gather(torch.stack([window.sums[name] for name in names]).unsqueeze(0))
+                means = zip(names, sums.mean(dim=0).tolist(), strict=True)
+                logs.update({name: mean / window.batches[name] for name, mean in means})
+                logs["loss"] *= window.steps / (window.steps - window.skipped)  # Trainer has divided by all of them
             else:
-                logs["loss"] *= steps / (steps - skipped)  # Trainer has divided by all of them
-            earlier = (int(entry[SKIPPED]) for entry in reversed(self.state.log_history) if SKIPPED in entry)
-            skipped += next(earlier, 0)
-            if skipped:
-                logs[SKIPPED] = skipped
+                del logs["loss"]
+            if self.phases.discriminator_warmup_steps:
+                logs["discriminator_weight"] = self.model.discriminator_weight
+            if self.phases.gate is not None:
+                logs["train_generator"] = float(self.model.train_generator)
+            assert window.started is not None
+            now = time.monotonic()
+            seconds, steps = now - window.started, max(1, state.global_step - window.first_step)
+            logs["tokens_seen"] = state.num_input_tokens_seen
+            logs["tokens_per_second"] = round(window.tokens / seconds)
+            logs["eta_seconds"] = round((state.max_steps - state.global_step) * seconds / steps)
+            earlier = (line["skipped_steps"] for line in reversed(state.log_history) if "skipped_steps" in line)
+            skipped = window.skipped + int(next(earlier, 0))
+            if skipped:  # so far in the whole run
+                logs["skipped_steps"] = skipped
+            self._window = LogWindow(started=now, first_step=state.global_step)
         super().log(logs, start_time)
 
-    def _close_window(self) -> dict[str, float]:
-        """The averages of the logging window, which begins anew."""
-        self._read_tokens()
-        window, now, step = self._window, time.monotonic(), self.state.global_step
-        averages = window.averages(self.accelerator)
-        if self.phases.discriminator_warmup_steps:
-            averages["discriminator_weight"] = self.model.discriminator_weight
-        if self.phases.gate is not None:
-            averages["train_generator"] = float(self.model.train_generator)
-        averages["tokens_seen"] = self.state.num_input_tokens_seen
-        assert window.started is not None
-        seconds, steps = now - window.started, max(1, step - window.first_step)
-        averages["tokens_per_second"] = round(window.tokens / seconds)
-        averages["eta_seconds"] = round((self.state.max_steps - step) * seconds / steps)
-        self._window = LogWindow(started=now, first_step=step)
-        return averages
-
     def _read_tokens(self) -> None:
-        self.state.num_input_tokens_seen += self._window.read_tokens(self.accelerator)
+        """Count the tokens of all processes since the last call."""
+        tokens = self._window.sums.pop("tokens", None)
+        count = 0 if tokens is None else int(self.accelerator.gather(tokens.reshape(1)).sum())
+        self._window.tokens += count
+        self.state.num_input_tokens_seen += count
 
     def _pause_since(self, started: float) -> None:
         """Leave the time since `started`, which was not training, out of tokens per second."""
@@ -367,17 +309,15 @@ class ElectraTrainer(Trainer):
         return str(self.run_folder / UNFINISHED)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save the full state of this step: complete, or not at all.
-
-        Raises:
-            UserError: a file could not be written, or weights are not finite.
-        """
+        """Save the full state of this step: complete, or not at all."""
         started = time.monotonic()
         self._read_tokens()  # so that the saved state counts them all
         run, step, is_writer = self.run_folder, self.state.global_step, self.args.should_save
         target = run / f"{PREFIX_CHECKPOINT_DIR}-{step}"
         unfinished = run / UNFINISHED / target.name
-        if not self._is_finite():
+        states = [value for entry in getattr(self.optimizer, "state", {}).values() for value in entry.values()]
+        tensors = [t for t in (*self.model.parameters(), *states) if isinstance(t, Tensor) and t.is_floating_point()]
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             raise UserError(
                 f"the weights or the optimizer's averages are not finite at step {step}, so it is not saved; "
                 f"{describe_latest_valid(run)}; resume from it with a lower --learning_rate"
@@ -399,9 +339,7 @@ class ElectraTrainer(Trainer):
                     # Pickled options with the Hub's token; nothing reads them, and config.yaml has them as text.
                     (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
                     write_json(self.origin, unfinished / ORIGIN_NAME)
-                    if not (
-                        unfinished / "config.json"
-                    ).is_file():  # Trainer writes nothing else beside sharded weights
+                    if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
                         self.model.config.save_pretrained(unfinished)
                         self.processing_class.save_pretrained(unfinished)
                 self.accelerator.wait_for_everyone()
@@ -414,12 +352,6 @@ class ElectraTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         self._pause_since(started)
 
-    def _is_finite(self) -> bool:
-        states = getattr(self.optimizer, "state", {}).values()
-        tensors = [*self.model.parameters(), *(value for state in states for value in state.values())]
-        verdicts = [torch.isfinite(t).all() for t in tensors if isinstance(t, Tensor) and t.is_floating_point()]
-        return all(bool(verdict) for verdict in verdicts)
-
     def _correct_best_checkpoint(self, *being_saved: Path) -> None:
         """Point to the best checkpoint in the run's folder as it is now; Trainer looked in `unfinished/`."""
         best = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
@@ -427,10 +359,10 @@ class ElectraTrainer(Trainer):
             self.state.best_model_checkpoint = str(best)
 
     def init_hf_repo(self, token: str | None = None) -> None:
-        """Nothing: a finished run uploads its exported networks (electra/hub.py), never the joint network."""
+        """Nothing: a finished run uploads its exported networks, never the joint one."""
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Nothing, as `init_hf_repo`."""
+        """Nothing, likewise."""
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> Any:
         with silent_transformers():  # it warns of steps that differ, which this method corrects
@@ -470,13 +402,7 @@ def make_trainer(
     origin: dict[str, Any],
     stop: StopRequests | None = None,
 ) -> ElectraTrainer:
-    """The trainer of a run, with readable progress instead of Trainer's dictionaries.
-
-    Args:
-        args: resolved.
-        origin: see `ElectraTrainer`.
-        stop: may end the run early.
-    """
+    """The trainer of a run with resolved options; `stop` may end it early."""
     training, config, tokenizer = args.training, model.config, data.tokenizer
     check_trackers(training.report_to)
     phases = PhaseOptions(
@@ -487,9 +413,12 @@ def make_trainer(
         init_from_generator=args.objective.init_from_generator,
     )
     callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
-    callbacks.append(LossSpikes())
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
-    callbacks.append(KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit))
+    callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
+    callbacks += [] if training.disable_tqdm else [ProgressBar()]
+    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
+    if config.objective == "electra" and model.generator is not None:
+        callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
     tune_process(training.device)
     tune_networks(model)
     try:
@@ -501,8 +430,7 @@ def make_trainer(
             eval_dataset=data.evaluation,
             processing_class=tokenizer,
             callbacks=callbacks,
-            flops_per_token=plan.flops / plan.total_tokens,
-            segments_per_epoch=len(data.policy),
+            plan=plan,
             phases=phases,
             origin=origin,
         )
@@ -518,8 +446,4 @@ def make_trainer(
     # All processes have the same weights; from here on each draws its own dropout.
     set_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
-    trainer.add_callback(ReadableLog if training.disable_tqdm else ReadableProgress)
-    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
-    if config.objective == "electra" and model.generator is not None:
-        trainer.add_callback(DiscriminatorHealth(config.discriminator.vocab_size))
     return trainer

@@ -12,7 +12,8 @@ from electra.data.token_cache import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.plan import Plan, make_plan
-from tests.pretraining.runs import write_corpus
+from run_pretraining import main
+from tests.pretraining.runs import flags, write_corpus
 
 Pair = ElectraForJointPretraining
 
@@ -66,3 +67,12 @@ def plan(make_pair: Callable[..., Pair], cache: TokenCache) -> Plan:
     return make_plan(
         make_pair(), cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16
     )
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of twelve steps, not to be changed."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_corpus(folder / "corpus.txt")
+    main(flags(folder, experiment_name="first", license="mit", language="en"))
+    return folder / "output" / "first"

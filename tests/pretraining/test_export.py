@@ -157,13 +157,15 @@ def test_the_text_of_a_card_describes_the_network_and_its_training(
 ) -> None:
     ledger = {"training_seconds": 7500.0, "devices": 2, "device": "a CPU", "energy_joules": 7.2e6}
     folders = export(plan=replace(plan, changes=["step 4: seed 1"]), ledger=ledger)
-    cards = {network: ModelCard.load(folder / "README.md").text for network, folder in folders.items()}
-    for card in cards.values():
-        facts = ("4 documents, 100 tokens", "12 steps of 10 x 16 tokens, 4.00 epochs", f"{plan.google_flops:.2e}")
-        facts += ("2 h 05 min on 2 x a CPU, 2 kWh", "step 4: seed 1", f"{plan.flops:.2e} FLOPs")
-        assert all(fact in card for fact in (*facts, "| 4.568 |", "| 0.8765 |"))
-    assert f"1 layers of 16, 1 heads, feed-forward 64, {plan.generator_parameters:,}" in cards["generator"]
-    assert f"2 layers of 32, 2 heads, feed-forward 48, {plan.discriminator_parameters:,}" in cards["discriminator"]
+    facts = ["4 documents, 100 tokens", "12 steps of 10 x 16 tokens, 4.00 epochs", f"{plan.flops:.2e} FLOPs"]
+    facts += [f"{plan.google_flops:.2e} by", "2 h 05 min on 2 x a CPU, 2 kWh", "step 4: seed 1", "| 4.568 |"]
+    sizes = {
+        "generator": f"1 layers of 16, 1 heads, feed-forward 64, {plan.generator_parameters:,}",
+        "discriminator": f"2 layers of 32, 2 heads, feed-forward 48, {plan.discriminator_parameters:,}",
+    }
+    for network, folder in folders.items():
+        text = ModelCard.load(folder / "README.md").text
+        assert [fact for fact in (*facts, sizes[network]) if fact not in text] == []
 
 
 @pytest.mark.parametrize("saved_before_it_stops", [0, 1])

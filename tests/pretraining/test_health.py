@@ -1,10 +1,8 @@
 """The state of the discriminator on curves of real runs, on variations of them, and what a run says of it."""
 
 import dataclasses
-import json
 import logging
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +10,92 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks import health
-from electra.pretraining.callbacks.health import DiscriminatorHealth, Evaluation, State, assess
-from run_pretraining import main
-from tests.pretraining import curves
-from tests.pretraining.curves import Curve
-from tests.pretraining.runs import flags, write_corpus
+from electra.pretraining.callbacks.health import DiscriminatorHealth, Evaluation, State, assess, evaluations_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Rows: step, generator loss, discriminator loss, AUC, recall, replaced rate."""
+
+    vocab_size: int
+    tokens_per_step: int
+    warmup_steps: int
+    rows: tuple[tuple[float, ...], ...]
+    eval_tokens: float = 128_000
+
+    def log_history(self) -> list[dict[str, Any]]:
+        """As `TrainerState` keeps it: a training log and an evaluation at every step of the table."""
+        lines: list[dict[str, Any]] = []
+        names = ("generator_loss", "discriminator_loss", "discriminator_auc", "discriminator_recall", "replaced_rate")
+        for step, *values in self.rows:
+            if step:
+                lines.append({"loss": 30.0, "tokens_seen": int(step) * self.tokens_per_step, "step": int(step)})
+            metrics = {f"eval_{name}": value for name, value in zip(names, values, strict=True)}
+            lines.append({**metrics, "eval_loss": 30.0, "eval_tokens": self.eval_tokens, "step": int(step)})
+        return lines
+
+    def until(self, step: float, *rows: tuple[float, ...]) -> "Curve":
+        """The curve up to a step, then other rows."""
+        return dataclasses.replace(self, rows=(*(row for row in self.rows if row[0] <= step), *rows))
+
+
+HEALTHY = Curve(
+    2048,
+    2048,
+    1000,
+    (
+        (0, 7.857, 0.6683, 0.513, 0.286, 0.2499),
+        (1500, 5.393, 0.5214, 0.526, 0.004, 0.2210),
+        (3000, 5.326, 0.5113, 0.522, 0.002, 0.2124),
+        (4500, 5.319, 0.5101, 0.520, 0.002, 0.2114),
+        (6000, 5.312, 0.5089, 0.544, 0.003, 0.2113),
+        (7500, 5.310, 0.5043, 0.573, 0.008, 0.2112),
+        (9000, 5.307, 0.4982, 0.603, 0.026, 0.2112),
+        (10500, 5.307, 0.4941, 0.618, 0.025, 0.2111),
+        (12000, 5.307, 0.4904, 0.632, 0.043, 0.2111),
+        (18000, 5.306, 0.4407, 0.753, 0.162, 0.2111),
+    ),
+)
+"""glue_cpu.yaml: slow to start."""
+COLLAPSING = Curve(
+    4096,
+    2048,
+    1000,
+    (
+        (0, 8.444, 0.6311, 0.467, 0.200, 0.1484),
+        (1500, 5.790, 0.3864, 0.540, 0.000, 0.1312),
+        (3000, 5.657, 0.3763, 0.525, 0.000, 0.1261),
+        (4500, 5.633, 0.3754, 0.517, 0.000, 0.1255),
+        (6000, 5.626, 0.3782, 0.503, 0.000, 0.1254),
+        (7500, 5.603, 0.3772, 0.511, 0.000, 0.1254),
+    ),
+)
+"""An earlier glue_cpu.yaml with three layers, 4,096 WordPieces, 15 % chosen and learning rate 1e-3."""
+SHORT = Curve(
+    30_522,
+    1024,
+    260,
+    (
+        (0, 10.347, 0.7014, 0.492, 0.450, 0.1484),
+        (250, 9.449, 0.3129, 0.844, 0.300, 0.1484),
+        (500, 8.022, 0.3587, 0.772, 0.200, 0.1480),
+        (750, 7.433, 0.4058, 0.611, 0.000, 0.1465),
+        (1000, 7.242, 0.4077, 0.573, 0.000, 0.1460),
+        (1500, 7.084, 0.4058, 0.546, 0.000, 0.1443),
+        (2000, 7.024, 0.4041, 0.548, 0.000, 0.1435),
+        (2600, 7.002, 0.4035, 0.547, 0.000, 0.1430),
+    ),
+)
+"""ELECTRA-Small on Wikipedia: ends before it starts; easy samples at first."""
+FALLEN = (5.307, 0.5120, 0.545, 0.000, 0.2111)
+"""Of the healthy run, as before its start."""
+ALIVE = (5.306, 0.4854, 0.650, 0.045, 0.2111)
+STARTED: dict[int, State] = {9000: "learning"}
 
 
 def states(curve: Curve) -> dict[int, State]:
     """The state after each evaluation, by step, where it changes."""
-    evaluations, changes = curve.evaluations(), {}
+    evaluations, changes = evaluations_of(curve.log_history()), {}
     before: State = "not started"
     for end, last in enumerate(evaluations, start=1):
         now = assess(evaluations[:end], vocab_size=curve.vocab_size, warmup_steps=curve.warmup_steps)
@@ -31,246 +105,111 @@ def states(curve: Curve) -> dict[int, State]:
     return changes
 
 
-def with_rows(curve: Curve, *rows: tuple[float, ...], until: float = math.inf) -> Curve:
-    """The curve up to a step, then other rows."""
-    return dataclasses.replace(curve, rows=(*(row for row in curve.rows if row[0] <= until), *rows))
+def at(values: tuple[float, ...], *steps: int) -> list[tuple[float, ...]]:
+    return [(step, *values) for step in steps]
 
 
-@pytest.mark.parametrize(
-    ("curve", "expected"),
-    [
-        (curves.QUICKSTART, {1750: "learning"}),
-        (curves.QUICKSTART_FAST, {1750: "collapsed"}),
-        (curves.QUICKSTART_OF_THE_DOCS, {2000: "learning"}),
-        (curves.GLUE_CPU, {9000: "learning"}),
-        (curves.GLUE_CPU_FAST, {7500: "collapsed"}),
-        (curves.SMALL, {}),
-        (curves.SMALL_FAST, {1250: "collapsed"}),
-        (curves.TINY_CPU, {}),
-        *((curve, {}) for curve in curves.SHORT),
-    ],
-)
-def test_states_of_real_runs(curve: Curve, expected: dict[int, State]) -> None:
+LATER = range(13_500, 23_000, 1500)
+CASES: dict[str, tuple[Curve, dict[int, State]]] = {
+    "healthy": (HEALTHY, STARTED),
+    "evaluated seldom": (dataclasses.replace(HEALTHY, rows=HEALTHY.rows[::2]), STARTED),
+    "collapses": (COLLAPSING, {7500: "collapsed"}),
+    "too short": (SHORT, {}),
+    "not for long": (HEALTHY.until(12000, *at(FALLEN, 13500)), STARTED),
+    "falls back for good": (
+        HEALTHY.until(12000, *at(FALLEN, 13500, 15000, 16500)),
+        {**STARTED, 16500: "collapsed"},
+    ),
+    "evaluated again at one step": (HEALTHY.until(12000, *at(FALLEN, 13500, 13500, 13500)), STARTED),
+    "the same before a start": (HEALTHY.until(4500, *at(FALLEN, *LATER)), {}),
+    "auc of frequencies": (HEALTHY.until(4500, *at((5.307, 0.5150, 0.525, 0.0, 0.2111), *LATER)), {}),
+    "auc is alive": (HEALTHY.until(12000, *at((5.307, 0.5120, 0.570, 0.0, 0.2111), *LATER)), STARTED),
+    "loss is alive": (HEALTHY.until(12000, *at((5.307, 0.5000, 0.545, 0.0, 0.2111), *LATER)), STARTED),
+    "recall is alive": (HEALTHY.until(12000, *at((5.307, 0.5120, 0.545, 0.1, 0.2111), *LATER)), STARTED),
+    "two dips": (HEALTHY.until(12000, *at(FALLEN, 12500), *at(ALIVE, 13500), *at(FALLEN, 15000)), STARTED),
+    "learns again": (
+        COLLAPSING.until(7500, (9000, 5.6, 0.3600, 0.62, 0.05, 0.1254)),
+        {7500: "collapsed", 9000: "learning"},
+    ),
+    "generator has not begun": (
+        dataclasses.replace(SHORT, rows=tuple(at((10.2, 0.4200, 0.503, 0.0, 0.1484), *range(0, 300, 10)))),
+        {},
+    ),
+    "generator still falls": (dataclasses.replace(SHORT, rows=SHORT.rows[3:]), {}),
+    "few replaced tokens": (dataclasses.replace(COLLAPSING, eval_tokens=4_000), {}),
+    "undefined auc": (HEALTHY.until(12000, *at((5.307, math.nan, math.nan, 0.0, 0.2111), *LATER)), STARTED),
+}
+
+
+@pytest.mark.parametrize(("curve", "expected"), CASES.values(), ids=CASES)
+def test_states(curve: Curve, expected: dict[int, State]) -> None:
     assert states(curve) == expected
 
 
-@pytest.mark.parametrize("every", [2, 4])
-def test_a_healthy_run_is_never_warned_of_however_seldom_it_is_evaluated(every: int) -> None:
-    for curve in (curves.QUICKSTART, curves.GLUE_CPU, curves.SMALL):
-        thinned = dataclasses.replace(curve, rows=curve.rows[::every])
-        assert set(states(thinned).values()) <= {"learning"}
-
-
 def test_the_loss_of_the_base_rate_is_the_entropy_of_the_labels_in_nats() -> None:
-    evaluation = Evaluation(1, 0, 5.0, 0.5, auc=0.5, recall=0.0, replaced_rate=0.25, tokens=100.0)
+    evaluation = Evaluation(1, 0, 5.0, 0.5, 0.5, 0.0, replaced_rate=0.25, tokens=100.0)
     assert evaluation.base_rate_loss == pytest.approx(0.5623351)
     assert evaluation.gain == pytest.approx(0.0623351)
-    for rate in (0.0, 1.0):
-        assert dataclasses.replace(evaluation, replaced_rate=rate).base_rate_loss == 0
-
-
-FALLEN = (5.307, 0.5120, 0.545, 0.000, 0.2111)
-"""Of glue_cpu, as before its start."""
-
-
-def test_falling_back_after_a_start_is_a_collapse_once_it_stays() -> None:
-    rows = [(step, *FALLEN) for step in (13500, 15000, 16500, 18000)]
-    assert states(with_rows(curves.GLUE_CPU, *rows[:2], until=12000)) == {9000: "learning"}
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=12000)) == {9000: "learning", 16500: "collapsed"}
-
-
-def test_the_same_numbers_before_a_start_are_no_collapse() -> None:
-    rows = [(step, *FALLEN) for step in range(6000, 23000, 1500)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=4500)) == {}
-
-
-def test_a_loss_at_the_base_rate_is_no_collapse_while_auc_is_that_of_frequencies() -> None:
-    rows = [(step, 5.307, 0.5150, 0.525, 0.000, 0.2111) for step in range(6000, 23000, 1500)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=4500)) == {}
-
-
-@pytest.mark.parametrize("value", [(5.307, 0.5120, 0.570, 0.0), (5.307, 0.5, 0.545, 0.0), (5.307, 0.5120, 0.545, 0.1)])
-def test_a_collapse_takes_auc_loss_and_recall(value: tuple[float, ...]) -> None:
-    rows = [(step, *value, 0.2111) for step in range(13500, 23000, 1500)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=12000)) == {9000: "learning"}
-
-
-def test_a_dip_is_no_collapse_however_often_it_is_evaluated() -> None:
-    dip = [(step, *FALLEN) for step in range(12100, 12900, 100)]
-    back = [(step, 5.306, 0.4854, 0.650, 0.045, 0.2111) for step in range(12900, 15000, 100)]
-    assert states(with_rows(curves.GLUE_CPU, *dip, *back, until=12000)) == {9000: "learning"}
-
-
-@pytest.mark.parametrize("between", [(5.306, 0.4854, 0.650, 0.045, 0.2111), (5.306, 0.5080, 0.570, 0.010, 0.2111)])
-def test_two_dips_do_not_add_up(between: tuple[float, ...]) -> None:
-    rows = [(12500, *FALLEN), (13500, *between), (15000, *FALLEN)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=12000)) == {9000: "learning"}
-
-
-def test_evaluating_again_at_the_same_step_makes_no_collapse() -> None:
-    rows = [(13500, *FALLEN), (13500, *FALLEN), (13500, *FALLEN)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=12000)) == {9000: "learning"}
-
-
-def test_a_collapsed_discriminator_that_learns_again_is_learning() -> None:
-    rows = [(9000, 5.6, 0.3600, 0.62, 0.05, 0.1254)]
-    assert states(with_rows(curves.GLUE_CPU_FAST, *rows)) == {7500: "collapsed", 9000: "learning"}
-
-
-def test_before_the_generator_has_learned_anything_there_is_no_collapse() -> None:
-    """A long warm-up: the discriminator has found the base rate, the generator is where it began."""
-    rows = tuple((step, 10.34 - step / 1e3, 0.4200, 0.503, 0.0, 0.1484) for step in range(0, 300, 10))
-    assert states(dataclasses.replace(curves.SMALL, rows=rows)) == {}
-
-
-def test_a_run_whose_first_evaluation_is_late_is_judged_at_twice_as_many_steps() -> None:
-    """Nothing says how fast its generator was learning: AUC .611 at step 750 is no start."""
-    assert states(dataclasses.replace(curves.SMALL, rows=curves.SMALL.rows[3:])) == {}
-    assert states(dataclasses.replace(curves.GLUE_CPU, rows=curves.GLUE_CPU.rows[6:])) == {18000: "learning"}
-
-
-def test_too_few_replaced_tokens_decide_nothing() -> None:
-    for curve in (curves.GLUE_CPU, curves.GLUE_CPU_FAST):
-        assert states(dataclasses.replace(curve, eval_tokens=4_000)) == {}
-
-
-def test_an_undefined_auc_decides_nothing() -> None:
-    rows = [(step, 5.307, math.nan, math.nan, 0.0, 0.2111) for step in (13500, 15000)]
-    assert states(with_rows(curves.GLUE_CPU, *rows, until=12000)) == {9000: "learning"}
+    assert evaluation._replace(replaced_rate=1.0).base_rate_loss == 0
 
 
 @pytest.mark.parametrize(
     ("batch_tokens", "warmup_steps", "expected"),
     [
         (2_048, 1_000, 25_000),  # 50 million tokens are 24,414 steps
-        (8_192, 1_000, 21_000),  # 50 million tokens are 6,104 steps, but 20,000 after warm-up are due
-        (8_192, 10_000, 30_000),
+        (8_192, 10_000, 30_000),  # 50 million tokens are 6,104 steps, but 20,000 after warm-up are due
         (1_024, 1_000, None),
     ],
 )
-def test_never_leaving_the_base_rate_is_said_when_tokens_and_steps_are_used_up(
+def test_no_start_is_said_when_tokens_and_steps_are_used_up(
     batch_tokens: int, warmup_steps: int, expected: int | None
 ) -> None:
     waiting = tuple((step, 5.31, 0.5100, 0.525, 0.001, 0.2111) for step in range(1000, 40_001, 1000))
-    curve = Curve(2048, batch_tokens, warmup_steps, (curves.GLUE_CPU.rows[0], *waiting))
+    curve = Curve(2048, batch_tokens, warmup_steps, (HEALTHY.rows[0], *waiting))
     assert states(curve) == ({} if expected is None else {expected: "no start within the budget"})
-    late = with_rows(curve, (41_000, 5.31, 0.4982, 0.603, 0.026, 0.2111))
+    late = curve.until(40_000, (41_000, 5.31, 0.4982, 0.603, 0.026, 0.2111))
     assert states(late)[41_000] == "learning"
 
 
-# ---- the callback
+def replay(
+    curve: Curve, monkeypatch: pytest.MonkeyPatch, first_step: int = 0, main_process: bool = True
+) -> list[tuple[int, str]]:
+    """What a new callback logs of the evaluations after `first_step`, as Trainer calls it."""
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(health.logger, "log", lambda level, line: said.append((level, line)))
+    args = TrainingArguments("output", learning_rate=1e-3, warmup_steps=curve.warmup_steps, report_to="none")
+    callback, lines = DiscriminatorHealth(curve.vocab_size), curve.log_history()
+    for end, logs in enumerate(lines, start=1):
+        if "eval_loss" in logs and logs["step"] > first_step:
+            state = TrainerState(max_steps=33_000, log_history=lines[:end], is_world_process_zero=main_process)
+            callback.on_evaluate(args, state, TrainerControl())
+    return said
 
 
-class Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[tuple[int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append((record.levelno, record.getMessage()))
-
-
-def replay(curve: Curve, folder: Path, first_step: int = 0, main_process: bool = True) -> list[tuple[int, str]]:
-    """What a new callback says of the evaluations after `first_step`, as Trainer calls it."""
-    args = TrainingArguments(str(folder), learning_rate=1e-3, warmup_steps=curve.warmup_steps, report_to="none")
-    callback, lines, history = DiscriminatorHealth(curve.vocab_size), Lines(), curve.log_history()
-    health.logger.addHandler(lines)
-    level = health.logger.level
-    health.logger.setLevel(logging.INFO)
-    try:
-        for end, logs in enumerate(history, start=1):
-            if "eval_loss" in logs and logs["step"] > first_step:
-                state = TrainerState(max_steps=33_000, log_history=history[:end], is_world_process_zero=main_process)
-                callback.on_evaluate(args, state, TrainerControl(), metrics=logs)
-    finally:
-        health.logger.removeHandler(lines)
-        health.logger.setLevel(level)
-    return lines.said
-
-
-def test_a_start_is_information_in_one_line(tmp_path: Path) -> None:
-    assert replay(curves.GLUE_CPU, tmp_path) == [
-        (
-            logging.INFO,
-            "step 9000: the discriminator has started to learn: held-out AUC 0.603, recall 0.026, loss 0.4982 where "
-            "the base rate alone gives 0.5155",
-        )
+def test_a_change_of_state_is_one_line_also_after_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
+    curve = HEALTHY.until(12000, *at(FALLEN, 13500, 15000, 16500, 18000))
+    said = replay(curve, monkeypatch)
+    assert [(level, line.split(":")[0]) for level, line in said] == [
+        (logging.INFO, "step 9000"),
+        (logging.WARNING, "step 16500"),
     ]
+    for fact in ("AUC 0.545", "recall 0.000", "0.5120", "--learning_rate (now 0.001)", "--warmup_steps (now 1000)"):
+        assert fact in said[1][1]
+    assert (
+        replay(curve, monkeypatch, first_step=9000) == said[1:] and replay(curve, monkeypatch, first_step=16500) == []
+    )
+    assert replay(curve, monkeypatch, main_process=False) == []
 
 
-def test_a_collapse_is_one_warning_that_says_what_to_try(tmp_path: Path) -> None:
-    longer = with_rows(curves.GLUE_CPU_FAST, *((step, *curves.GLUE_CPU_FAST.rows[-1][1:]) for step in (9000, 10500)))
-    ((level, line),) = replay(longer, tmp_path)
-    assert level == logging.WARNING
-    assert line.startswith("step 7500: the discriminator has collapsed") and "AUC 0.511" in line and "\n" not in line
-    advised = ("--learning_rate (now 0.001)", "--generator_size", "batch", "--warmup_steps (now 1000)", "deberta-v2")
-    for advice in advised:
-        assert advice in line
-
-
-def test_a_resumed_run_says_what_the_uninterrupted_one_says_from_there_on(tmp_path: Path) -> None:
-    rows = [(step, *FALLEN) for step in (13500, 15000, 16500, 18000)]
-    curve = with_rows(curves.GLUE_CPU, *rows, until=12000)
-    said = replay(curve, tmp_path)
-    assert [line.split(":")[0] for _, line in said] == ["step 9000", "step 16500"]
-    assert replay(curve, tmp_path, first_step=7500) == said
-    assert replay(curve, tmp_path, first_step=9000) == replay(curve, tmp_path, first_step=13500) == said[1:]
-    assert replay(curve, tmp_path, first_step=16500) == []
-
-
-def test_other_processes_are_silent(tmp_path: Path) -> None:
-    assert replay(curves.GLUE_CPU_FAST, tmp_path, main_process=False) == []
-
-
-@pytest.mark.parametrize(
-    ("curve", "words"),
-    [
-        (curves.QUICKSTART, "has started to learn"),
-        (curves.SMALL, "has not started to learn yet"),
-        (curves.GLUE_CPU_FAST, "has collapsed"),
-        (dataclasses.replace(curves.SMALL, rows=curves.SMALL.rows[:1]), "too early to say"),
-    ],
-)
-def test_the_end_of_a_run_says_the_state_in_words(curve: Curve, words: str, tmp_path: Path) -> None:
-    args = TrainingArguments(str(tmp_path), warmup_steps=curve.warmup_steps, report_to="none")
-    state = TrainerState(max_steps=33_000, log_history=curve.log_history())
-    assert words in DiscriminatorHealth(curve.vocab_size).verdict(args, state)
-    assert DiscriminatorHealth(curve.vocab_size).verdict(args, TrainerState(max_steps=33_000)) == ""
-
-
-# ---- whole runs
-
-
-def alarms(text: str) -> list[str]:
-    return [line for line in text.splitlines() if "the discriminator has" in line]
-
-
-def test_a_whole_run_too_short_to_judge_says_nothing_alarming(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_corpus(tmp_path / "corpus.txt")
-    main(flags(tmp_path, eval_steps=1))
-    said = capsys.readouterr().out
-    assert said.count(": held-out  loss") == 13
-    assert alarms(said) == []
-    assert said.splitlines()[-1].startswith("step 12: too early to say whether the discriminator learns")
-
-
-def test_a_whole_run_beyond_the_budget_is_warned_of_once_and_not_again_when_resumed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    budget: dict[str, Any] = {"NO_START_TOKENS": 4 * 4 * 16, "NO_START_STEPS": 4, "MIN_REPLACED": 1}
-    for name, value in {**budget, "SETTLED_BELOW_UNIFORM": -math.inf, "START_GAIN": math.inf}.items():
-        monkeypatch.setattr(health, name, value)
-    write_corpus(tmp_path / "corpus.txt")
-    main(flags(tmp_path))  # warm-up 2, evaluations at 0, 6 and 12, the tokens of step 4 logged
-    line, last = alarms(capsys.readouterr().out)
-    assert line.startswith("step 6: the discriminator has not started to learn in 256 tokens: held-out AUC 0.")
-    assert last.startswith("step 12: the discriminator has not started to learn in ")
-    run = tmp_path / "output" / "run"
-    shutil.rmtree(run / "checkpoint-12")
-    main(flags(tmp_path, resume_from_checkpoint=run / "checkpoint-8"))
-    said = capsys.readouterr().out
-    assert "step 12: held-out" in said and len(alarms(said)) == 1
-    history = json.loads((run / "checkpoint-12" / "trainer_state.json").read_text())["log_history"]
-    assert [evaluation.step for evaluation in health.evaluations_of(history)] == [0, 6, 12]
+def test_the_end_of_a_run_says_the_state_in_words(tmp_path: Path) -> None:
+    early = dataclasses.replace(SHORT, rows=SHORT.rows[:1])
+    for curve, words in (
+        (HEALTHY, "has started to learn"),
+        (SHORT, "has not started to learn yet"),
+        (COLLAPSING, "has collapsed"),
+        (early, "too early to say"),
+    ):
+        args = TrainingArguments(str(tmp_path), warmup_steps=curve.warmup_steps, report_to="none")
+        state = TrainerState(max_steps=33_000, log_history=curve.log_history())
+        assert words in DiscriminatorHealth(curve.vocab_size).verdict(args, state)
+    assert DiscriminatorHealth(2048).verdict(args, TrainerState(max_steps=33_000)) == ""

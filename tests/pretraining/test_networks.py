@@ -26,17 +26,7 @@ SIZES = dict.fromkeys(
 NOTHING_LEARNED = {"learning_rate": 0.0, "max_steps": 1, "eval_strategy": "no", "validation_fraction": 0}
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with exports."""
-    folder = tmp_path_factory.mktemp("trained")
-    write_corpus(folder / "corpus.txt")
-    main(flags(folder, experiment_name="first", max_steps=2))
-    return folder / "output" / "first"
-
-
-def continue_from(trained: Path, folder: Path, **options: Any) -> Path:
-    folder.mkdir(exist_ok=True)
+def continued(folder: Path, **options: Any) -> Path:
     write_corpus(folder / "corpus.txt")
     main(flags(folder, **{**SIZES, "max_position_embeddings": None, **options}, experiment_name="second"))
     return folder / "output" / "second"
@@ -47,12 +37,12 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_released_discriminator_keeps_all_its_weights_beside_a_small_fresh_generator(
-    trained: Path, tmp_path: Path
+    finished_run: Path, tmp_path: Path
 ) -> None:
-    run = continue_from(
-        trained, tmp_path, init_discriminator=trained / "discriminator", generator_size=0.25, **NOTHING_LEARNED
+    run = continued(
+        tmp_path, init_discriminator=finished_run / "discriminator", generator_size=0.25, **NOTHING_LEARNED
     )
-    before, after = weights(trained / "discriminator"), weights(run / "discriminator")
+    before, after = weights(finished_run / "discriminator"), weights(run / "discriminator")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)  # embeddings and head, too
     generator = AutoModel.from_pretrained(run / "generator")
@@ -64,36 +54,23 @@ def test_a_released_discriminator_keeps_all_its_weights_beside_a_small_fresh_gen
 
 
 def test_both_networks_can_be_continued_and_the_run_folder_is_enough_to_name_them(
-    trained: Path, tmp_path: Path
+    finished_run: Path, tmp_path: Path
 ) -> None:
-    run = continue_from(
-        trained, tmp_path, init_discriminator=trained, init_generator=trained, generator_size=None, **NOTHING_LEARNED
+    run = continued(
+        tmp_path, init_discriminator=finished_run, init_generator=finished_run, generator_size=None, **NOTHING_LEARNED
     )
     assert yaml.safe_load((run / "config.yaml").read_text())["generator_size"] == TINY["generator_size"]
     for role in ("discriminator", "generator"):
-        before, after = weights(trained / role), weights(run / role)
+        before, after = weights(finished_run / role), weights(run / role)
         assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_another_objective_s_network_is_continued_with_a_fresh_head_and_that_is_said(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = continue_from(
-        trained, tmp_path, init_discriminator=trained / "generator", **NOTHING_LEARNED, generator_size=1.0
-    )
-    said = capsys.readouterr().out
-    assert "discriminator_predictions.dense.weight" in said
-    before, after = weights(trained / "generator"), weights(run / "discriminator")
-    encoder = [name for name in before if name.startswith("electra.")]
-    assert encoder and all(torch.equal(before[name], after[name]) for name in encoder)
-
-
 def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    moved = Path(shutil.copytree(trained / "discriminator", tmp_path / "moved"))
+    moved = Path(shutil.copytree(finished_run / "discriminator", tmp_path / "moved"))
     options = {"max_steps": 4, "save_steps": 2, "hidden_dropout_prob": 0.0, "generator_size": 0.5}
-    run = continue_from(trained, tmp_path, init_discriminator=moved, **options)
+    run = continued(tmp_path, init_discriminator=moved, **options)
     assert f"{moved}: its hidden_dropout_prob" in capsys.readouterr().out
     recorded = yaml.safe_load((run / "config.yaml").read_text())
     sizes = {name: value for name, value in TINY.items() if name in SIZES or name == "max_position_embeddings"}
@@ -111,73 +88,55 @@ def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
     ("options", "named"),
     [
         ({"discriminator_type": "bert"}, "--discriminator_type bert electra"),
-        ({"hidden_size": 64}, "--hidden_size 64 32"),
-        ({"max_length": 33, "max_position_embeddings": 64}, "--max_position_embeddings 64 32"),
-        ({"objective": "two_stage", "generator_size": 1.0}, "--init_discriminator two_stage"),
-        ({"init_discriminator": "{shallow}"}, "shallow 16"),
-        ({"init_discriminator": "{damaged}"}, "damaged weights"),
-        ({"init_discriminator": "{incomplete}"}, "electra.encoder.layer.0"),
-        ({"tokenizer_path": "{other}"}, "other tokenizer"),
-        ({"init_generator": "{trained}", "generator_size": 0.5}, "--generator_size 0.5"),
+        ({"hidden_size": "64"}, "--hidden_size 64 32"),
+        ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
+        ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
+        ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
+        ({"tokenizer_path": "{folder}/other"}, "other tokenizer"),
+        ({"init_generator": "{run}", "generator_size": "0.5"}, "--generator_size 0.5"),
     ],
+    ids=str,
 )
 def test_what_cannot_be_continued_is_one_line(
-    trained: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, tmp_path: Path, options: dict[str, Any], named: str
+    finished_run: Path,
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    tmp_path: Path,
+    options: dict[str, str],
+    named: str,
 ) -> None:
-    source = trained / "discriminator"
-    for name in ("damaged", "incomplete", "shallow"):
-        shutil.copytree(source, tmp_path / name)
+    for name in ("damaged", "incomplete"):
+        shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
-    config = json.loads((source / "config.json").read_text())
-    (tmp_path / "shallow" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
-    kept = weights(source)
+    kept = weights(finished_run / "discriminator")
     kept.pop("electra.encoder.layer.0.output.dense.weight")
     save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
     wordpiece_tokenizer.save_pretrained(tmp_path / "other")
-    values = {
-        name: value.format(trained=trained, **{n: tmp_path / n for n in ("damaged", "incomplete", "shallow", "other")})
-        if isinstance(value, str)
-        else value
-        for name, value in options.items()
-    }
+    options = {name: value.format(folder=tmp_path, run=finished_run) for name, value in options.items()}
     with pytest.raises(UserError) as error:
-        continue_from(
-            trained, tmp_path, **{"init_discriminator": trained, "generator_size": None, **NOTHING_LEARNED, **values}
+        continued(
+            tmp_path, **{"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED, **options}
         )
     assert all(word in str(error.value) for word in named.split()), error.value
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"tie": "gdes"},
-        {"discriminator_type": "bert", "generator_size": 1.0},
-        {"tie": "all", "generator_size": 1.0},
-        {"objective": "two_stage", "generator_size": 1.0},
-    ],
-)
-def test_a_checkpoint_and_an_export_give_fine_tuning_the_same_encoder(tmp_path: Path, options: dict[str, Any]) -> None:
-    write_corpus(tmp_path / "corpus.txt")
-    main(flags(tmp_path, experiment_name="run", max_steps=4, **options))
-    run = tmp_path / "output" / "run"
+def test_a_checkpoint_and_an_export_give_fine_tuning_the_same_encoder(folder: Path) -> None:
+    main(flags(folder, max_steps=4, eval_strategy="no", tie="gdes"))
+    run = folder / "output" / "run"
     exported, saved = load_encoder(str(run)).model, load_encoder(str(run / "checkpoint-4")).model
     expected = exported.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in saved.state_dict().items())
 
 
-@pytest.mark.parametrize("options", [{}, {"generator_type": "uniform"}, {"objective": "mlm"}], ids=str)
-def test_a_vocabulary_whose_ids_have_gaps_is_trained_with_to_the_end(tmp_path: Path, options: dict[str, Any]) -> None:
-    write_corpus(tmp_path / "corpus.txt")
+def test_a_vocabulary_whose_ids_have_gaps_is_trained_with_to_the_end(folder: Path) -> None:
     tokens = [*SPECIAL_TOKENS.values(), "not in the text", *sorted(set(WORDS))]
     vocabulary = {token: i for i, token in enumerate(tokens) if i != 5} | {tokens[-1]: 70_000}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    path = tmp_path / "tokenizer.json"
-    main(flags(tmp_path, tokenizer_path=path, vocab_size=None, max_steps=2, **options))
-    run = tmp_path / "output" / "run"
-    config = json.loads((run / "checkpoint-2" / "config.json").read_text())
+    tokenizer.save(str(folder / "tokenizer.json"))
+    main(flags(folder, tokenizer_path=folder / "tokenizer.json", vocab_size=None, max_steps=1, save_steps=1))
+    run = folder / "output" / "run"
+    config = json.loads((run / "checkpoint-1" / "config.json").read_text())
     assert config["discriminator"]["vocab_size"] == 70_001
     assert config["vocabulary_gaps"] == [[5, 6], [len(tokens) - 1, 70_000]]
     held_out = json.loads((run / "metrics.json").read_text())["held_out"]

@@ -21,11 +21,9 @@ ENERGY = "energy_joules"
 
 
 def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> float | None:
-    """Time spent on training steps; None if no line of the log has a rate.
+    """Time spent on training steps, from a `TrainerState.log_history`; None if no line has a rate.
 
-    Args:
-        log_history: of `TrainerState`.
-        tokens: of the whole run; for those after the last line of the log the mean rate is assumed.
+    For those of the run's `tokens` that come after the last line, the mean rate is assumed.
     """
     seconds, logged = 0.0, 0
     for logs in log_history:
@@ -42,24 +40,20 @@ def compute_ledger(
 
     Args:
         state: at the end of training.
-        args: of the run.
-        plan: of the run.
         peak_flops: FLOP/s of a device; measured here if not given.
     """
-    tokens = int(state.num_input_tokens_seen)
+    tokens, done = int(state.num_input_tokens_seen), state.global_step / plan.steps
     dtype = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else torch.float32
-    flops = plan.flops * state.global_step / plan.steps
     ledger: dict[str, Any] = {
         "tokens": tokens,
         "steps": state.global_step,
-        "flops": flops,
-        "google_flops": plan.google_flops * state.global_step / plan.steps,
+        "flops": plan.flops * done,
+        "google_flops": plan.google_flops * done,
         "device": device_name(args.device),
         "devices": args.world_size,
         "dtype": str(dtype).removeprefix("torch."),
+        "evaluation_seconds": sum(logs.get("eval_runtime", 0.0) for logs in state.log_history),
     }
-    evaluations = [logs["eval_runtime"] for logs in state.log_history if "eval_runtime" in logs]
-    ledger["evaluation_seconds"] = sum(evaluations)
     seconds = training_seconds(state.log_history, tokens)
     if seconds:
         peak = peak_flops or measure_matmul_flops(args.device, dtype, min(PEAK_SECONDS, seconds / 10))
@@ -67,11 +61,11 @@ def compute_ledger(
             "training_seconds": seconds,
             "tokens_per_second": tokens / seconds,
             "peak_flops_per_second": peak,
-            "mfu": flops / (seconds * peak * args.world_size),
+            "mfu": ledger["flops"] / (seconds * peak * args.world_size),
         }
-    energy = [logs for logs in state.log_history if ENERGY in logs]
-    if energy:
-        ledger |= {ENERGY: energy[-1][ENERGY], "energy_source": energy[-1]["energy_source"]}
+    for logs in state.log_history:
+        if ENERGY in logs:
+            ledger |= {ENERGY: logs[ENERGY], "energy_source": logs["energy_source"]}
     return ledger
 
 
@@ -95,22 +89,18 @@ class EnergyLog(TrainerCallback):
         self._is_measured = False
         self._before = 0.0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         known = [logs[ENERGY] for logs in state.log_history if ENERGY in logs]
         self._before = known[-1] if known else 0.0
         is_whole = bool(known) or state.global_step == 0  # not a part that looks like the whole
         self._is_measured = state.is_world_process_zero and is_whole and self._meter.start()
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._is_measured:  # Trainer has appended the line already
             state.log_history[-1][ENERGY] = round(self._before + self._meter.read(), 1)
             state.log_history[-1]["energy_source"] = " and ".join(self._meter.sources)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._is_measured:
             self._meter.stop()
             self._is_measured = False

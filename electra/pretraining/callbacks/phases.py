@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from tqdm.auto import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from electra.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
@@ -22,38 +22,32 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(NamedTuple):
-    """What one optimizer step trains."""
+    """What one optimizer step trains, and lambda of this step."""
 
     train_generator: bool
     train_discriminator: bool
     discriminator_weight: float
-    """Lambda of this step."""
 
 
 class Gate(NamedTuple):
-    """The generator is trained while a held-out metric is at least the threshold."""
+    """The generator is trained while a held-out metric, without `eval_`, is at least the threshold."""
 
     metric: str
-    """Without `eval_`."""
     threshold: float
 
 
 class PhaseOptions(NamedTuple):
-    """What determines the phases of a run.
-
-    Args:
-        discriminator_weight: lambda.
-        discriminator_warmup_steps: optimizer steps over which it rises; 0 for none.
-        gate: of the generator, if it has one.
-        generator_steps: optimizer steps of the generator's stage; 0 without stages.
-        init_from_generator: the discriminator's stage starts from the generator's weights.
-    """
+    """What determines the phases of a run; steps are optimizer steps."""
 
     discriminator_weight: float
+    """Lambda."""
     discriminator_warmup_steps: int = 0
+    """Over which lambda rises; 0 for none."""
     gate: Gate | None = None
     generator_steps: int = 0
+    """Of the generator's stage; 0 without stages."""
     init_from_generator: bool = True
+    """The discriminator's stage starts from the generator's weights."""
 
     @property
     def leaves_out_networks(self) -> bool:
@@ -66,11 +60,6 @@ def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: Phase
 
     Lambda rises from 1/N of its value in the first step to its full value in the Nth. A gate uses the last evaluation
     before the step, except that of the untrained pair at step 0. A metric that is nan is below every threshold.
-
-    Args:
-        step: optimizer steps taken, `TrainerState.global_step`.
-        log_history: `TrainerState.log_history`, in its order.
-        options: of the run.
     """
     if options.generator_steps:
         is_first = step < options.generator_steps
@@ -90,33 +79,33 @@ def stage_lengths(max_steps: int, generator_steps: int) -> list[int]:
 
 
 class TrainingPhases(TrainerCallback):
-    """Sets the joint model's attributes before each step, and logs one line when a network starts or stops training.
-
-    Args:
-        model: the joint model itself, not a wrapper.
-        options: of the run.
-    """
+    """Sets attributes of the joint model before each step; logs one line when a network starts or stops training."""
 
     def __init__(self, model: ElectraForJointPretraining, options: PhaseOptions) -> None:
-        self.model = model
+        self.model = model  # itself, not a wrapper
         self.options = options
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._apply(state)
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         was_trained = self.model.train_generator
         self._apply(state)
         is_switch = self.options.generator_steps == state.global_step > 0
         if is_switch and self.options.init_from_generator:
             start_from_generator(self.model)
-        if state.is_world_process_zero and (is_switch or was_trained != self.model.train_generator):
-            with tqdm.external_write_mode():  # not at the end of the progress bar's line
-                logger.info("step %d: %s", state.global_step, self._describe())
+        if not state.is_world_process_zero or not (is_switch or was_trained != self.model.train_generator):
+            return
+        if is_switch:
+            start = "the generator's weights" if self.options.init_from_generator else "its own initial weights"
+            what = f"the generator is frozen; the discriminator starts from {start} and is trained alone"
+        else:
+            assert self.options.gate is not None
+            metric, threshold = self.options.gate
+            trained = "trained again" if self.model.train_generator else "not trained until"
+            what = f"the generator is {trained}: held-out {metric} of at least {threshold:g}"
+        with tqdm.external_write_mode():  # not at the end of the progress bar's line
+            logger.info("step %d: %s", state.global_step, what)
 
     def _apply(self, state: TrainerState) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)
@@ -124,24 +113,10 @@ class TrainingPhases(TrainerCallback):
         self.model.train_discriminator = phase.train_discriminator
         self.model.discriminator_weight = phase.discriminator_weight
 
-    def _describe(self) -> str:
-        if self.options.generator_steps:
-            start = "the generator's weights" if self.options.init_from_generator else "its own initial weights"
-            return f"the generator is frozen; the discriminator starts from {start} and is trained alone"
-        assert self.options.gate is not None
-        metric, threshold = self.options.gate
-        if self.model.train_generator:
-            return f"the generator is trained again: held-out {metric} is at least {threshold:g}"
-        return f"the generator is not trained until held-out {metric} is at least {threshold:g}"
-
 
 @torch.no_grad()
 def start_from_generator(model: ElectraForJointPretraining) -> None:
-    """Copy the generator's encoder, embeddings too, into the discriminator's.
-
-    Raises:
-        UserError: their weights differ in name or size.
-    """
+    """Copy the generator's encoder, embeddings too, into the discriminator's."""
     check_same_encoders(model)
     assert model.generator is not None
     sources = encoder_weights(model.generator)

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Sequence
 from itertools import chain
 
+from seqeval.metrics import classification_report
+from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.metrics import accuracy_score
 
 from electra.errors import UserError
@@ -26,8 +28,6 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
     """The entities of a sentence in another scheme; plain labels are returned as they are."""
     if scheme == "plain":
         return list(labels)
-    from seqeval.metrics.sequence_labeling import get_entities  # an extra: --help works without it
-
     converted = [OUTSIDE] * len(labels)
     previous_end, previous_type = -1, None
     for kind, start, end in get_entities(to_bioes(labels)):  # `end` is the last word
@@ -94,8 +94,6 @@ def score(predicted: Labels, references: Labels, scheme: str) -> dict[str, float
     accuracy = float(accuracy_score(list(chain.from_iterable(references)), list(chain.from_iterable(predicted))))
     if scheme == "plain":
         return {"accuracy": accuracy}
-    from seqeval.metrics import classification_report
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about types that are never predicted: their F1 is 0
         report = classification_report(

@@ -1,0 +1,159 @@
+"""Which checkpoints a run saves and keeps; how a signal or the clock stops it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from electra.checkpoint import find_corruption
+from electra.errors import UserError
+from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.trainer import ElectraTrainer
+from run_pretraining import main
+from tests.pretraining.runs import FAST, flags, make
+
+ROOT = Path(__file__).parents[2]
+
+
+def kept(
+    folder: Path, fractions: list[float], limit: int | None, max_steps: int, start: int = 0, best: str | None = None
+) -> set[int]:
+    """The checkpoints that are left of a run, saved every two steps, each a second younger than the one before."""
+    args = TrainingArguments(output_dir=str(folder), report_to="none")
+    callback = KeptCheckpoints(fraction_steps(fractions, max_steps), limit)
+    for step in range(start + 1, max_steps + 1):
+        state, control = TrainerState(global_step=step, best_model_checkpoint=best), TrainerControl()
+        callback.on_step_end(args, state, control)
+        if control.should_save or step % 2 == 0 or step == max_steps:
+            checkpoint = folder / f"checkpoint-{step}"
+            checkpoint.mkdir(exist_ok=True)
+            os.utime(checkpoint, (1000 * start + step, 1000 * start + step))
+            callback.on_save(args, state, control)
+    return {int(path.name.removeprefix("checkpoint-")) for path in folder.glob("checkpoint-*")}
+
+
+def test_fractions_of_a_run_are_rounded_ascending_and_once_each() -> None:
+    assert fraction_steps([0.0625, 0.125, 0.25, 0.5, 1], 1_000_000) == [62_500, 125_000, 250_000, 500_000, 1_000_000]
+    assert fraction_steps([1.0, 0.33, 0.34, 0.5, 0.0625], 10) == [1, 3, 5, 10]
+    assert fraction_steps([0.001], 10) == [1]  # a checkpoint of step 0 would hold nothing
+
+
+@pytest.mark.parametrize(
+    ("fractions", "limit", "expected"),
+    [
+        ([0.25, 0.6], 1, {3, 7, 12}),
+        ([0.25, 1], 2, {3, 8, 10, 12}),  # the limit counts the other ones
+        ([0.25], None, {2, 3, 4, 6, 8, 10, 12}),
+        ([], 2, {10, 12}),
+    ],
+)
+def test_fractions_are_kept_beside_the_newest(
+    tmp_path: Path, fractions: list[float], limit: int | None, expected: set[int]
+) -> None:
+    assert kept(tmp_path, fractions, limit, 12) == expected
+
+
+def test_the_options_of_a_run_decide_what_it_keeps(folder: Path) -> None:
+    make(folder, **FAST, max_steps=8, save_steps=2, save_total_limit=1, checkpoint_fractions=0.25).train()
+    assert {path.name for path in folder.rglob("checkpoint-*")} == {"checkpoint-2", "checkpoint-8"}
+
+
+def test_after_resuming_an_older_checkpoint_what_is_older_goes_first(tmp_path: Path) -> None:
+    """Steps 10 and 12 are of the first run: newer by number, older by time."""
+    kept(tmp_path, [0.5], None, 12)
+    assert kept(tmp_path, [0.5], 2, 8, start=4) == {4, 6, 8}
+
+
+def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
+    assert kept(tmp_path, [], 1, 6, best=str(tmp_path / "checkpoint-2")) == {2, 6}
+
+
+def test_fractions_that_would_not_be_saved_are_refused() -> None:
+    options = ["--checkpoint_fractions=0.5", "--save_strategy=best", "--metric_for_best_model=eval_loss"]
+    with pytest.raises(UserError, match="--save_strategy best"):
+        parse_arguments(["--train_file=text.txt", *options])
+
+
+# ---- stopping
+
+
+class Send(TrainerCallback):
+    """Sends signals to this process in the middle of a step."""
+
+    def __init__(self, step: int, *numbers: int) -> None:
+        self.step, self.numbers = step, numbers
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step + 1 == self.step:
+            for number in self.numbers:
+                os.kill(os.getpid(), number)
+
+
+def train(trainer: ElectraTrainer) -> int:
+    stop = next(c for c in trainer.callback_handler.callbacks if isinstance(c, StopRequests))
+    with stop.listening():
+        trainer.train()
+    return stop.exit_code
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 138)])
+def test_a_signal_ends_the_run_after_its_step_with_a_full_checkpoint(folder: Path, name: str, code: int) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    trainer = make(folder, **FAST, save_strategy="no")
+    trainer.add_callback(Send(5, number))
+    assert train(trainer) == code
+    assert signal.getsignal(number) == before and trainer.state.global_step == 5
+    assert find_corruption(folder / "output" / "run" / "checkpoint-5") is None
+
+
+def test_a_second_interrupt_stops_at_once(folder: Path) -> None:
+    trainer = make(folder, **FAST)
+    trainer.add_callback(Send(2, signal.SIGINT, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train(trainer)
+    assert trainer.state.global_step == 1
+
+
+def test_weights_alone_cannot_be_resumed_and_that_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(flags(folder, **FAST, max_hours=1e-9, save_only_model=True))
+    assert stopped.value.code == 85
+    said = capsys.readouterr().out
+    assert "--save_only_model" in said and "--resume_from_checkpoint" not in said
+    for resume in ({"auto_resume": True}, {"resume_from_checkpoint": folder / "output" / "run" / "checkpoint-1"}):
+        with pytest.raises(UserError, match=r"checkpoint-1 .*--save_only_model"):
+            main(flags(folder, **FAST, **resume))
+
+
+def test_a_signal_to_all_processes_of_a_run_stops_it_and_the_printed_command_resumes_it(folder: Path) -> None:
+    """As schedulers send it: to the workers of the data loader, too."""
+    argv = flags(folder, **FAST, max_steps=100_000, save_steps=50_000, logging_steps=1, dataloader_num_workers=1)
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "run_pretraining.py"), *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.startswith("step 3: loss"):
+                break
+        os.killpg(process.pid, signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait(60) == 143, rest
+    finally:
+        process.kill()
+    (checkpoint,) = (folder / "output" / "run").glob("checkpoint-*")
+    step = int(checkpoint.name.removeprefix("checkpoint-"))
+    argv = rest.partition("resume with: python run_pretraining.py ")[2].split("\n")[0].split()
+    main([*argv, f"--max_steps={step + 1}", "--dataloader_num_workers=0"])
+    assert find_corruption(checkpoint.with_name(f"checkpoint-{step + 1}")) is None

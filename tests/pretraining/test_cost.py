@@ -1,0 +1,90 @@
+"""Cost of a run: time from the log, utilization by its definition, energy across a kill; and those of a real run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from electra.hardware import EnergyMeter
+from electra.pretraining.callbacks.cost import EnergyLog, compute_ledger, ledger_line, training_seconds
+from electra.pretraining.plan import Plan
+from electra.samples import read_samples
+from run_pretraining import main
+from tests.pretraining.runs import flags
+from tests.test_hardware import package
+
+LOGS = [
+    {"step": 5, "tokens_seen": 1000, "tokens_per_second": 100},
+    {"step": 5, "eval_loss": 1.0, "eval_runtime": 3.0},
+    {"step": 10, "tokens_seen": 3000, "tokens_per_second": 400},
+]
+
+
+def test_time_is_that_of_the_windows_and_the_rest_is_taken_at_their_mean_rate() -> None:
+    assert training_seconds(LOGS, 3000) == pytest.approx(10 + 5)
+    assert training_seconds(LOGS, 3600) == pytest.approx(15 * 1.2)
+    assert training_seconds(LOGS[1:2], 3000) is None
+
+
+def test_utilization_is_what_the_model_needs_over_what_the_devices_could_do(plan: Plan, tmp_path: Path) -> None:
+    args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    state = TrainerState(global_step=6, num_input_tokens_seen=3000, log_history=LOGS)
+    ledger = compute_ledger(state, args, plan, peak_flops=1e6)
+    assert ledger["flops"] == pytest.approx(plan.flops / 2)  # 6 of 12 steps
+    assert ledger["google_flops"] == pytest.approx(plan.google_flops / 2)
+    assert (ledger["tokens"], ledger["dtype"], ledger["devices"]) == (3000, "float32", 1)
+    assert ledger["training_seconds"] == pytest.approx(15) and ledger["evaluation_seconds"] == 3.0
+    assert ledger["tokens_per_second"] == pytest.approx(200)
+    assert ledger["mfu"] == pytest.approx(plan.flops / 2 / (15 * 1e6))
+    assert "energy_joules" not in ledger and "kWh" not in ledger_line(ledger)
+    state.log_history = [*LOGS, {"step": 12, "energy_joules": 7.2e6, "energy_source": "RAPL"}]
+    assert "2 kWh (RAPL)" in ledger_line(compute_ledger(state, args, plan, peak_flops=1e6))
+
+
+@pytest.mark.parametrize(("known", "step", "expected"), [(None, 0, 4.0), (10.0, 5, 14.0), (None, 5, None)])
+def test_energy_goes_on_where_the_log_ended_and_is_not_told_if_half_is_missing(
+    tmp_path: Path, known: float | None, step: int, expected: float | None
+) -> None:
+    args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    package(tmp_path, "intel-rapl:0", 1_000_000)
+    state = TrainerState(global_step=step, log_history=[] if known is None else [{"energy_joules": known}])
+    callback = EnergyLog(EnergyMeter(tmp_path, poll_seconds=60))
+    callback.on_train_begin(args, state, TrainerControl())
+    state.log_history.append({"loss": 1.0})
+    package(tmp_path, "intel-rapl:0", 5_000_000)
+    callback.on_log(args, state, TrainerControl())
+    callback.on_train_end(args, state, TrainerControl())
+    assert state.log_history[-1].get("energy_joules") == (expected and pytest.approx(expected, abs=0.5))
+
+
+def test_a_run_leaves_its_log_its_cost_its_samples_and_its_report(finished_run: Path) -> None:
+    metrics = json.loads((finished_run / "metrics.json").read_text())
+    compute, plan = metrics["compute"], metrics["plan"]
+    assert compute["tokens"] == plan["total_tokens"] and compute["flops"] == plan["flops"]
+    assert 0 < compute["mfu"] < 1.5 and compute["peak_flops_per_second"] > 1e9
+    assert json.loads((finished_run / "trainer_state.json").read_text())["global_step"] == 12
+    samples = read_samples(finished_run)
+    assert len(samples) == 5 and all(sample.probabilities for sample in samples)
+    page = (finished_run / "report.html").read_text()
+    assert page.count('<dl class="sample">') == 5 and "<li>" not in page.split("<h2>")[0]  # nothing is missing
+    card = ModelCard.load(finished_run / "discriminator" / "README.md")
+    assert (card.data.license, card.data.language) == ("mit", ["en"])
+    facts = ("| cost | ", "python run_pretraining.py --train_file=", "learning_rate: 0.001")
+    assert all(fact in card.text for fact in facts)
+
+
+def test_a_run_that_diverged_ends_with_its_samples_and_its_report(folder: Path) -> None:
+    main(flags(folder, learning_rate=1e30, max_grad_norm=0, max_steps=3, save_strategy="no"))
+    run = folder / "output" / "run"
+    assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))
+    assert (run / "metrics.json").is_file() and "P(replaced) undefined" in (run / "report.html").read_text()
+
+
+def test_the_plan_trains_nothing_and_leaves_no_run_behind(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*flags(folder), "--plan"])
+    assert not (folder / "output").exists()
+    lines = {line[:15].strip(): line for line in capsys.readouterr().out.splitlines()}
+    assert {"corpus", "discriminator", "training", "compute", "memory", "disk", "trial"} <= set(lines)
+    assert "10 steps of" in lines["trial"] and "3 checkpoints of" in lines["disk"]

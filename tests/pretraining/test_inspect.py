@@ -1,0 +1,77 @@
+"""The command's probabilities are the exported model's; a run, its checkpoint and its folders are all opened."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+from electra.errors import UserError
+from electra.inspect import inspect_texts, load_networks, main
+
+TEXT = "bab dadad kok mum"
+
+
+def test_a_discriminator_alone_gives_the_probabilities_of_plain_transformers(finished_run: Path) -> None:
+    networks = load_networks(str(finished_run / "discriminator"))
+    assert networks.generator is None
+    (sample,) = inspect_texts(networks, [TEXT])
+    model = AutoModelForPreTraining.from_pretrained(finished_run / "discriminator")
+    encoded = AutoTokenizer.from_pretrained(finished_run / "discriminator")(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**encoded).logits.sigmoid()[0].tolist()
+    assert sample.probabilities == pytest.approx(expected, abs=2e-6)
+    assert sample.shown == sample.original and "".join(sample.original) == f" [CLS] {TEXT} [SEP]"
+
+
+def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements(finished_run: Path) -> None:
+    (of_run,) = inspect_texts(load_networks(str(finished_run)), [TEXT], seed=3, mlm_probability=0.5)
+    joint = load_networks(str(finished_run / "checkpoint-12"))
+    assert joint.joint is not None and joint.generator is not None
+    (of_checkpoint,) = inspect_texts(joint, [TEXT], seed=3, mlm_probability=0.5)
+    assert sum(token != masked for token, masked in zip(of_run.original, of_run.masked, strict=True)) >= 3
+    assert of_run.masked == of_checkpoint.masked and of_run.shown == of_checkpoint.shown != of_run.original
+    assert of_run.probabilities == pytest.approx(of_checkpoint.probabilities, abs=2e-6)
+    (other,) = inspect_texts(joint, [TEXT], seed=4, mlm_probability=0.5)
+    assert other.masked != of_run.masked
+    named = load_networks(str(finished_run / "discriminator"), str(finished_run / "generator"))
+    assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5) == [of_run]
+
+
+def test_the_command_prints_every_text(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(finished_run), TEXT, "kok"])
+    printed = capsys.readouterr().out
+    assert printed.count("P(replaced)") == 2 and printed.replace("·", "").count(f"[CLS] {TEXT} [SEP]") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["{run}/nothing", "a"], "nothing"),
+        (["{run}", ""], "no tokens"),
+        (["{run}", "bab " * 200], "32"),
+        (["{run}", "a", "--mlm_probability", "1.5"], "--mlm_probability 1.5"),
+        (["{run}", "a", "--seed", "-1"], "--seed -1"),
+        (["{run}", "a", "--generator", "{run}/discriminator"], "discriminator"),
+    ],
+)
+def test_bad_requests_are_refused(finished_run: Path, argv: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main([word.format(run=finished_run) for word in argv])
+
+
+def test_weights_that_are_cut_short_or_of_another_size_are_refused(finished_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished_run / "discriminator", tmp_path / "cut")
+    (folder / "manifest.json").unlink()
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    with pytest.raises(UserError, match="cut"):
+        load_networks(str(folder))
+    weights.write_bytes(whole)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
+    with pytest.raises(UserError, match=r"\(64, .*\(48, "):
+        load_networks(str(folder))
