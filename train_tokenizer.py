@@ -8,7 +8,7 @@ AutoTokenizer opens the resulting folder; the other commands take it as --tokeni
 """
 
 from electra.errors import run_script
-from electra.train_tokenizer import main
+from electra.data.tokenizer import main
 
 if __name__ == "__main__":
     run_script(main)

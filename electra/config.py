@@ -97,7 +97,9 @@ class CorpusArguments(Options):
         "corpus, files come after data sets.",
     )
     dataset_sampling: list[float] = option(
-        [], "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one for each."
+        [],
+        "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one for each.",
+        UP_TO_ONE,
     )
     text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
     document_separator: Literal["blank_line", "line", "file"] = option(

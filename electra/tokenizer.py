@@ -20,70 +20,46 @@ from electra.files import expand, may_be_hub_id
 
 logger = logging.getLogger(__name__)
 
-# In the order of their ids, 0 to 4.
-SPECIAL_TOKENS = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
-# A bare `tokenizers` JSON does not say which token has which role. These are BERT's names and those of rc2020_electra;
-# `unk_token` and `eos_token` may be missing.
-SPECIAL_TOKEN_CONVENTIONS: tuple[dict[str, str], ...] = (
-    SPECIAL_TOKENS,
-    {
-        "pad_token": "<PAD>",
-        "mask_token": "<MASK>",
-        "cls_token": "<BOS>",
-        "eos_token": "<EOS>",
-        "sep_token": "<SEP>",
-        "unk_token": "<UNK>",
-    },
+_BERT_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_TOKENS = dict(
+    zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _BERT_TOKENS, strict=True)
 )
+"""In the order of their ids, 0 to 4."""
+_RC2020_TOKENS = {"pad": "<PAD>", "mask": "<MASK>", "cls": "<BOS>", "eos": "<EOS>", "sep": "<SEP>", "unk": "<UNK>"}
+SPECIAL_TOKEN_CONVENTIONS = (SPECIAL_TOKENS, {f"{role}_token": token for role, token in _RC2020_TOKENS.items()})
+"""A bare `tokenizers` JSON does not say which token has which role. `unk_token` and `eos_token` may be missing."""
 REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
-
-# A noncharacter: the Unicode standard excludes it from exchanged text.
+ROLES = (*REQUIRED_ROLES, "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"
-
-# Every folder that `AutoTokenizer` can read has at least one of these files.
+"""A noncharacter: the Unicode standard excludes it from exchanged text."""
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "spm.model",
-    "tokenizer.model",
-)
-# Where a run folder may have its tokenizer, in order of preference.
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
+    "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
+)  # fmt: skip
+"""Every folder that `AutoTokenizer` can read has at least one of these files."""
 TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
+"""Where a run folder may have its tokenizer, in order of preference."""
 
 
 def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
-    """Load a tokenizer; only a Hub id needs the network, and no remote code is run.
+    """Load a tokenizer with a Rust backend; only a Hub id needs the network, and no remote code is run.
 
     Args:
         tokenizer_path: a Hugging Face folder, a run folder, a `vocab.txt` (or a folder with only that), a single
             `tokenizers` JSON file with or without extension, or a Hub id.
-    Returns:
-        A tokenizer with a Rust backend. `check_tokenizer` says whether it can be used for pre-training.
     Raises:
         UserError: it is missing, damaged, not a tokenizer or without a Rust backend, or the Hub cannot be reached.
     """
-    if not tokenizer_path:
-        raise UserError("no tokenizer is named; give a folder, a tokenizers JSON file or a Hub id")
     path = expand(tokenizer_path)
-    if path.is_dir():
+    if tokenizer_path and path.is_dir():
         tokenizer = _load_folder(path)
     elif path.is_file():
         tokenizer = _load_vocab_file(path) if path.suffix == ".txt" else _load_tokenizers_json(path)
-    elif not may_be_hub_id(tokenizer_path):
-        raise UserError(f"tokenizer {tokenizer_path}: no such file or folder")
-    else:
+    elif may_be_hub_id(tokenizer_path):
         tokenizer = _load_with_auto_tokenizer(tokenizer_path)
-    _backend_of(tokenizer, tokenizer_path)
+    else:
+        raise UserError(f"tokenizer {tokenizer_path!r}: no such file or folder; name one, or a Hub id")
+    _state(tokenizer)
     return tokenizer
 
 
@@ -91,43 +67,24 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
     candidates = [folder, *(folder / name for name in TOKENIZER_SUBFOLDERS)]
     found = next((f for f in candidates if any((f / name).is_file() for name in TOKENIZER_FILES)), None)
     if found is None:
-        raise UserError(
-            f"tokenizer {folder}: no tokenizer in this folder (expected tokenizer.json or vocab.txt there or in "
-            f"{' or '.join(name + '/' for name in TOKENIZER_SUBFOLDERS)})"
-        )
+        where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
+        raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
     if not any((found / name).is_file() for name in TOKENIZER_FILES if name != "tokenizer_config.json"):
         raise UserError(f"tokenizer {found}: the folder has no vocabulary, only tokenizer_config.json")
+    # Without a configuration `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
     if not (found / "tokenizer_config.json").is_file():
-        # Without it `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
         if (found / "tokenizer.json").is_file():
             return _load_tokenizers_json(found / "tokenizer.json")
         if (found / "vocab.txt").is_file():
             return _load_vocab_file(found / "vocab.txt")
-    tokenizer = _load_with_auto_tokenizer(str(found))
-    if (found / "tokenizer.json").is_file():
-        # BertTokenizer rebuilds its normalizer from tokenizer_config.json. A cased vocabulary with a lowercasing
-        # normalizer turns every capitalized word into [UNK].
-        trained = json.loads((found / "tokenizer.json").read_text(encoding="utf-8")).get("normalizer") or {}
-        loaded = _state(_backend_of(tokenizer, str(found)))["normalizer"]
-        if trained.get("type") == "BertNormalizer" and trained != loaded:
-            logger.warning(
-                "%s was trained with the normalizer %s, but its tokenizer_config.json makes it %s: correct "
-                "do_lower_case and strip_accents there, or words become unknown",
-                found,
-                trained,
-                loaded,
-            )
-    return tokenizer
+    return _load_with_auto_tokenizer(str(found))
 
 
 def _load_with_auto_tokenizer(name: str) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    # Damaged files, unknown classes, missing packages and an unreachable Hub raise as many exception types, and the
-    # Rust side raises bare `Exception`.
-    except Exception as error:
-        is_here = expand(name).exists()
-        problem = "transformers cannot load it" if is_here else "no such file or folder, and not found on the Hub"
+    except Exception as error:  # of many types; the Rust side raises bare `Exception`
+        problem = "transformers cannot load it" if expand(name).exists() else "no such folder, and not on the Hub"
         raise UserError(
             f"tokenizer {name}: {problem} ({_first_line(error)}); expected a folder with a tokenizer, a tokenizers "
             "JSON file, or a Hub id while the Hub can be reached"
@@ -141,11 +98,11 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     except Exception as error:  # tokenizers raises nothing more specific
         raise UserError(f"tokenizer {path}: not a tokenizers JSON file, or damaged ({_first_line(error)})") from error
     vocab = backend.get_vocab(with_added_tokens=True)
-    convention = next((c for c in SPECIAL_TOKEN_CONVENTIONS if all(c[role] in vocab for role in REQUIRED_ROLES)), None)
-    if convention is None:
-        known = " or ".join(" ".join(names[role] for role in REQUIRED_ROLES) for names in SPECIAL_TOKEN_CONVENTIONS)
-        raise UserError(f"tokenizer {path}: the special tokens in its vocabulary are unknown here, expected {known}")
-    return wrap_backend(backend, {role: token for role, token in convention.items() if token in vocab})
+    for convention in SPECIAL_TOKEN_CONVENTIONS:
+        if all(convention[role] in vocab for role in REQUIRED_ROLES):
+            return wrap_backend(backend, {role: token for role, token in convention.items() if token in vocab})
+    known = " or ".join(" ".join(names[role] for role in REQUIRED_ROLES) for names in SPECIAL_TOKEN_CONVENTIONS)
+    raise UserError(f"tokenizer {path}: the special tokens in its vocabulary are unknown here, expected {known}")
 
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
@@ -155,8 +112,7 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     except UnicodeDecodeError as error:
         raise UserError(f"tokenizer {path}: not a UTF-8 vocabulary file ({error.reason})") from error
     # Not splitlines(): vocabularies of many languages have U+2028 as a token.
-    lines = text.removesuffix("\n").split("\n")
-    vocab = {token.rstrip("\r"): index for index, token in enumerate(lines)}
+    vocab = {token: index for index, token in enumerate(text.removesuffix("\n").split("\n"))}
     missing = [token for token in SPECIAL_TOKENS.values() if token not in vocab]
     if missing:
         raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")
@@ -192,33 +148,28 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     The roles cls, sep, pad, mask and unk need distinct ids; only a byte-level tokenizer may lack unk. An encoded text
     must have cls and sep, because fine-tuning relies on the template that pre-training has shown.
 
-    Args:
-        tokenizer: any Hugging Face tokenizer.
-        name: its path or Hub id, for messages.
     Raises:
         UserError: says what is missing.
     """
-    state = _state(_backend_of(tokenizer, name))
-    covers_all_bytes = state["model"].get("byte_fallback") or '"ByteLevel"' in json.dumps(
+    state = _state(tokenizer)
+    bytes_known = state["model"].get("byte_fallback") or "ByteLevel" in str(
         [state["pre_tokenizer"], state["normalizer"]]
     )
-    roles = [*REQUIRED_ROLES, "unk_token"]
-    ids = {role: getattr(tokenizer, f"{role}_id") for role in roles if getattr(tokenizer, role) is not None}
-    missing = [role for role in roles if role not in ids and not (role == "unk_token" and covers_all_bytes)]
+    ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES if getattr(tokenizer, role) is not None}
+    missing = [role for role in ROLES if role not in ids and not (role == "unk_token" and bytes_known)]
+    wrong = None
     if missing:
+        wrong = f"has no {' and no '.join(missing)}"
+    elif len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        wrong = f"has only its {len(tokenizer)} special tokens"
+    elif None in ids.values() or len(set(ids.values())) < len(ids):
+        wrong = f"needs a distinct id for each special token, but has {ids}"
+    elif not {ids["cls_token"], ids["sep_token"]} <= set(tokenizer("a")["input_ids"]):
+        wrong = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
+    if wrong:
         raise UserError(
-            f"tokenizer {name} has no {' and no '.join(role.replace('_', ' ') for role in missing)}; train one with "
-            f"train_tokenizer.py or choose one with BERT's special tokens, such as google/electra-small-discriminator"
-        )
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-        raise UserError(f"tokenizer {name} has only its {len(tokenizer)} special tokens; it is damaged or empty")
-    if None in ids.values() or len(set(ids.values())) < len(ids):
-        listed = ", ".join(f"{role} {token_id}" for role, token_id in ids.items())
-        raise UserError(f"tokenizer {name} needs a distinct id for each special token, but has {listed}")
-    if not {ids["cls_token"], ids["sep_token"]} <= set(tokenizer("a")["input_ids"]):
-        raise UserError(
-            f"tokenizer {name} does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, so "
-            f"fine-tuning would differ from pre-training; name its tokenizer.json itself to have them added"
+            f"tokenizer {name} {wrong}; train one with train_tokenizer.py, name a tokenizer.json to have its special "
+            "tokens recognized, or choose one like google/electra-small-discriminator"
         )
 
 
@@ -244,7 +195,7 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     Unigram and `ignore_merges` models still find the special token in their vocabulary. So the copy's special tokens
     are renamed to something that no text contains; ask the original for their ids.
     """
-    state = _state(_backend_of(tokenizer, "to be copied"))
+    state = _state(tokenizer)
     special = {token["content"] for token in state["added_tokens"] if token["special"]}
     special.update(tokenizer.all_special_tokens)
 
@@ -271,25 +222,22 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
     The same after saving and loading; truncation, padding and the decoder change no id and do not count.
     """
-    state = _state(_backend_of(tokenizer, "to be fingerprinted"))
+    state = _state(tokenizer)
     for name in ("truncation", "padding", "decoder"):
         state.pop(name, None)
     # The Rust side writes the vocabulary in the order of the ids, so the keys need no sorting.
-    state["roles"] = {role: getattr(tokenizer, f"{role}_id") for role in [*REQUIRED_ROLES, "unk_token"]}
+    state["roles"] = {role: getattr(tokenizer, f"{role}_id") for role in ROLES}
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 
-def _backend_of(tokenizer: PreTrainedTokenizerBase, name: str) -> Tokenizer:
+def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The Rust backend as JSON."""
     if not tokenizer.is_fast:
         raise UserError(
-            f"tokenizer {name}: {type(tokenizer).__name__} has no Rust backend, which encoding a corpus needs; "
-            f"choose a fast tokenizer, one with a tokenizer.json"
+            f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "
+            "corpus needs; choose a fast tokenizer, one with a tokenizer.json"
         )
-    return tokenizer.backend_tokenizer
-
-
-def _state(backend: Tokenizer) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(backend.to_str())
+    state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return state
 
 

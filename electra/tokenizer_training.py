@@ -10,13 +10,13 @@ Three algorithms, each with the Rust trainers of `tokenizers`, five special toke
 The same documents give the same vocabulary. The trainers alone do not guarantee that, because they iterate over a hash
 map: WordPiece gives its `##` characters ids in another order each time, which also decides ties between merges
 (huggingface/tokenizers#1794; to be removed when it is merged), and Unigram sums its probabilities in another order. So
-the words are counted first by the parallel counter of `tokenizers`, the alphabet is sorted here, and the trainer gets
-the counted words instead of the corpus.
+the words are counted first, the alphabet is sorted here, and the trainer gets the counted words instead of the corpus.
 
-WordPiece takes one pass over the documents, about 6 MB/s of English on two cores. Memory grows with the number of
-distinct words, not with the corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents` there.
+WordPiece reads about 6 MB/s of English on two cores. Memory grows with the number of distinct words, not with the
+corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents` there.
 """
 
+import itertools
 import json
 import logging
 import random
@@ -33,53 +33,36 @@ from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
 
 logger = logging.getLogger(__name__)
 
-UNK_ID = list(SPECIAL_TOKENS).index("unk_token")
-
+SPECIAL = list(SPECIAL_TOKENS.values())
 # The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
 # frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
 # that limit alone, common Chinese and Japanese characters would be unknown; without a limit, thousands of rows of the
 # embedding would belong to characters seen once.
-CHARACTER_COVERAGE = 0.9995
-COMMON_CHARACTERS = 1000
-
+CHARACTER_COVERAGE, COMMON_CHARACTERS = 0.9995, 1000
 REPEATS_PER_CHUNK = 1000  # words
-LOST_CHARACTER_STEP = 1e-4
-SCORE_DECIMALS = 6
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
-_LONG_WORD = re.compile(r"(\S{500})(?=\S)")
 
 
 def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed: int = 42) -> PreTrainedTokenizerBase:
     """Train a tokenizer that can be saved and loaded by `AutoTokenizer`.
 
-    Args:
-        documents: texts, read once and in order.
-        options: what to train.
-        seed: of the sample of `max_documents`.
-    Returns:
-        A `BertTokenizer` for wordpiece, a `PreTrainedTokenizerFast` for the others. Its vocabulary depends on the
-        options and the documents, but not on their order unless they are sampled.
+    The documents are read once and in order. Their order does not change the vocabulary, unless `max_documents` of
+    them are drawn, by `seed`. Wordpiece gives a `BertTokenizer`, the other algorithms a `PreTrainedTokenizerFast`.
+
     Raises:
-        UserError: the documents have no text, `vocab_size` is smaller than their alphabet, or `min_frequency` leaves
-            nothing to merge.
+        UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
     """
-    documents = map(_break_long_words, documents)
+    # The trainers take quadratic time in the length of a word.
+    documents = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
     if options.max_documents is not None:
         documents = _sample_documents(documents, options.max_documents, seed)
     tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
     if len(tokenizer) < options.vocab_size:
         logger.warning(
-            "the documents gave %d tokens, fewer than vocab_size=%d; set --vocab_size to that, train on more text or "
-            "lower --min_frequency",
-            len(tokenizer),
-            options.vocab_size,
+            f"the documents gave {len(tokenizer)} tokens, fewer than vocab_size={options.vocab_size}; set "
+            "--vocab_size to that, train on more text or lower --min_frequency"
         )
     return tokenizer
-
-
-def _break_long_words(document: str) -> str:
-    """Put a space after every 500 characters without one: the trainers take quadratic time in the length of a word."""
-    return _LONG_WORD.sub(r"\1 ", document)
 
 
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
@@ -89,20 +72,13 @@ def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -
     for index, document in enumerate(documents):
         if index < max_documents:
             reservoir.append((index, document))
-            continue
-        place = int(generator.random() * (index + 1))
-        if place < max_documents:
+        elif (place := int(generator.random() * (index + 1))) < max_documents:
             reservoir[place] = (index, document)
     return [document for _, document in sorted(reservoir)]
 
 
 def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
-    normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=options.strip_accents,
-        lowercase=options.lowercase,
-    )
+    normalizer = normalizers.BertNormalizer(strip_accents=options.strip_accents, lowercase=options.lowercase)
     words = _count_words(documents, normalizer, pre_tokenizers.BertPreTokenizer())
     alphabet = _choose_alphabet(words, options.vocab_size)
     # A word with a character outside the alphabet becomes [UNK] as a whole: nothing can be learned from it.
@@ -110,23 +86,16 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
     continuations = {f"##{character}" for word in words for character in word[1:]}
     symbols = [*sorted(alphabet), *sorted(continuations)]
     _check_vocab_size(options, len(symbols))
-
+    # The single-character symbols get fixed ids, because they are named here as "special" to this trainer.
     trainer = trainers.WordPieceTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
-        # The single-character symbols get fixed ids, because they are named here as "special" to this trainer.
-        special_tokens=[*SPECIAL_TOKENS.values(), *symbols],
+        special_tokens=SPECIAL + symbols,
         show_progress=False,
     )
-    vocab = _train_on_words(models.WordPiece(unk_token=SPECIAL_TOKENS["unk_token"]), trainer, words).get_vocab()
-    unmerged = len(SPECIAL_TOKENS) + len(symbols)
-    if continuations and len(vocab) == unmerged < options.vocab_size:
-        raise _nothing_to_merge(options)
-    return BertTokenizer(
-        vocab=dict(sorted(vocab.items(), key=lambda item: item[1])),
-        do_lower_case=options.lowercase,
-        strip_accents=options.strip_accents,
-    )
+    vocab = _train_on_words(models.WordPiece(unk_token="[UNK]"), trainer, words).get_vocab()
+    vocab = dict(sorted(vocab.items(), key=lambda item: item[1]))
+    return BertTokenizer(vocab=vocab, do_lower_case=options.lowercase, strip_accents=options.strip_accents)
 
 
 def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
@@ -135,8 +104,7 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     _check_vocab_size(options, len(alphabet))
     backend = Tokenizer(models.BPE())
-    folding = _case_folding(options)
-    if folding:
+    if folding := _case_folding(options):
         # NFC composes again what NFD decomposed besides accents, such as Hangul.
         backend.normalizer = normalizers.Sequence([*folding, normalizers.NFC()])
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -144,43 +112,36 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
     trainer = trainers.BpeTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
-        special_tokens=list(SPECIAL_TOKENS.values()),
+        special_tokens=SPECIAL,
         initial_alphabet=alphabet,
         show_progress=False,
     )
     backend.train_from_iterator(documents, trainer)
     if trainer.get_word_count() == 0:
         raise UserError(NO_TEXT)
-    if backend.get_vocab_size() == len(SPECIAL_TOKENS) + len(alphabet) < options.vocab_size:
-        raise _nothing_to_merge(options)
     return wrap_backend(backend, SPECIAL_TOKENS)
 
 
 def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
-    normalizer = normalizers.Sequence(
-        [
-            normalizers.Nmt(),
-            *_case_folding(options),
-            normalizers.NFKC(),
-            # Metaspace only knows the plain space. NUL is the trainer's own separator between words.
-            normalizers.Replace(Regex(r"[\s\x00]+"), " "),
-            normalizers.Strip(),
-        ]
-    )
-    pre_tokenizer = pre_tokenizers.Metaspace()
-    words = _count_words(documents, normalizer, pre_tokenizer)
+    # Metaspace only knows the plain space. NUL is the trainer's own separator between words.
+    spaces = normalizers.Replace(Regex(r"[\s\x00]+"), " ")
+    folding = _case_folding(options)
+    normalizer = normalizers.Sequence([normalizers.Nmt(), *folding, normalizers.NFKC(), spaces, normalizers.Strip()])
+    words = _count_words(documents, normalizer, pre_tokenizers.Metaspace())
     alphabet = _choose_alphabet(words, options.vocab_size)
     _check_vocab_size(options, len(alphabet))
+    # Unigram makes a token of every character it gets, so words are cut where one is outside the alphabet.
+    parts: Counter[str] = Counter()
+    for word, count in words.items():
+        for part in "".join(c if c in alphabet else " " for c in word).split():
+            parts[part] += count
     trainer = trainers.UnigramTrainer(
-        vocab_size=options.vocab_size,
-        special_tokens=list(SPECIAL_TOKENS.values()),
-        unk_token=SPECIAL_TOKENS["unk_token"],
-        show_progress=False,
+        vocab_size=options.vocab_size, special_tokens=SPECIAL, unk_token="[UNK]", show_progress=False
     )
-    trained = _train_on_words(models.Unigram(), trainer, _cut_at_unknown_characters(words, alphabet))
-    backend = Tokenizer(models.Unigram(_canonical_pieces(trained), unk_id=UNK_ID))
+    pieces = _canonical_pieces(_train_on_words(models.Unigram(), trainer, parts))
+    backend = Tokenizer(models.Unigram(pieces, unk_id=SPECIAL.index("[UNK]")))
     backend.normalizer = normalizer
-    backend.pre_tokenizer = pre_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     return wrap_backend(backend, SPECIAL_TOKENS)
 
@@ -188,12 +149,8 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
     """What BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
     strips_accents = options.lowercase if options.strip_accents is None else options.strip_accents
-    folding: list[normalizers.Normalizer] = []
-    if strips_accents:
-        folding += [normalizers.NFD(), normalizers.StripAccents()]
-    if options.lowercase:
-        folding.append(normalizers.Lowercase())
-    return folding
+    folding: list[normalizers.Normalizer] = [normalizers.NFD(), normalizers.StripAccents()] if strips_accents else []
+    return [*folding, normalizers.Lowercase()] if options.lowercase else folding
 
 
 def _count_words(
@@ -201,8 +158,7 @@ def _count_words(
 ) -> dict[str, int]:
     """Count every pre-token, in Rust on all cores, while the documents are streamed."""
     counter = Tokenizer(models.WordLevel())
-    counter.normalizer = normalizer
-    counter.pre_tokenizer = pre_tokenizer
+    counter.normalizer, counter.pre_tokenizer = normalizer, pre_tokenizer
     trainer = trainers.WordLevelTrainer(vocab_size=0, show_progress=False)
     counter.train_from_iterator(documents, trainer)
     # The counts of the trainer are only in its pickled state.
@@ -219,23 +175,9 @@ def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
         for character in word:
             counts[character] += count
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
-    to_cover = CHARACTER_COVERAGE * counts.total()
-    kept = 0
-    while to_cover > 0:
-        to_cover -= counts[ranked[kept]]
-        kept += 1
+    covered = itertools.accumulate(counts[character] for character in ranked)
+    kept = 1 + sum(total < CHARACTER_COVERAGE * counts.total() for total in covered)
     return set(ranked[: max(kept, min(COMMON_CHARACTERS, vocab_size // 4))])
-
-
-def _cut_at_unknown_characters(words: dict[str, int], alphabet: set[str]) -> dict[str, int]:
-    """Replace each word by its parts inside the alphabet: Unigram makes a token of every character it gets."""
-    parts: Counter[str] = Counter()
-    for word, count in words.items():
-        known = word if alphabet.issuperset(word) else "".join(c if c in alphabet else " " for c in word)
-        for part in known.split(" "):
-            if part:
-                parts[part] += count
-    return dict(parts)
 
 
 def _train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[str, int]) -> Tokenizer:
@@ -255,34 +197,26 @@ def _canonical_pieces(trained: Tokenizer) -> list[tuple[str, float]]:
     """The trained Unigram pieces, special ones first, without the differences between two trainings on the same words.
 
     The order of a sum changes the last digits of every score, so scores are rounded. Characters that the model lost
-    get the lowest score plus multiples of `LOST_CHARACTER_STEP` in the order of a hash set (`finalize` in tokenizers'
+    get the lowest score plus multiples of 1e-4 in the order of a hash set (`finalize` in tokenizers'
     models/unigram/trainer.rs), so these scores are given out again in the order of the characters.
     """
-    special = list(SPECIAL_TOKENS.values())
-    pieces = {piece: score for piece, score in json.loads(trained.to_str())["model"]["vocab"] if piece not in special}
+    pieces = {piece: score for piece, score in json.loads(trained.to_str())["model"]["vocab"] if piece not in SPECIAL}
     characters = sorted(piece for piece in pieces if len(piece) == 1)
     lowest = min(pieces.values())
-    steps = {character: (pieces[character] - lowest) / LOST_CHARACTER_STEP for character in characters}
+    steps = {character: (pieces[character] - lowest) / 1e-4 for character in characters}
     lost = [c for c in characters if steps[c] < len(characters) and abs(steps[c] - round(steps[c])) < 1e-3]
     pieces.update(zip(lost, sorted((pieces[character] for character in lost), reverse=True), strict=True))
-    rounded = [(piece, round(score, SCORE_DECIMALS)) for piece, score in pieces.items()]
-    return [*((token, 0.0) for token in special), *sorted(rounded, key=lambda item: (-item[1], item[0]))]
+    rounded = [(piece, round(score, 6)) for piece, score in pieces.items()]
+    return [*((token, 0.0) for token in SPECIAL), *sorted(rounded, key=lambda item: (-item[1], item[0]))]
 
 
 def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:
-    needed = alphabet_size + len(SPECIAL_TOKENS)
+    needed = alphabet_size + len(SPECIAL)
     if options.vocab_size < needed:
         raise UserError(
             f"vocab_size={options.vocab_size} is too small for the alphabet, {alphabet_size} single-character "
-            f"symbols, and {len(SPECIAL_TOKENS)} special tokens; choose at least {needed}, better several times that"
+            f"symbols, and {len(SPECIAL)} special tokens; choose at least {needed}, better several times that"
         )
-
-
-def _nothing_to_merge(options: TokenizerArguments) -> UserError:
-    return UserError(
-        f"min_frequency={options.min_frequency} leaves nothing to merge: no two symbols are neighbours that often in "
-        f"these documents; lower it or train on more text"
-    )
 
 
 ALGORITHMS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}

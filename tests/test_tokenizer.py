@@ -1,6 +1,5 @@
 """Tokenizers are trained on a few dozen sentences in five languages, saved, loaded and looked at token by token."""
 
-import json
 import pickle
 import random
 from collections import Counter
@@ -8,15 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tokenizers import (
-    AddedToken,
-    BertWordPieceTokenizer,
-    ByteLevelBPETokenizer,
-    Tokenizer,
-    models,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.config import TokenizerArguments
@@ -30,13 +21,7 @@ from electra.tokenizer import (
     vocabulary_gaps,
     vocabulary_size,
 )
-from electra.tokenizer_training import (
-    ALGORITHMS,
-    _break_long_words,
-    _choose_alphabet,
-    _sample_documents,
-    train_tokenizer,
-)
+from electra.tokenizer_training import ALGORITHMS, _choose_alphabet, _sample_documents, train_tokenizer
 from tests.conftest import refused
 
 ENGLISH = [
@@ -51,15 +36,10 @@ GERMAN = [
     "Die Größe der Äpfel ärgert über alle Maßen die Übersetzer.",
     "Über Äpfel und ihre Größe läßt sich schön übersetzen.",
 ]
-FINNISH = [
-    "Hyvää yötä, sanoi äiti, ja pöytä jäi yöksi ilman syötävää.",
-    "Yöllä pöydän ääressä äiti söi hyvää pääsiäisruokaa.",
-]
+FINNISH = ["Hyvää yötä, sanoi äiti, ja pöytä jäi yöksi ilman syötävää."]
 CHINESE = ["我们用生成器替换一些词,判别器判断每个词是不是原来的词。", "生成器和判别器一起训练,判别器用来做别的任务。"]
-JAPANESE = ["東京の天気がいいので、公園へ行きました。", "天気がよければ、東京の公園で本を読みます。"]
 CORPUS = [*ENGLISH, *GERMAN, *FINNISH] * 3
-VOCAB_SIZES = {"wordpiece": 160, "byte_bpe": 320, "unigram": 100}
-
+VOCAB_SIZES = {"wordpiece": 150, "byte_bpe": 320, "unigram": 100}
 REFERENCE_SPECIAL_TOKENS = ["<PAD>", "<MASK>", "<BOS>", "<EOS>", "<SEP>", "<UNK>"]
 
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -69,11 +49,8 @@ def train(
     algorithm: str = "wordpiece", documents: list[str] | None = None, seed: int = 42, **options: object
 ) -> PreTrainedTokenizerBase:
     options = {"vocab_size": VOCAB_SIZES[algorithm], **options}
-    return train_tokenizer(
-        CORPUS if documents is None else documents,
-        TokenizerArguments(tokenizer_algorithm=algorithm, **options),  # type: ignore[arg-type]
-        seed,
-    )
+    arguments = TokenizerArguments(tokenizer_algorithm=algorithm, **options)  # type: ignore[arg-type]
+    return train_tokenizer(CORPUS if documents is None else documents, arguments, seed)
 
 
 def bert_tokenizer(*tokens: str, **options: object) -> BertTokenizer:
@@ -85,12 +62,7 @@ def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
     return str(folder)
 
 
-def unknown_rate(tokenizer: PreTrainedTokenizerBase, text: str) -> float:
-    ids = plain_backend(tokenizer).encode(text, add_special_tokens=False).ids
-    return ids.count(tokenizer.unk_token_id) / len(ids)
-
-
-# ---------------------------------------------------------------------------------------------------------- training
+# Training
 
 
 @algorithms
@@ -99,13 +71,11 @@ def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm: str) ->
     check_tokenizer(tokenizer, algorithm)
     ids = [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     assert [*ids, tokenizer.mask_token_id] == [0, 1, 2, 3, 4]
-    assert len(tokenizer) == VOCAB_SIZES[algorithm]
-    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
+    assert len(tokenizer) == VOCAB_SIZES[algorithm] == vocabulary_size(tokenizer) and not vocabulary_gaps(tokenizer)
     first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("The dog", "real words"))
     encoded = tokenizer("The dog", "real words")
     assert encoded["input_ids"] == [2, *first, 3, *second, 3]
     assert encoded["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-    assert tokenizer("The dog")["input_ids"] == [2, *first, 3]
 
 
 @algorithms
@@ -115,7 +85,7 @@ def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(
 ) -> None:
     tokenizer = train(algorithm, lowercase=lowercase)
     for loaded in (AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path)), load_tokenizer(str(tmp_path))):
-        check_tokenizer(loaded, algorithm)
+        assert type(loaded) is (BertTokenizer if algorithm == "wordpiece" else type(tokenizer))
         for text in [*CORPUS, *CHINESE, "never SEEN: Ünïcödé\n\tand  spaces"]:
             assert loaded(text, "B side").data == tokenizer(text, "B side").data
         assert tokenizer_fingerprint(loaded) == tokenizer_fingerprint(tokenizer)
@@ -132,53 +102,38 @@ def test_training_again_in_any_order_gives_the_same_vocabulary(algorithm: str) -
     assert len(fingerprints) == 1
 
 
-def test_wordpiece_is_a_bert_tokenizer_whose_cased_umlauts_survive_loading(tmp_path: Path) -> None:
-    tokenizer = train(documents=GERMAN * 3, lowercase=False, vocab_size=300)
-    assert type(tokenizer) is BertTokenizer
-    loaded = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path))
-    assert type(loaded) is BertTokenizer
-    assert loaded.tokenize("Äpfel Größe über") == ["Äpfel", "Größe", "über"]
-    assert loaded.decode(loaded("Äpfel Größe über", add_special_tokens=False)["input_ids"]) == "Äpfel Größe über"
-
-
-@pytest.mark.parametrize(("strip_accents", "expected"), [(False, "äpfel größe über"), (None, "apfel große uber")])
-def test_lowercase_strips_accents_unless_told_not_to(
-    strip_accents: bool | None, expected: str, tmp_path: Path
-) -> None:
-    tokenizer = train(documents=GERMAN * 3, strip_accents=strip_accents, vocab_size=300)
-    loaded = AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path))
-    assert loaded.tokenize("Äpfel Größe über") == expected.split()
-
-
-def test_wordpiece_makes_every_chinese_character_a_token() -> None:
-    tokenizer = train(documents=CHINESE * 3)
-    assert tokenizer.tokenize("判别器替换词") == ["判", "别", "器", "替", "换", "词"]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "apfel große uber"),
+        ({"strip_accents": False}, "äpfel größe über"),
+        ({"lowercase": False}, "Äpfel Größe über"),
+    ],
+)
+def test_accents_go_with_capitals_unless_told_otherwise(options: dict, expected: str, tmp_path: Path) -> None:
+    tokenizer = train(documents=GERMAN * 3, vocab_size=300, **options)
+    assert load_tokenizer(saved(tokenizer, tmp_path)).tokenize("Äpfel Größe über") == expected.split()
+    for algorithm in ("byte_bpe", "unigram"):
+        normalizer = train(algorithm, [*CORPUS, "한국어 문장"], **options).backend_tokenizer.normalizer
+        text = "Äpfel Größe über 한국어"
+        assert (normalizer.normalize_str(text) if normalizer else text) == f"{expected} 한국어"
 
 
 def test_wordpiece_orders_special_tokens_characters_continuations_merges() -> None:
     tokenizer = train(documents=["ab ab ba"], vocab_size=10, min_frequency=2)
-    assert tokenizer.get_vocab() == {
-        **{token: i for i, token in enumerate(SPECIAL_TOKENS.values())},
-        **{"a": 5, "b": 6, "##a": 7, "##b": 8, "ab": 9},
-    }
+    expected = [*SPECIAL_TOKENS.values(), "a", "b", "##a", "##b", "ab"]
+    assert tokenizer.get_vocab() == {token: i for i, token in enumerate(expected)}
+    assert len(train(documents=["ab ab ba"], vocab_size=10, min_frequency=3)) == 9
+    chinese = train(documents=CHINESE * 3)
+    assert chinese.tokenize("判别器替换词") == ["判", "别", "器", "替", "换", "词"]
 
 
 def test_cased_byte_bpe_is_lossless_and_knows_everything() -> None:
     tokenizer = train("byte_bpe", lowercase=False)
-    for text in [*CORPUS, *CHINESE, *JAPANESE, " leading,  double . \n\ttab é e\u0301 \x00 🙂 ñandú"]:
+    for text in [*CORPUS, *CHINESE, " leading,  double . \n\ttab é e\u0301 \x00 🙂 ñandú"]:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode(ids) == text
         assert tokenizer.unk_token_id not in ids
-
-
-def test_byte_bpe_and_unigram_fold_case_and_accents_as_bert_does() -> None:
-    documents = [*CORPUS, "한국어 문장"]
-    for algorithm in ("byte_bpe", "unigram"):
-        normalize = train(algorithm, documents).backend_tokenizer.normalizer.normalize_str
-        assert normalize("Ärger Élan 한국어") == "arger elan 한국어"
-        normalize = train(algorithm, documents, strip_accents=False).backend_tokenizer.normalizer.normalize_str
-        assert normalize("Ärger Élan") == "ärger élan"
-    assert train("byte_bpe", lowercase=False).backend_tokenizer.normalizer is None
 
 
 def test_unigram_reads_any_white_space_and_compatibility_form_as_the_plain_one() -> None:
@@ -188,17 +143,6 @@ def test_unigram_reads_any_white_space_and_compatibility_form_as_the_plain_one()
     assert tokenizer.unk_token_id not in ids
     assert tokenizer.decode(ids, skip_special_tokens=True) == "the words are real"
     assert tokenizer.unk_token_id in tokenizer("the 狐 dog")["input_ids"]
-
-
-def test_rare_characters_of_a_large_alphabet_stay_known() -> None:
-    """A limit of 1000 characters, tokenizers' default for BERT, leaves 15 % of this text unknown."""
-    generator = random.Random(0)
-    characters = [chr(0x4E00 + i) for i in range(2500)]
-    weights = [1 / (rank + 10) for rank in range(len(characters))]
-    documents = ["".join(generator.choices(characters, weights, k=200)) for _ in range(400)]
-    for algorithm in ("wordpiece", "unigram"):
-        tokenizer = train(algorithm, documents[:350], vocab_size=8000)
-        assert unknown_rate(tokenizer, " ".join(documents[350:])) < 0.005
 
 
 def test_the_alphabet_is_what_covers_the_text_and_at_least_the_common_characters() -> None:
@@ -232,43 +176,21 @@ def test_documents_are_streamed_once_and_their_errors_come_through(algorithm: st
         yield from CORPUS
         raise UserError("file 7 is damaged")
 
-    with pytest.raises(UserError, match="file 7 is damaged"):
-        train_tokenizer(stream(), TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=300))
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=VOCAB_SIZES[algorithm])
+    assert refused(lambda: train_tokenizer(stream(), options)) == "file 7 is damaged"
     assert tokenizer_fingerprint(train_tokenizer(iter(CORPUS), options)) == tokenizer_fingerprint(train(algorithm))
+    assert "no text" in refused(lambda: train(algorithm, ["", ""]))
 
 
-@algorithms
-def test_fewer_tokens_than_asked_for_is_a_warning_with_both_numbers(
-    algorithm: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("algorithm", "size"), [("wordpiece", 9), ("unigram", 8), ("byte_bpe", 261)])
+def test_a_vocabulary_smaller_than_its_alphabet_is_an_error_and_a_larger_one_a_warning(
+    algorithm: str, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokenizer = train(algorithm, vocab_size=5000)
-    (record,) = [r for r in caplog.records if r.name == "electra.tokenizer_training"]
-    assert record.levelname == "WARNING"
-    assert str(len(tokenizer)) in record.getMessage() and "vocab_size=5000" in record.getMessage()
-
-
-@algorithms
-@pytest.mark.parametrize("documents", [[], ["", ""]])
-def test_no_text_is_an_error(algorithm: str, documents: list[str]) -> None:
-    assert "no text" in refused(lambda: train(algorithm, documents))
-
-
-def test_a_vocabulary_smaller_than_its_alphabet_is_an_error_that_says_what_would_do() -> None:
     # The alphabets: a b ##a ##b, then ▁ a b, then the bytes.
-    for algorithm, size in [("wordpiece", 8), ("unigram", 7), ("byte_bpe", 260)]:
-        message = refused(lambda a=algorithm, s=size: train(a, ["ab ab ba"], vocab_size=s))
-        assert f"vocab_size={size} " in message and f"at least {size + 1}" in message
-    assert len(train("byte_bpe", vocab_size=261)) == 261
-
-
-@pytest.mark.parametrize("algorithm", ["wordpiece", "byte_bpe"])
-def test_a_min_frequency_that_no_pair_reaches_is_an_error(algorithm: str) -> None:
-    assert "min_frequency=100000" in refused(lambda: train(algorithm, min_frequency=100000))
-
-
-def test_isolated_characters_need_no_merges() -> None:
-    assert len(train(documents=["我 们 用 词"], min_frequency=100000, vocab_size=50)) == 9
+    message = refused(lambda: train(algorithm, ["ab ab ba"], vocab_size=size - 1))
+    assert f"vocab_size={size - 1} " in message and f"at least {size}" in message
+    tokenizer = train(algorithm, vocab_size=5000)
+    assert str(len(tokenizer)) in caplog.text and "vocab_size=5000" in caplog.text
 
 
 def test_max_documents_is_a_uniform_sample_without_replacement() -> None:
@@ -276,22 +198,23 @@ def test_max_documents_is_a_uniform_sample_without_replacement() -> None:
     samples = [_sample_documents(iter(documents), 10, seed) for seed in range(1000)]
     assert all(len(set(sample)) == 10 for sample in samples)
     assert all(sample == sorted(sample, key=documents.index) for sample in samples)
-    assert samples[7] == _sample_documents(documents, 10, 7)
     drawn = Counter(document for sample in samples for document in sample)
     # Each is drawn with probability 0.2: 200 +- 12.6 times, here within 4.5 standard deviations.
     assert all(143 < drawn[document] < 257 for document in documents)
     assert _sample_documents(documents, 60, 0) == documents
 
-
-def test_max_documents_trains_on_the_sample_and_nothing_else() -> None:
-    sample = _sample_documents(CORPUS, 9, seed=3)
-    assert sample != CORPUS[:9]
-    limited = train(max_documents=9, seed=3)
-    assert tokenizer_fingerprint(limited) == tokenizer_fingerprint(train(documents=sample))
-    assert tokenizer_fingerprint(limited) != tokenizer_fingerprint(train(max_documents=9, seed=4))
+    limited = tokenizer_fingerprint(train(max_documents=9, seed=3))
+    assert limited == tokenizer_fingerprint(train(documents=_sample_documents(CORPUS, 9, seed=3)))
+    assert limited != tokenizer_fingerprint(train(max_documents=9, seed=4))
 
 
-# --------------------------------------------------------------------------------------- encoding, fingerprint, report
+def test_no_trainer_is_given_a_word_of_thousands_of_characters() -> None:
+    """Their time is quadratic in a word's length: one encoded image in the text would stop them."""
+    tokenizer = train(documents=["x" * 4000], vocab_size=5000, min_frequency=1)
+    assert 400 < max(map(len, tokenizer.get_vocab())) <= 502
+
+
+# Encoding and fingerprint
 
 
 @algorithms
@@ -329,107 +252,77 @@ def test_a_bpe_model_that_could_merge_its_way_to_a_special_token_does_not(ignore
     assert plain_backend(tokenizer).encode("x <SEP>").ids == [9, 8, 5]
 
 
-def test_the_plain_backend_neither_truncates_nor_pads_and_leaves_the_tokenizer_alone() -> None:
-    tokenizer = train()
-    tokenizer(["the dog", "the"], truncation=True, max_length=3, padding="max_length")
-    before = tokenizer.backend_tokenizer.to_str()
-    plain = plain_backend(tokenizer)
-    assert [len(e.ids) for e in plain.encode_batch_fast(["the the the the", "the"])] == [4, 1]
-    assert tokenizer.backend_tokenizer.to_str() == before
-    assert plain.get_vocab_size() == len(tokenizer)
-
-
-def test_tokens_added_by_hand_keep_their_ids_in_the_plain_backend() -> None:
+def test_the_plain_backend_neither_truncates_nor_pads_and_keeps_added_and_unknown_tokens() -> None:
     tokenizer = bert_tokenizer("a", "b")
     tokenizer.add_special_tokens({"extra_special_tokens": ["<ctrl>"]})
     tokenizer.add_tokens([AddedToken("newword")])
-    assert tokenizer("a newword b", add_special_tokens=False)["input_ids"] == [5, 8, 6]
+    tokenizer(["a b a", "a"], truncation=True, max_length=3, padding="max_length")
+    before = tokenizer.backend_tokenizer.to_str()
     plain = plain_backend(tokenizer)
-    assert plain.encode("a newword b").ids == [5, 8, 6]
+    assert [e.ids for e in plain.encode_batch_fast(["a newword b b b", "a"])] == [[5, 8, 6, 6, 6], [5]]
     assert 7 not in plain.encode("a <ctrl> b").ids
+    assert plain.encode("a q [UNK]").ids == [5, 1, 1, 1, 1]  # a, q, [, unk, ]
+    assert tokenizer.backend_tokenizer.to_str() == before
 
 
-def test_unknown_words_are_still_unknown_to_the_plain_backend() -> None:
-    assert plain_backend(bert_tokenizer("a")).encode("a q [UNK]").ids == [5, 1, 1, 1, 1]  # a, q, [, unk, ]
-
-
-@algorithms
-def test_the_fingerprint_does_not_change_with_what_changes_no_id(algorithm: str, tmp_path: Path) -> None:
-    tokenizer = train(algorithm)
-    fingerprint = tokenizer_fingerprint(tokenizer)
-    assert len(fingerprint) == 64
-    int(fingerprint, 16)
-    tokenizer(["a", "the dog"], truncation=True, max_length=4, padding="max_length")
-    tokenizer.model_max_length = 128
-    assert tokenizer_fingerprint(tokenizer) == fingerprint
-    assert tokenizer_fingerprint(load_tokenizer(saved(tokenizer, tmp_path))) == fingerprint
-
-
-def test_the_fingerprint_changes_with_everything_that_changes_an_id() -> None:
+def test_the_fingerprint_changes_with_everything_that_changes_an_id_and_nothing_else() -> None:
     changed = [
         bert_tokenizer("a", "b"),
         bert_tokenizer("b", "a"),
         bert_tokenizer("a", "b", "c"),
         bert_tokenizer("a", "b", do_lower_case=False),
         bert_tokenizer("a", "b", strip_accents=False),
-        bert_tokenizer("a", "b", mask_token="a"),
         bert_tokenizer("a", "b", mask_token="[PAD]", pad_token="[MASK]"),
     ]
     with_word, without_frame = bert_tokenizer("a", "b"), bert_tokenizer("a", "b")
     with_word.add_tokens(["c"])
     without_frame.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
-    assert len({tokenizer_fingerprint(tokenizer) for tokenizer in [*changed, with_word, without_frame]}) == 9
+    assert len({tokenizer_fingerprint(tokenizer) for tokenizer in [*changed, with_word, without_frame]}) == 8
+    same = bert_tokenizer("a", "b", model_max_length=128)
+    same(["a", "a b a b"], truncation=True, max_length=4, padding="max_length")
+    assert tokenizer_fingerprint(same) == tokenizer_fingerprint(changed[0])
 
 
-# ----------------------------------------------------------------------------------------------------------- loading
+# Loading
 
 
-@pytest.fixture(params=["ByteLevelBPETokenizer-vocab_size=300-min_frequency=2", "vocab.json"])
-def reference_json(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A tokenizer as the ELECTRA reproduction of the ML Reproducibility Challenge 2020 saves it: a bare JSON file."""
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(CORPUS, vocab_size=300, special_tokens=REFERENCE_SPECIAL_TOKENS, show_progress=False)
-    path = tmp_path / request.param
-    tokenizer.save(str(path))
-    return path
-
-
-def test_the_single_json_of_the_reference_gets_its_roles_and_frame(reference_json: Path, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(str(reference_json))
+@pytest.mark.parametrize("name", ["ByteLevelBPETokenizer-vocab_size=300-min_frequency=2", "vocab.json"])
+def test_the_single_json_of_the_reference_gets_its_roles_and_frame(name: str, tmp_path: Path) -> None:
+    """As the ELECTRA reproduction of the ML Reproducibility Challenge 2020 saves it: a bare JSON file."""
+    reference = ByteLevelBPETokenizer()
+    reference.train_from_iterator(CORPUS, vocab_size=300, special_tokens=REFERENCE_SPECIAL_TOKENS, show_progress=False)
+    reference.save(str(tmp_path / name))
+    tokenizer = load_tokenizer(str(tmp_path / name))
     check_tokenizer(tokenizer, "reference")
     roles = ("pad_token", "mask_token", "cls_token", "eos_token", "sep_token", "unk_token")
     assert [getattr(tokenizer, f"{role}_id") for role in roles] == [0, 1, 2, 3, 4, 5]
-    assert [getattr(tokenizer, role) for role in roles] == REFERENCE_SPECIAL_TOKENS
-    reference = Tokenizer.from_file(str(reference_json))
     a, b = (reference.encode(text).ids for text in ("The dog", " real words"))
     encoded = tokenizer("The dog", " real words")
     assert encoded["input_ids"] == [2, *a, 4, *b, 4]
     assert encoded["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     assert {0, 1, 2, 4}.isdisjoint(plain_backend(tokenizer).encode("<MASK> <SEP><BOS> <PAD>").ids)
-
     loaded = load_tokenizer(saved(tokenizer, tmp_path / "saved"))
     assert tokenizer_fingerprint(loaded) == tokenizer_fingerprint(tokenizer)
 
 
-def test_a_bare_json_with_berts_names_gets_the_frame_it_lacks(tmp_path: Path) -> None:
-    bare = BertWordPieceTokenizer(lowercase=True)
-    bare.train_from_iterator(CORPUS, vocab_size=200, show_progress=False)
-    bare._tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
+def test_a_byte_level_tokenizer_may_lack_the_unknown_token_but_not_the_others(tmp_path: Path) -> None:
+    for special_tokens in (REFERENCE_SPECIAL_TOKENS[:-1], ["<|endoftext|>"]):
+        bpe = ByteLevelBPETokenizer()
+        bpe.train_from_iterator(CORPUS, vocab_size=300, special_tokens=special_tokens, show_progress=False)
+        bpe.save(str(tmp_path / str(len(special_tokens))))
+    tokenizer = load_tokenizer(str(tmp_path / "5"))
+    assert tokenizer.unk_token is None
+    check_tokenizer(tokenizer, "bpe")
+    assert "<BOS>" in refused(lambda: load_tokenizer(str(tmp_path / "1")))
+
+
+def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path: Path) -> None:
+    bare = bert_tokenizer("the", "dog").backend_tokenizer
+    bare.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
     bare.save(str(tmp_path / "tokenizer.json"))
-    ids = bare.encode("The dog").ids
-    # The file, and the folder around it: without a tokenizer_config.json AutoTokenizer would know no special token.
     for path in (tmp_path / "tokenizer.json", tmp_path):
-        tokenizer = load_tokenizer(str(path))
-        check_tokenizer(tokenizer, str(path))
-        assert tokenizer("The dog")["input_ids"] == [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-
-
-def test_a_json_without_known_special_tokens_is_an_error(tmp_path: Path) -> None:
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(CORPUS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
-    tokenizer.save(str(tmp_path / "gpt.json"))
-    message = refused(lambda: load_tokenizer(str(tmp_path / "gpt.json")))
-    assert "gpt.json" in message and "[CLS]" in message and "<BOS>" in message
+        check_tokenizer(load_tokenizer(str(path)), str(path))
+        assert load_tokenizer(str(path))("The dog")["input_ids"] == [2, 5, 6, 3]
 
 
 def test_a_repeated_line_of_a_vocab_txt_leaves_a_gap(tmp_path: Path) -> None:
@@ -441,27 +334,16 @@ def test_a_repeated_line_of_a_vocab_txt_leaves_a_gap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        (["apfel", "gro", "##ße", "uber"], ["apfel", "gro", "##ße", "uber"]),
-        (["äpfel", "gro", "##ße", "über"], ["äpfel", "gro", "##ße", "über"]),
-        (["Äpfel", "Größe", "über"], ["Äpfel", "Größe", "über"]),
-    ],
-    ids=["uncased", "uncased with accents", "cased"],
+    "tokens", [["apfel", "große", "uber"], ["äpfel", "größe", "über"], ["Äpfel", "Größe", "über"]]
 )
-def test_a_vocab_txt_says_by_its_tokens_whether_it_is_cased(
-    tokens: list[str], expected: list[str], tmp_path: Path
-) -> None:
+def test_a_vocab_txt_says_by_its_tokens_whether_it_is_cased_and_accented(tokens: list[str], tmp_path: Path) -> None:
     lines = [*SPECIAL_TOKENS.values(), "[unused0]", "\u2028", *tokens]
     (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    text = "Äpfel Größe über" if len(expected) == 3 else "Äpfel Große über"
     for path in (tmp_path, tmp_path / "vocab.txt"):
         tokenizer = load_tokenizer(str(path))
         check_tokenizer(tokenizer, str(path))
-        assert tokenizer.tokenize(text) == expected
+        assert tokenizer.tokenize("Äpfel Größe über") == tokens
         assert tokenizer.convert_tokens_to_ids(tokens[-1]) == len(lines) - 1 == len(tokenizer) - 1
-    (tmp_path / "config.json").write_text('{"model_type": "electra"}')
-    assert load_tokenizer(str(tmp_path)).tokenize(text) == expected
 
 
 @pytest.mark.parametrize("subfolder", ["tokenizer", "discriminator"])
@@ -471,108 +353,51 @@ def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder: str, tmp_path: P
     assert tokenizer_fingerprint(load_tokenizer(str(tmp_path))) == tokenizer_fingerprint(tokenizer)
 
 
-def test_a_normalizer_that_loading_changes_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = saved(train(lowercase=False, documents=GERMAN * 3), tmp_path)
-    caplog.clear()
-    load_tokenizer(folder)
-    assert not caplog.records
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "do_lower_case": True}))
-    load_tokenizer(folder)
-    assert folder in caplog.text and "do_lower_case" in caplog.text
-
-
-def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path) -> None:
-    empty, damaged, text = tmp_path / "empty", tmp_path / "damaged", tmp_path / "notes.txt"
-    empty.mkdir()
-    saved(train(), damaged)
-    (damaged / "tokenizer.json").write_text("{ not json")
-    text.write_text("just\nsome\nlines\n")
-    (tmp_path / "config.json").write_text('{"hidden_size": 256}')
-    (tmp_path / "binary").write_bytes(bytes(range(256)))
+def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("empty", "damaged", "emptied"):
+        (tmp_path / folder).mkdir()
+    saved(bert_tokenizer("a"), tmp_path / "damaged")
+    (tmp_path / "damaged" / "tokenizer.json").write_text("{ not json")
+    saved(bert_tokenizer("a"), tmp_path / "emptied")
+    (tmp_path / "emptied" / "tokenizer.json").unlink()
+    (tmp_path / "notes.txt").write_text("just\nsome\nlines\n")
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
-    for path, found in [
-        (tmp_path / "nowhere", ""),
-        (empty, "tokenizer.json"),
-        (damaged, ""),
-        (damaged / "tokenizer.json", ""),
-        (tmp_path / "config.json", ""),
-        (tmp_path / "binary", ""),
-        (text, "[PAD] or [UNK]"),
-        (tmp_path / "latin.txt", "UTF-8"),
+    for name, found in [
+        ("nowhere", ""),
+        ("empty", "tokenizer.json"),
+        ("damaged", ""),
+        ("damaged/tokenizer.json", ""),
+        ("emptied", "no vocabulary"),
+        ("notes.txt", "[PAD] or [UNK]"),
+        ("latin.txt", "UTF-8"),
     ]:
-        message = refused(lambda path=path: load_tokenizer(str(path)))
-        assert str(path) in message and found in message
-
-
-@pytest.mark.parametrize("path", ["", "./mine", "../mine", "~/mine", "a/b/c", "mine.json", "mine.txt", "C:\\mine"])
-def test_a_missing_path_is_not_looked_for_on_the_hub(path: str) -> None:
-    message = refused(lambda: load_tokenizer(path))
-    assert path in message and "nor on the Hub" not in message and "not found on the Hub" not in message
-
-
-def test_a_hub_id_without_the_hub_is_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
+        message = refused(lambda path=tmp_path / name: load_tokenizer(str(path)))
+        assert str(tmp_path / name) in message and found in message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    message = refused(lambda: load_tokenizer("nobody/no-such-tokenizer"))
-    assert "nobody/no-such-tokenizer" in message and "Hub" in message
+    for path, asks_the_hub in [("", False), ("~/mine", False), ("a/b/c", False), ("no/such-tokenizer", True)]:
+        message = refused(lambda path=path: load_tokenizer(path))
+        assert path in message and ("not on the Hub" in message) == asks_the_hub
 
 
 def test_a_tokenizer_without_a_rust_backend_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class SlowTokenizer:
-        is_fast = False
+        is_fast, name_or_path = False, "slow"
 
     monkeypatch.setattr("electra.tokenizer.AutoTokenizer.from_pretrained", lambda *_, **__: SlowTokenizer())
     for name in ("tokenizer_config.json", "vocab.json"):
         (tmp_path / name).write_text("{}")
     assert "SlowTokenizer" in refused(lambda: load_tokenizer(str(tmp_path)))
-    assert "SlowTokenizer" in refused(lambda: check_tokenizer(SlowTokenizer(), "slow"))  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------------------------------------------------- checking
-
-
-def test_checking_names_every_missing_special_token() -> None:
+def test_checking_says_what_a_tokenizer_lacks() -> None:
     backend = Tokenizer(models.WordLevel({"[CLS]": 0, "[SEP]": 1, "[PAD]": 2, "a": 3}))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]"
-    )
-    message = refused(lambda: check_tokenizer(tokenizer, "mine"))
-    assert "tokenizer mine has no mask token and no unk token" in message
-
-
-def test_a_byte_level_tokenizer_may_lack_the_unknown_token(tmp_path: Path) -> None:
-    bpe = ByteLevelBPETokenizer()
-    bpe.train_from_iterator(CORPUS, vocab_size=300, special_tokens=REFERENCE_SPECIAL_TOKENS[:-1], show_progress=False)
-    bpe.save(str(tmp_path / "bpe"))
-    tokenizer = load_tokenizer(str(tmp_path / "bpe"))
-    assert tokenizer.unk_token is None
-    check_tokenizer(tokenizer, "bpe")
-    assert unknown_rate(tokenizer, CHINESE[0]) == 0
-
-
-def test_checking_refuses_special_tokens_that_share_an_id() -> None:
-    tokenizer = bert_tokenizer("a", sep_token="[CLS]")
-    assert "cls_token 2, sep_token 2" in refused(lambda: check_tokenizer(tokenizer, "mine"))
-
-
-def test_checking_refuses_a_tokenizer_that_frames_no_text() -> None:
-    tokenizer = bert_tokenizer("a")
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
-    assert "[CLS] and [SEP]" in refused(lambda: check_tokenizer(tokenizer, "mine"))
-
-
-def test_a_tokenizer_that_lost_its_vocabulary_is_an_error(tmp_path: Path) -> None:
-    train_tokenizer(ENGLISH, TokenizerArguments(vocab_size=80)).save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    assert "no vocabulary" in refused(lambda: load_tokenizer(str(tmp_path)))
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-    tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"))
-    assert "5 special tokens" in refused(lambda: check_tokenizer(tokenizer, "empty"))
-
-
-def test_no_trainer_is_given_a_word_of_thousands_of_characters() -> None:
-    """Their time is quadratic in a word's length: one encoded image in the text would stop them."""
-    broken = _break_long_words("short words " + "x" * 100_000 + " " + "y" * 500)
-    assert max(map(len, broken.split())) == 500
-    assert broken.replace(" ", "") == "shortwords" + "x" * 100_000 + "y" * 500
-    assert _break_long_words("nothing to do\nhere") == "nothing to do\nhere"
+    roles = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    unframed = bert_tokenizer("a")
+    unframed.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
+    for tokenizer, found in [
+        (PreTrainedTokenizerFast(tokenizer_object=backend, **roles), "mine has no mask_token and no unk_token"),
+        (bert_tokenizer("a", sep_token="[CLS]"), "distinct id"),
+        (unframed, "[CLS] and [SEP]"),
+        (bert_tokenizer(), "5 special tokens"),
+    ]:
+        assert found in refused(lambda tokenizer=tokenizer: check_tokenizer(tokenizer, "mine"))

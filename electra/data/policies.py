@@ -2,27 +2,29 @@
 
     windows    default: evenly spaced windows from a random offset, in proportion to the document's length
     document   rc2020_electra: one random window per document and epoch, no second segment
-    google     google-research/electra: its static examples; see google_builder.py
+    google     google-research/electra: its static examples
     pairs      lmtuners: a random piece of one document, then one of another
 
-A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory.
+A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory, an example of `google` about 0.3 bytes
+per token.
 """
+
+import random
+from array import array
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
-from electra.data.google_builder import GooglePolicy
 from electra.data.rng import permute, uniform
 from electra.data.segments import Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
 from electra.errors import UserError
 
-TWO_SEGMENT_PROBABILITY = 0.9
-"""Share of the windows that are split into A and B; google-research/electra, build_pretraining_dataset.py."""
-SINGLE_SPECIALS = 2
-"""[CLS] A [SEP]"""
-PAIR_SPECIALS = 3
-"""[CLS] A [SEP] B [SEP]"""
+TWO_SEGMENT_PROBABILITY = 0.9  # share of windows split into A and B; google-research/electra, as the next two
+SHORT_TARGET_PROBABILITY, SHORTEST_TARGET = 0.05, 5
+SINGLE_SPECIALS, PAIR_SPECIALS = 2, 3  # [CLS] A [SEP]; [CLS] A [SEP] B [SEP]
+Span = tuple[int, int]  # first token within the document, number of tokens
 
 # Each use of the random numbers has a stream of its own.
 _ROUNDING, _OFFSET, _SINGLE, _SPLIT, _START, _PARTNER = range(6)
@@ -34,11 +36,9 @@ class WindowPolicy:
     A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
     every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
     floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch. Only a
-    document shorter than a window gives a short segment.
-
-    Tokens near the ends of a document are in fewer windows than those in the middle and are seen less often (the first
-    1 / body times as often), the others a little more than once. Equally likely windows, equally frequent tokens and
-    no padding exclude each other.
+    document shorter than a window gives a short segment. Tokens near the ends of a document are in fewer windows, the
+    others in a little more than one per epoch: equally likely windows, equally frequent tokens and no padding exclude
+    each other.
 
     9 windows in 10 are split at a random point into A and B, so that token types are trained. The tenth is a single
     segment, one token longer because it has one special token less.
@@ -89,15 +89,21 @@ class DocumentPolicy:
         return len(self.documents)
 
     def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
-        documents = self.documents[indices]
-        return _random_pieces(self.cache, documents, self.body, uniform(self.seed, _START, epoch, indices))
+        return self._random_pieces(self.documents[indices], uniform(self.seed, _START, epoch, indices))
+
+    def _random_pieces(self, documents: NDArray[np.int64], where: NDArray[np.float64]) -> list[Segment]:
+        lengths = self.cache.lengths[documents]
+        sizes = np.minimum(lengths, self.body)
+        starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
+        rows = zip(documents.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        return [Segment(self.cache.tokens(d, s, n), None) for d, s, n in rows]
 
 
-class PairPolicy:
+class PairPolicy(DocumentPolicy):
     """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
     def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
-        self.cache, self.documents, self.seed = cache, documents, seed
+        super().__init__(cache, documents, max_length=max_length, seed=seed)
         self.body = (max_length - PAIR_SPECIALS) // 2
 
     def __len__(self) -> int:
@@ -107,22 +113,85 @@ class PairPolicy:
         members = np.stack([2 * indices, 2 * indices + 1]) % len(self.documents)
         documents = self.documents[permute(members, len(self.documents), self.seed, _PARTNER, epoch)]
         first, second = (
-            _random_pieces(self.cache, documents[side], self.body, uniform(self.seed, _START, epoch, indices, side))
-            for side in (0, 1)
+            self._random_pieces(documents[side], uniform(self.seed, _START, epoch, indices, side)) for side in (0, 1)
         )
         return [Segment(a.first, b.first) for a, b in zip(first, second, strict=True)]
 
 
-def _random_pieces(
-    cache: TokenCache, documents: NDArray[np.int64], body: int, where: NDArray[np.float64]
-) -> list[Segment]:
-    sizes = np.minimum(cache.lengths[documents], body)
-    starts = np.floor(where * (cache.lengths[documents] - sizes + 1)).astype(np.int64)
-    rows = zip(documents.tolist(), starts.tolist(), sizes.tolist(), strict=True)
-    return [Segment(cache.tokens(d, s, n), None) for d, s, n in rows]
+class GooglePolicy:
+    """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), for comparison.
+
+    Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are
+    distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's, in its
+    order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
+    """
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        self.cache, self.max_length = cache, max_length
+        self._random = random.Random(seed)
+        self._document, self._first_span = array("q"), array("q", [0])
+        self._is_second, self._start, self._size = array("b"), array("q"), array("q")
+        self._target = max_length
+        for document in tqdm(documents.tolist(), desc="Building static examples", unit="doc", mininterval=0.5):
+            lines: list[Span] = []
+            start = current_length = 0
+            for length in cache.line_lengths(document).tolist():
+                lines.append((start, length))
+                start += length
+                current_length += length
+                if current_length >= self._target:
+                    self._add_example(document, lines)
+                    lines, current_length = [], 0
+            if current_length > 0:
+                self._add_example(document, lines)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+        segments = []
+        for index in indices.tolist():
+            sides: tuple[list[NDArray], list[NDArray]] = ([], [])
+            for span in range(self._first_span[index], self._first_span[index + 1]):
+                tokens = self.cache.tokens(self._document[index], self._start[span], self._size[span])
+                sides[self._is_second[span]].append(tokens)
+            segments.append(Segment(np.concatenate(sides[0]), np.concatenate(sides[1]) if sides[1] else None))
+        return segments
+
+    def _add_example(self, document: int, lines: list[Span]) -> None:
+        draw = self._random.random
+        is_single = draw() < 1 - TWO_SEGMENT_PROBABILITY
+        first_target = np.inf if is_single else (self._target - PAIR_SPECIALS) // 2
+        sides: tuple[list[Span], list[Span]] = ([], [])
+        first_length = 0
+        for start, length in lines:
+            to_first = (
+                first_length == 0
+                or first_length + length < first_target
+                or (not sides[1] and first_length < first_target and draw() < 0.5)
+            )
+            sides[0 if to_first else 1].append((start, length))
+            first_length += length if to_first else 0
+        room = self.max_length - SINGLE_SPECIALS
+        for is_second, spans in enumerate(sides):
+            first_span = len(self._start)
+            for start, length in spans:
+                size = min(length, room)
+                room -= size
+                if len(self._start) > first_span and start == self._start[-1] + self._size[-1]:
+                    self._size[-1] += size  # adjacent lines are one span
+                elif size > 0:
+                    self._is_second.append(is_second)
+                    self._start.append(start)
+                    self._size.append(size)
+            room = max(0, room - (PAIR_SPECIALS - SINGLE_SPECIALS))
+        self._document.append(document)
+        self._first_span.append(len(self._start))
+        is_short = draw() < SHORT_TARGET_PROBABILITY
+        self._target = self._random.randint(SHORTEST_TARGET, self.max_length) if is_short else self.max_length
 
 
-POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PairPolicy]] = {
+POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy]] = {
     "windows": WindowPolicy,
     "document": DocumentPolicy,
     "google": GooglePolicy,
@@ -133,15 +202,9 @@ POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PairPoli
 def make_policy(
     name: str, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int
 ) -> SegmentPolicy:
-    """Make the policy `name`, a key of `POLICIES`.
+    """Make a policy of `POLICIES` for some documents, int64 (D,), of the cache.
 
-    Args:
-        cache: token ids of all documents.
-        documents: which of them to use, int64 (D,).
-        max_length: of a segment in tokens, including special tokens.
-        seed: of the cuts.
-    Raises:
-        UserError: the documents are shorter than one segment.
+    `max_length` of a segment counts special tokens, `seed` is that of the cuts.
     """
     tokens = int(cache.lengths[documents].sum())
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:

@@ -1,27 +1,24 @@
 """A file becomes a stream of documents: plain text, JSON lines, CSV, TSV, all also compressed, and Parquet.
 
-Bytes, text, lines and documents are chained generators over blocks of a megabyte, so memory is bounded by the longest
-document and not by the file. What cannot be read stops the run with the file and the line: a corpus that is silently
-cut short or decoded wrongly costs a training run. `datasets` can stream these formats too, but it splits paragraphs
-only at exactly two newlines, and its errors name no line.
+Memory is bounded by the longest document. What cannot be read stops the run with the file and the line: a corpus that
+is silently cut short or decoded wrongly costs a training run. `datasets` can stream these formats too, but it splits
+paragraphs only at exactly two newlines, and its errors name no line.
 """
 
 import bz2
-import codecs
 import csv
 import gzip
 import io
 import itertools
 import json
-import logging
 import lzma
 import os
+import re
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,139 +27,74 @@ import zstandard
 from electra.errors import UserError
 from electra.files import is_encodable
 
-logger = logging.getLogger(__name__)
-
 FORMATS = {
     "": "text", ".txt": "text", ".text": "text", ".raw": "text", ".tokens": "text", ".md": "text",
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".csv": "csv", ".tsv": "tsv",
-    ".parquet": "parquet",
+    ".parquet": "parquet", ".zip": "zip",
 }  # fmt: skip
-COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip")
-SUPPORTED = (
-    "plain text (.txt .text .raw .tokens .md or no extension), .jsonl .ndjson .json, .csv .tsv, "
-    "each also compressed as .gz .bz2 .xz .zst .zip, and .parquet"
-)
-
-BLOCK_BYTES = 1 << 20
-ZSTD_BLOCK_BYTES = 1 << 16  # compressed; a block is decompressed at once and becomes 3 to 20 times as long
-ZSTD_WINDOW_BYTES = 1 << 31  # public dumps are written with `zstd --long=31`
+SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as .gz .bz2 .xz .zst"
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 CSV_FIELD_CHARACTERS = 1 << 28  # a longer field means a quotation mark that was never closed
 
 # RuntimeError is what zipfile raises for encrypted members and unknown compression methods.
 _BROKEN = (
-    OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile,
-    pa.ArrowException,
+    OSError, EOFError, RuntimeError, UnicodeDecodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError,
+    zipfile.BadZipFile, pa.ArrowException,
 )  # fmt: skip
 
 
-class CorpusFile:
-    """One file of a corpus.
+def streams_of(path: str) -> dict[str, tuple[str, str]]:
+    """Format and compression of a file, or of each member of a zip archive that can be read, by name.
 
-    Attributes:
-        formats: the format of each stream in the file: one, or one per supported member of a zip archive.
-        position: bytes on disk that the latest `documents()` has read so far.
+    Raises:
+        UserError: nothing can be read.
     """
+    streams, unsupported = {path: kind(path)}, [""]
+    if streams[path][0] == "zip":
+        with _naming_errors(path), zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not re.search(r"(^|/)(\.|__MACOSX)|/$", name)]
+        streams, unsupported = {name: kind(name) for name in names}, ["", "parquet", "zip"]
+    streams = {name: found for name, found in streams.items() if found[0] not in unsupported}
+    if not streams:
+        raise UserError(f"{path}: files of this kind are not supported; expected {SUPPORTED}")
+    return streams
 
-    def __init__(self, path: str, text_column: str, document_separator: str) -> None:
-        """Check the first row of tables; plain text is not read.
 
-        Args:
-            path: of the file.
-            text_column: column or key with the text, in every format except plain text.
-            document_separator: what ends a document of plain text: blank_line, line or file.
-        Raises:
-            UserError: the format is not supported, the text column is missing, or the beginning cannot be read.
-        """
-        self.path, self.text_column, self.document_separator = path, text_column, document_separator
-        self.status = os.stat(path)
-        self.position = 0
-        self.formats: list[str] = []
-        for name, file_format, blocks in self._streams():
-            self.formats.append(file_format)
-            if file_format != "text":
-                next(self._documents(name, file_format, blocks), None)
-        if not self.formats:
-            raise UserError(f"{path}: no member of the archive can be read; expected {SUPPORTED}")
+def kind(path: str) -> tuple[str, str]:
+    """The format of a file by its name, "" if it cannot be read, and its compression, "" if it has none."""
+    stem, extension = os.path.splitext(os.path.basename(path).lower())
+    if extension in _OPENERS:
+        return FORMATS.get(os.path.splitext(stem)[1], ""), extension
+    return FORMATS.get(extension, ""), ""
 
-    def documents(self) -> Iterator[str]:
-        """Yield the documents in order, with "\\n" between lines; "" stands for one without text, which is counted.
 
-        Raises:
-            UserError: the file is broken or not UTF-8, or a row is not as expected.
-        """
-        self.position = 0
-        for name, file_format, blocks in self._streams():
-            yield from self._documents(name, file_format, blocks)
+def read_file(path: str, text_column: str, document_separator: str) -> Iterator[tuple[str, int]]:
+    """Yield each document, with "\\n" between lines, and the bytes of the file read so far.
 
-    def _streams(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
-        """Yield (name for messages, format, decompressed blocks) of the file, or of each member of a zip archive."""
-        file_format, compression = _kind(self.path)
-        if file_format is None and compression != ".zip":
-            raise UserError(f"{self.path}: files of this extension are not supported; expected {SUPPORTED}")
-        with naming_errors(self.path), open(self.path, "rb") as raw:
-            if compression != ".zip":
-                yield self.path, str(file_format), self._counted(_decompressed(raw, compression), raw)
-                return
-            archive = zipfile.ZipFile(raw)
-            readable: list[str] = []
-            left_out: list[str] = []
-            for member in filter(_is_visible, archive.namelist()):
-                member_format, member_compression = _kind(member)
-                can_be_read = member_format not in (None, "parquet") and not member_compression
-                (readable if can_be_read else left_out).append(member)
-            if left_out and not self.formats:
-                logger.info("%s: reads %d members; leaves out %s", self.path, len(readable), by_extension(left_out))
-            for member in readable:
-                with archive.open(member) as stream:
-                    yield f"{self.path}!{member}", str(_kind(member)[0]), self._counted(_blocks(stream), raw)
+    A document without text is "". Plain text has no `text_column`, the other formats no `document_separator`.
 
-    def _counted(self, blocks: Iterator[bytes], raw: BinaryIO) -> Iterator[bytes]:
-        for block in blocks:
-            self.position = raw.tell()
-            yield block
-
-    def _documents(self, name: str, file_format: str, blocks: Iterator[bytes]) -> Iterator[str]:
-        with naming_errors(name):
+    Raises:
+        UserError: the file is broken or not UTF-8, or a row is not as expected.
+    """
+    with _naming_errors(path), open(path, "rb") as raw:
+        archive = zipfile.ZipFile(raw) if kind(path)[0] == "zip" else None
+        for name, (file_format, compression) in streams_of(path).items():
+            place = f"{path}!{name}" if archive else path
             if file_format == "parquet":
-                yield from self._parquet_documents()
-                return
-            lines = _lines(_decoded(blocks, name))
-            if file_format == "jsonl":
-                yield from _json_documents(lines, self.text_column, name)
-            elif file_format in ("csv", "tsv"):
-                yield from _csv_documents(lines, file_format, self.text_column, name)
-            elif self.document_separator == "file":
-                yield clean("\n".join(lines)).strip("\n")
-            elif self.document_separator == "line":
-                yield from (line for line in lines if not _is_blank(line))
+                documents = _parquet_documents(raw, text_column, place)
             else:
-                for is_gap, paragraph in itertools.groupby(lines, _is_blank):
-                    if not is_gap:
-                        yield "\n".join(paragraph)
-
-    def _parquet_documents(self) -> Iterator[str]:
-        # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
-        with pq.ParquetFile(self.path, buffer_size=BLOCK_BYTES, pre_buffer=False) as table:
-            check_arrow_column(table.schema_arrow, self.text_column, self.path)
-            rows_read = 0
-            for batch in table.iter_batches(ROWS_PER_BATCH, columns=[self.text_column], use_threads=False):
-                yield from arrow_documents(batch.column(0), self.path, rows_read)
-                rows_read += batch.num_rows
-                self.position = self.status.st_size * rows_read // table.metadata.num_rows
-
-
-def is_supported(path: str) -> bool:
-    """Whether the name of a file says that it can be read; picks the files of a folder."""
-    file_format, compression = _kind(path)
-    return compression == ".zip" or file_format is not None
-
-
-def by_extension(paths: Sequence[str]) -> str:
-    """The number of files of each kind: "3 files (2 .txt, 1 .md)"."""
-    kinds = Counter(os.path.splitext(path)[1] or "without extension" for path in paths).most_common()
-    return f"{len(paths)} files" + (f" ({', '.join(f'{number} {kind}' for kind, number in kinds)})" if kinds else "")
+                stream = _OPENERS[compression](archive.open(name) if archive else raw)
+                # Accepts the line ends of every system and a byte-order mark; closes `raw` when it is deleted.
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+                if file_format == "text":
+                    documents = _text_documents(_lines(text, place), document_separator)
+                elif file_format == "jsonl":
+                    documents = _json_documents(_lines(text, place), text_column, place)
+                else:
+                    documents = _csv_documents(_lines(text, place), file_format, text_column, place)
+            for document in documents:
+                yield document, raw.tell()
 
 
 def clean(text: str | None) -> str:
@@ -177,27 +109,52 @@ def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
     if text_column not in schema.names:
         raise UserError(_missing_column(name, text_column, schema.names))
     column_type = schema.field(text_column).type
-    value_type = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
-    if not any(test(value_type) for test in tests):
+    if not re.match("null|(dictionary<values=)?(large_)?string", str(column_type)):
         raise UserError(
             f"{name}: column {text_column!r} holds {column_type}, not text; name the text with --text_column "
             f"(columns: {', '.join(schema.names)})"
         )
 
 
-def arrow_documents(column: Any, name: str, rows_before: int) -> Iterator[str]:
-    """Yield the documents of a batch of an Arrow text column; `name` and `rows_before` are for error messages."""
-    try:
-        values = column.to_pylist()
-    except UnicodeDecodeError as error:
-        last = rows_before + len(column)
-        raise UserError(f"{name}, rows {rows_before + 1} to {last}: the text is not UTF-8: {error}") from error
-    yield from map(clean, values)
+class _ZstdFile(io.RawIOBase):
+    """Decompress frame by frame: zstandard's own reader takes a truncated file for a complete one."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._blocks = self._decompress(raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next block, of any size: TextIOWrapper takes what it gets."""
+        return next(self._blocks, b"")
+
+    @staticmethod
+    def _decompress(raw: IO[bytes]) -> Iterator[bytes]:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # public dumps have `zstd --long=31`
+        frame = None
+        while data := raw.read(1 << 16):
+            while data:
+                frame = frame or decompressor.decompressobj()
+                if block := frame.decompress(data):
+                    yield block
+                data = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+        if frame is not None:
+            raise EOFError("the file ends within a zstd frame")
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    "": lambda raw: raw,
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _ZstdFile,
+}
 
 
 @contextmanager
-def naming_errors(name: str) -> Iterator[None]:
+def _naming_errors(name: str) -> Iterator[None]:
     """Turn the errors of broken, truncated or unreadable files into a UserError that names the file."""
     try:
         yield
@@ -206,127 +163,83 @@ def naming_errors(name: str) -> Iterator[None]:
         raise UserError(f"{name} cannot be read, it is broken, incomplete or not permitted: {reason}") from error
 
 
-def _kind(path: str) -> tuple[str | None, str]:
-    """Split a file name into its format (None if unknown) and compression ("" if none)."""
-    stem, extension = os.path.splitext(os.path.basename(path).lower())
-    if extension not in COMPRESSIONS:
-        return FORMATS.get(extension), ""
-    file_format = FORMATS.get(os.path.splitext(stem)[1])
-    return (None if file_format == "parquet" else file_format), extension
-
-
-def _is_visible(member: str) -> bool:
-    return not member.endswith("/") and not any(part.startswith((".", "__MACOSX")) for part in member.split("/"))
-
-
-def _decompressed(raw: BinaryIO, compression: str) -> Iterator[bytes]:
-    if compression == ".zst":
-        return _zstd_blocks(raw)
-    openers: dict[str, Any] = {"": lambda file: file, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    return _blocks(openers[compression](raw))
-
-
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    return iter(lambda: stream.read(BLOCK_BYTES), b"")
-
-
-def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
-    """Decompress frame by frame: zstandard's own stream reader takes a truncated file for a complete one."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
-    frame = None
-    while data := raw.read(ZSTD_BLOCK_BYTES):
-        while data:
-            frame = frame or decompressor.decompressobj()
-            if block := frame.decompress(data):
-                yield block
-            data = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise EOFError("the file ends within a zstd frame")
-
-
-def _decoded(blocks: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode UTF-8 block by block, without a byte-order mark and with "\\n" as every line end.
-
-    Raises:
-        UserError: a byte that is not UTF-8, or a NUL (binary data, UTF-16, UTF-32), with its line.
-    """
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
-    line = 1
-    for block in itertools.chain(blocks, [b""]):
-        wrong = None
-        try:
-            text = decoder.decode(block, final=not block)
-            if "\0" in text:
-                wrong, before = "a NUL byte", text[: text.index("\0")].count("\n")
-        except UnicodeDecodeError as error:  # its object begins with what the decoder kept of the previous block
-            wrong, before = f"byte 0x{error.object[error.start]:02x}", error.object[: error.start].count(b"\n")
-        if wrong is not None:
-            raise UserError(
-                f"{name}, line {line + before}: {wrong} is not UTF-8 text; convert the file with "
-                "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
-            )
-        line += text.count("\n")
-        yield text
-
-
-def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Split blocks of text into lines without their ends. A line longer than a block is joined once, at its end."""
-    tail: list[str] = []
-    for text in texts:
-        lines = text.split("\n")
-        tail.append(lines[0])
-        if len(lines) > 1:
-            yield "".join(tail)
-            yield from lines[1:-1]
-            tail = [lines[-1]]
-    if last := "".join(tail):
-        yield last
-
-
 def _is_blank(text: str) -> bool:
     return not text or text.isspace()
 
 
-def _json_documents(lines: Iterable[str], text_column: str, name: str) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper, place: str) -> Iterator[str]:
+    """Yield the lines without their ends."""
+    number = 1
+    try:
+        for line in text:
+            if "\0" in line:  # valid UTF-8, but a sign of UTF-16 or binary data
+                raise UnicodeDecodeError("utf-8", b"\0", 0, 1, "NUL")
+            yield line.removesuffix("\n")
+            number += 1
+    except UnicodeDecodeError as error:  # its object is a block that begins behind the last line
+        number += error.object[: error.start].count(b"\n")
+        raise UserError(
+            f"{place}, line {number}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; convert the file with "
+            "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
+        ) from error
+
+
+def _text_documents(lines: Iterator[str], document_separator: str) -> Iterator[str]:
+    if document_separator == "file":
+        yield clean("\n".join(lines)).strip("\n")
+    elif document_separator == "line":
+        yield from (line for line in lines if not _is_blank(line))
+    else:
+        for is_gap, paragraph in itertools.groupby(lines, _is_blank):
+            if not is_gap:
+                yield "\n".join(paragraph)
+
+
+def _parquet_documents(raw: IO[bytes], text_column: str, place: str) -> Iterator[str]:
+    # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
+    table = pq.ParquetFile(raw, buffer_size=1 << 20, pre_buffer=False)
+    check_arrow_column(table.schema_arrow, text_column, place)
+    for batch in table.iter_batches(ROWS_PER_BATCH, columns=[text_column], use_threads=False):
+        yield from map(clean, batch.column(0).to_pylist())
+
+
+def _json_documents(lines: Iterable[str], text_column: str, place: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if _is_blank(line):
             continue
-        place = f"{name}, line {number}"
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise UserError(f"{place}: expected one JSON object per line, got: {error}") from error
+            row = error
         if not isinstance(row, dict):
-            raise UserError(f"{place}: expected one JSON object per line, got {type(row).__name__}")
+            raise UserError(f"{place}, line {number}: expected one JSON object per line, got: {str(row)[:80]}")
         if text_column not in row:
-            raise UserError(_missing_column(place, text_column, list(row)))
+            raise UserError(_missing_column(f"{place}, line {number}", text_column, list(row)))
         value = row[text_column]
-        if value is not None and not isinstance(value, str):
-            raise UserError(f"{place}: {text_column!r} holds {type(value).__name__}, expected text or null")
-        if value and "\\u" in line and not is_encodable(value):
-            raise UserError(f"{place}: {text_column!r} holds half of a surrogate pair, which is not text")
+        # JSON can hold half of a surrogate pair, which no tokenizer takes.
+        if value is not None and not (isinstance(value, str) and is_encodable(value)):
+            raise UserError(f"{place}, line {number}: {text_column!r} is {value!a:.80}, expected Unicode text or null")
         yield clean(value)
 
 
-def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, name: str) -> Iterator[str]:
+def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, place: str) -> Iterator[str]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)  # the default of 131,072 is shorter than many documents
     # csv needs the line ends: it drops them between rows and keeps them inside quotation marks.
-    rows = csv.reader((line + "\n" for line in lines), "excel-tab" if file_format == "tsv" else "excel", strict=True)
+    rows = csv.reader((line + "\n" for line in lines), delimiter="\t" if file_format == "tsv" else ",", strict=True)
     try:
-        header = next(rows, None)
-        if header is not None and text_column not in header:
-            raise UserError(_missing_column(name, text_column, header))
+        header = next(rows, [text_column])
+        if text_column not in header:
+            raise UserError(_missing_column(place, text_column, header))
         for row in filter(None, rows):
-            if header is None or len(row) != len(header):
-                raise csv.Error(f"{len(row)} fields where the header has {len(header or [])}")
+            if len(row) != len(header):
+                raise csv.Error(f"{len(row)} fields where the header has {len(header)}")
             yield clean(row[header.index(text_column)])
     except csv.Error as error:
         raise UserError(
-            f"{name}, line {rows.line_num}: {error}; put fields that contain the delimiter, a quotation mark or "
+            f"{place}, line {rows.line_num}: {error}; put fields that contain the delimiter, a quotation mark or "
             f'a line end in double quotes, and write a quotation mark inside them as ""'
         ) from error
 
 
-def _missing_column(name: str, text_column: str, columns: Sequence[str]) -> str:
-    return f"{name} has no column {text_column!r}, it has: {', '.join(columns)}; name the text with --text_column"
+def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> str:
+    return f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; name the text with --text_column"

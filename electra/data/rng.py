@@ -25,12 +25,7 @@ def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
-    """64 random bits for every combination of the counters, uint64 in their broadcast shape.
-
-    Args:
-        seed: any integer, modulo 2^64.
-        counters: integers or integer arrays that broadcast against each other.
-    """
+    """64 random bits for every combination of the counters, uint64 in their broadcast shape; seeds are modulo 2^64."""
     with np.errstate(over="ignore"):
         state = _mix(np.asarray(seed % 2**64, dtype=np.uint64) + _GOLDEN)
         for counter in counters:
@@ -44,17 +39,10 @@ def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
 
 
 def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) -> NDArray[np.int64]:
-    """The images of `indices` under a random permutation of range(size) that is never stored.
+    """The images of `indices`, any shape, under a permutation of range(size) that is never stored.
 
     A Feistel network over the next even number of bits, repeated until the image is inside (Black and Rogaway 2002).
     A shuffled epoch of any size takes no memory and no start-up time, and resuming starts at any position of it.
-
-    Args:
-        indices: int64 values in [0, size), any shape.
-        size: of the permuted range, at least 1.
-        seed, counters: select the permutation.
-    Returns:
-        int64 in the shape of `indices`.
     """
     half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)

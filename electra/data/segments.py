@@ -1,16 +1,18 @@
 """Dynamic segments: windows of `max_length` tokens that are cut from cached documents anew in every epoch.
 
 A static data set has the same windows in every epoch, and the original's builder loses what it trims (17 to 57 % of
-the tokens of long paragraphs at length 128). Here only token ids are stored. A window is a function of (seed, epoch,
-index), so workers, processes and resuming change nothing. policies.py cuts the documents; this module decides which
-cuts make up a run or an evaluation.
+the tokens of long paragraphs at length 128). A window is a function of (seed, epoch, index), so workers, processes and
+resuming change nothing. policies.py cuts the documents; here the cuts become a run or an evaluation, and batches.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from electra.data.rng import permute, random_bits
@@ -52,11 +54,6 @@ class TrainingSegments(Dataset):
     def __len__(self) -> int:
         return self.num_samples
 
-    def __getitem__(self, position: int) -> Segment:
-        if position >= self.num_samples:
-            raise IndexError(f"position {position} of a run of {self.num_samples} samples")
-        return self.__getitems__([position])[0]
-
     def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
         epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), len(self.policy))
         segments: dict[int, Segment] = {}
@@ -83,11 +80,53 @@ class EvaluationSegments(Dataset):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, position: int) -> Segment:
-        return self.__getitems__([position])[0]
-
     def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
         mask_seeds = random_bits(self.seed, _MASK, indices).tolist()
         cuts = self.policy.cut(0, indices)
-        return [Segment(s.first, s.second, m) for s, m in zip(cuts, mask_seeds, strict=True)]
+        return [segment._replace(mask_seed=seed) for segment, seed in zip(cuts, mask_seeds, strict=True)]
+
+
+@dataclass(frozen=True)
+class SegmentCollator:
+    """Make a batch of segments, padded to the longest.
+
+    The pair [11, 12], [13] and the single segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
+
+        input_ids       [[1, 11, 12, 2, 13, 2], [1, 14, 2, 0, 0, 0]]
+        token_type_ids  [[0,  0,  0, 0,  1, 1], [0,  0, 0, 0, 0, 0]]
+        attention_mask  [[1,  1,  1, 1,  1, 1], [1,  1, 1, 0, 0, 0]]
+
+    and uniform random numbers in [0, 1), which depend only on the segment's `mask_seed` and the position:
+    `mask_noise`, float32 (B, L, 2), chooses and masks positions; `sample_noise`, float32 (B, L), draws the generator's
+    samples. A batch without padding has no `attention_mask`, so that nobody has to look at the device for it.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    pad_token_id: int
+
+    def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
+        """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
+        sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
+        shape = (len(segments), max(sizes))
+        input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
+        token_type_ids = np.zeros(shape, dtype=np.int64)
+        for row, segment in enumerate(segments):
+            end = 1 + len(segment.first)
+            input_ids[row, 0], input_ids[row, end] = self.cls_token_id, self.sep_token_id
+            input_ids[row, 1:end] = segment.first
+            if segment.second is not None:
+                start, end = end + 1, end + 1 + len(segment.second)
+                input_ids[row, start:end] = segment.second
+                input_ids[row, end] = self.sep_token_id
+                token_type_ids[row, start : end + 1] = 1
+        seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
+        bits = random_bits(0, seeds[:, None, None], np.arange(shape[1])[:, None], np.arange(3))
+        # 24 bits are exact in float32; rounding more bits could give 1.0.
+        noise = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+        batch: dict[str, NDArray[Any]] = {"input_ids": input_ids, "token_type_ids": token_type_ids}
+        batch |= {"mask_noise": noise[..., :2], "sample_noise": noise[..., 2]}
+        if min(sizes) < shape[1]:
+            batch["attention_mask"] = (np.arange(shape[1]) < np.array(sizes)[:, None]).astype(np.int64)
+        return {name: torch.from_numpy(values) for name, values in batch.items()}

@@ -7,12 +7,8 @@ A cache is a folder that `datasets.load_from_disk` opens, with one row per docum
     content_hash  uint64 of the text: equal documents have equal hashes, so held-out text is never trained on
 
 Beside them, `cache.json` describes the content and `manifest.json` has checksums. The folder's name is a fingerprint
-of tokenizer, sources and preprocessing. It is built under another name behind a lock and renamed when complete, so a
-killed build is never used and two processes never write the same cache. A damaged or edited cache is built again.
-`datasets.map` and `from_generator` are not used: they leave partial files behind when killed.
-
-A token takes 2 bytes on disk. Memory is bounded by a few batches of text. Tokenization runs on all cores while the
-main thread reads the next text and writes the last. An open cache is memory-mapped and needs 24 bytes per document.
+of tokenizer and sources. Memory is bounded by a few batches of text: tokenization runs on all cores while the main
+thread reads the next text and writes the last. An open cache is memory-mapped and needs 24 bytes per document.
 """
 
 import hashlib
@@ -24,7 +20,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,7 +34,6 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.checkpoint import find_corruption, write_manifest
-from electra.console import format_bytes
 from electra.data.corpus import Corpus
 from electra.data.rng import random_bits
 from electra.errors import UserError
@@ -50,13 +45,14 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 2
 DESCRIPTION_NAME = "cache.json"
 ARROW_NAME = "data-00000-of-00001.arrow"
-BATCH_CHARACTERS = 1_000_000
-"""Text per call of the tokenizer: enough to keep all cores busy, little enough to bound memory."""
+BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
 WARN_UNKNOWN_RATE = 0.05
-MAX_PIECE_CHARACTERS = 50_000
-"""A longer line is cut at white space, tokenized in pieces and joined again."""
+MAX_PIECE_CHARACTERS = 50_000  # a longer line is cut at white space, tokenized in pieces and joined again
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+# A line that holds text, with the white space before it. Byte-level pre-tokenizers end a token where white space
+# begins, so cutting there does not change the tokens. Cutting behind a newline does, because what they make of white
+# space depends on what follows it.
+_LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
 class TokenCache:
@@ -66,13 +62,9 @@ class TokenCache:
         self.path = Path(path)
         self.description: dict[str, Any] = json.loads((self.path / DESCRIPTION_NAME).read_text())
         table = pa.ipc.open_stream(pa.memory_map(str(self.path / ARROW_NAME))).read_all()
-        id_chunks = table.column("input_ids").chunks
-        line_chunks = table.column("line_lengths").chunks
-        self._ids = [chunk.values.to_numpy(zero_copy_only=True) for chunk in id_chunks]
-        self._lines = [chunk.values.to_numpy(zero_copy_only=True) for chunk in line_chunks]
-        self._line_offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in line_chunks]
-        self._first_document = np.cumsum([0] + [len(chunk) for chunk in id_chunks])
-        offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in id_chunks]
+        self._ids, offsets = _flat(table.column("input_ids"))
+        self._lines, self._line_offsets = _flat(table.column("line_lengths"))
+        self._first_document = np.cumsum([0] + [len(o) - 1 for o in offsets])
         self._starts = np.concatenate([o[:-1] for o in offsets]).astype(np.int64)
         self.lengths: NDArray[np.int64] = np.concatenate([np.diff(o) for o in offsets]).astype(np.int64)
         """Tokens of each document, int64 (D,)."""
@@ -105,67 +97,57 @@ class TokenCache:
         return self._lines[chunk][begin:end]
 
 
-def cache_fingerprint(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Hash everything that changes the content of a cache (hex sha256)."""
-    parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def _flat(column: pa.ChunkedArray) -> tuple[list[NDArray], list[NDArray]]:
+    """The values and the offsets of a column of lists, by chunk, as views."""
+    values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
+    return values, [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
 
 
 def load_or_build_cache(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    cache_dir: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | os.PathLike[str], *, overwrite: bool = False
 ) -> TokenCache:
-    """Open the cache of `corpus` under `tokenizer`; build it first if there is none.
-
-    Args:
-        corpus: the documents.
-        tokenizer: checked by `electra.tokenizer.check_tokenizer`.
-        cache_dir: folder of all caches, one subfolder per fingerprint.
-        overwrite: build the cache again even if it is complete.
-    Raises:
-        UserError: the corpus has no token, or `cache_dir` cannot be written.
-    """
-    fingerprint = cache_fingerprint(corpus, tokenizer)
+    """Open the cache of `corpus` under `tokenizer`; build it first if there is none, or to `overwrite` it."""
+    parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
+    fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
+    build_folder(target, "the token cache", lambda folder: _build(corpus, tokenizer, folder, fingerprint), overwrite)
+    return TokenCache(target)
+
+
+def build_folder(target: Path, what: str, build: Callable[[Path], None], overwrite: bool = False) -> None:
+    """Make `target` once, whatever is killed and however many processes try: nobody sees an incomplete folder.
+
+    `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
+    that is damaged is built again.
+    """
     if not overwrite and find_corruption(target) is None:
-        return TokenCache(target)  # without the lock, which a read-only folder would refuse
-    with lock_beside(target, "the token cache"):
+        return  # without the lock, which a read-only folder would refuse
+    with lock_beside(target, what):
         wrong = "is to be overwritten" if overwrite else find_corruption(target)
         if wrong is None:  # another process has built it meanwhile
-            return TokenCache(target)
+            return
         if target.exists():
-            logger.warning("Rebuilding the token cache %s: it %s", target, wrong)
-        expected, disk = corpus.size_bytes / 2, shutil.disk_usage(target.parent)  # 2 bytes for about 4 characters
-        if disk.total and disk.free < expected:  # some network file systems report nothing
-            logger.warning(
-                "the token cache needs about %s (more if the text is compressed), but the disk of %s has %s free; "
-                "free some space or name another --cache_dir",
-                format_bytes(expected),
-                target.parent,
-                format_bytes(disk.free),
-            )
+            logger.warning("Building %s %s again: it %s", what, target, wrong)
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
             unfinished.mkdir()
-            _build(corpus, tokenizer, unfinished, fingerprint)
+            build(unfinished)
             write_manifest(unfinished)
-        except BaseException as error:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            if isinstance(error, OSError):  # a full disk, above all
-                raise UserError(f"cannot write the token cache to {cache_dir}: {error}") from error
+            replace_folder(unfinished, target)
+        except Exception as error:
+            # A full disk, above all. The Rust side of tokenizers has no type for it: a bare Exception says "os error".
+            if isinstance(error, OSError) or (type(error) is Exception and "os error" in str(error)):
+                raise UserError(f"cannot write {what} to {target}: {error}; name another folder") from error
             raise
-        replace_folder(unfinished, target)
-        return TokenCache(target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def split_documents(
     content_hashes: NDArray[np.uint64], held_out_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split documents into training and held-out documents by content: equal documents stay together.
+    """Split documents by content, so that equal documents stay together.
 
     Args:
         content_hashes: uint64 (D,).
@@ -173,8 +155,6 @@ def split_documents(
         seed: of the draw.
     Returns:
         indices of the training and of the held-out documents, both sorted, int64.
-    Raises:
-        UserError: all documents are equal.
     """
     everything = np.arange(len(content_hashes))
     if held_out_fraction == 0:
@@ -203,23 +183,13 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _lines_with_gaps(text: str) -> list[str]:
-    """The lines that hold text, each with the white space before it; joined again they are `text`.
-
-    Byte-level pre-tokenizers end a token where white space begins, so cutting there does not change the tokens.
-    Cutting behind a newline does, because what they make of white space depends on what follows it.
-    """
-    lines, gap = [], ""
-    for line in _LINE.findall(text):
-        content = line.rstrip()
-        if content:
-            lines.append(gap + content)
-            gap = line[len(content) :]
-        else:
-            gap += line
-    if lines:
-        lines[-1] += gap
-    return lines
+def _lines(text: str, keep_newlines: bool) -> list[str]:
+    """The lines of a document that hold text; with newlines, joined again they are the document."""
+    if not keep_newlines:
+        return [line for line in text.split("\n") if line.strip()]
+    body = text.rstrip()
+    *lines, last = _LINE_WITH_GAP.findall(body)
+    return [*lines, last + text[len(body) :]]
 
 
 def _cut_long_line(line: str) -> list[str]:
@@ -227,11 +197,9 @@ def _cut_long_line(line: str) -> list[str]:
     while len(line) - start > MAX_PIECE_CHARACTERS:
         limit = start + MAX_PIECE_CHARACTERS
         space = max(start, line.rfind(" ", start, limit))
-        cut = start + len(line[start:space].rstrip())  # before the white space, for the same reason
-        if cut == start:
-            cut = limit
-        pieces.append(line[start:cut])
-        start = cut
+        length = len(line[start:space].rstrip()) or MAX_PIECE_CHARACTERS  # before white space, as between lines
+        pieces.append(line[start : start + length])
+        start += length
     return [*pieces, line[start:]]
 
 
@@ -240,10 +208,7 @@ def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: An
 
     Pieces make lines, lines make documents.
     """
-    documents = [
-        _lines_with_gaps(text) if keep_newlines else [line for line in text.split("\n") if line.strip()]
-        for text in texts
-    ]
+    documents = [_lines(text, keep_newlines) for text in texts]
     lines = [_cut_long_line(line) for document in documents for line in document]
     encodings = backend.encode_batch_fast(list(itertools.chain.from_iterable(lines)), add_special_tokens=False)
     piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
@@ -255,21 +220,18 @@ def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: An
     document_tokens = _sum_groups(line_tokens, lines_per_document)
     encoded = [text.encode("utf-8") for text in texts]
     hashes = [int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in encoded]
-    record_batch = pa.RecordBatch.from_arrays(
-        [
-            _list_array(document_tokens, values),
-            _list_array(lines_per_document, line_tokens.astype(np.uint32)),
-            pa.array(hashes, type=pa.uint64()),
-        ],
-        names=["input_ids", "line_lengths", "content_hash"],
-    )
-    return record_batch.filter(pa.array(document_tokens > 0)), sum(map(len, encoded))
+    columns = {
+        "input_ids": _list_array(document_tokens, values),
+        "line_lengths": _list_array(lines_per_document, line_tokens.astype(np.uint32)),
+        "content_hash": pa.array(hashes, type=pa.uint64()),
+    }
+    has_tokens = pa.array(document_tokens > 0)
+    return pa.RecordBatch.from_pydict(columns).filter(has_tokens), sum(map(len, encoded))
 
 
 def _sum_groups(values: NDArray[np.int64], group_sizes: Sequence[int]) -> NDArray[np.int64]:
-    ends = np.cumsum(np.concatenate([[0], np.asarray(group_sizes, dtype=np.int64)]))
     totals = np.concatenate([[0], np.cumsum(values)])
-    return totals[ends[1:]] - totals[ends[:-1]]
+    return np.diff(totals[np.cumsum([0, *group_sizes])])
 
 
 def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:
@@ -283,13 +245,8 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     newline = backend.encode("\n", add_special_tokens=False).ids
     keep_newlines = bool(newline) and tokenizer.unk_token_id not in newline
     dtype = np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32
-    features = Features(
-        {
-            "input_ids": List(Value(np.dtype(dtype).name)),
-            "line_lengths": List(Value("uint32")),
-            "content_hash": Value("uint64"),
-        }
-    )
+    ids, lengths, hashes = List(Value(np.dtype(dtype).name)), List(Value("uint32")), Value("uint64")
+    features = Features({"input_ids": ids, "line_lengths": lengths, "content_hash": hashes})
     sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
     unknown = text_bytes = 0
 
@@ -317,7 +274,6 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             if tokenizer.unk_token_id is not None:
                 unknown += int(np.count_nonzero(values == tokenizer.unk_token_id))
             bar.update(corpus.bytes_read - bar.n)
-        bar.update((corpus.size_bytes or bar.n) - bar.n)
     tokens = sum(source["tokens"] for source in sources)
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
@@ -327,10 +283,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             "made for other text: name another --tokenizer_path, or leave it out to train one"
         )
     if unknown > WARN_UNKNOWN_RATE * tokens:
-        logger.warning(
-            "%.1f %% of the tokens are unknown to the tokenizer: was it made for this language and case?",
-            100 * unknown / tokens,
-        )
+        logger.warning("%.1f %% unknown tokens: was the tokenizer made for this language?", 100 * unknown / tokens)
     description = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
@@ -350,13 +303,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     (folder / DESCRIPTION_NAME).write_text(json.dumps(description, indent=2) + "\n")
     # Two small files make `datasets.load_from_disk(folder)` work.
     DatasetInfo(features=features).write_to_directory(str(folder))
-    state: dict[str, Any] = {
-        "_data_files": [{"filename": ARROW_NAME}],
-        "_fingerprint": fingerprint[:16],
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-        "_split": None,
-    }
+    state: dict[str, Any] = {"_data_files": [{"filename": ARROW_NAME}], "_fingerprint": fingerprint[:16]}
+    state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
+    state |= {"_output_all_columns": False, "_split": None}
     (folder / "state.json").write_text(json.dumps(state, indent=2) + "\n")

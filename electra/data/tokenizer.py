@@ -1,69 +1,106 @@
-"""The tokenizer of a corpus: trained, measured on documents that it has not seen, and kept in the cache."""
+"""The tokenizer of a corpus: trained, measured on documents that it has not seen, and kept in the cache.
+
+The report has the training's seconds, the number of held-out documents and their tokens without special tokens, the
+`unknown_token_rate`, which is high where case, accents or alphabet do not fit the text, and UTF-8 `bytes_per_token`.
+"""
 
 import hashlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from filelock import FileLock
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import MANIFEST_NAME, find_corruption, write_manifest
-from electra.config import TokenizerArguments
+from electra.checkpoint import MANIFEST_NAME
+from electra.cli import CommandLine
+from electra.config import CorpusArguments, TokenizerArguments, TokenizerTrainingArguments
+from electra.console import setup_logging
 from electra.data.corpus import Corpus
+from electra.data.token_cache import build_folder
 from electra.errors import UserError
-from electra.files import lock_beside, replace_folder
 from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, plain_backend
 from electra.tokenizer_training import train_tokenizer
 
 logger = logging.getLogger(__name__)
 
+GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
 HELD_OUT_FRACTION = 0.05
 HELD_OUT_BYTES = 5_000_000
 """At most so much held-out text is kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
-_OWN_FILES = {"special_tokens_map.json", "added_tokens.json", "merges.txt", REPORT_NAME, MANIFEST_NAME}
-_OWN_FILES |= set(TOKENIZER_FILES)
+_OWN_FILES = {
+    *TOKENIZER_FILES,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    REPORT_NAME,
+    MANIFEST_NAME,
+}
 """The only files in a folder that a tokenizer may replace: the folder of a model has a tokenizer, too."""
 
 
-@dataclass(frozen=True)
-class TokenizerReport:
-    """What a training gave, and how the tokenizer does on held-out documents, without special tokens.
+def main(argv: list[str] | None = None) -> None:
+    """The command train_tokenizer.py."""
+    setup_logging()
+    corpus_args, options, output = CommandLine(GROUPS, "Train a tokenizer.").parse(argv)
+    folder = Path(output.output_dir)
+    check_tokenizer_folder(folder)
+    corpus = Corpus(corpus_args, output.seed)
+    logger.info("corpus: %s", corpus.names)
+    tokenizer, report = train_on_corpus(corpus, options, output.seed)
+    check_tokenizer_folder(folder)
+    build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new), overwrite=True)
+    logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
 
-    Attributes:
-        training_seconds: wall time.
-        held_out_documents: number of documents measured on.
-        unknown_token_rate: share of their tokens that are the unknown token, in [0, 1]. Many say that case, accents or
-            alphabet do not fit the text.
-        bytes_per_token: UTF-8 bytes of text per token; the higher, the shorter the sequences.
-        tokens: number of their tokens.
+
+def load_or_train_tokenizer(
+    corpus: Corpus, options: TokenizerArguments, cache_dir: str | os.PathLike[str], seed: int = 42
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a corpus: from the cache, or trained now and written there."""
+    key = json.dumps([corpus.fingerprint(), {**asdict(options), "seed": seed}], sort_keys=True)
+    target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    build_folder(
+        target, "the tokenizer", lambda folder: save_tokenizer(*train_on_corpus(corpus, options, seed), folder)
+    )
+    return load_tokenizer(str(target))
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: dict[str, Any] | None, folder: Path) -> None:
+    tokenizer.save_pretrained(folder)
+    if report is not None:
+        (folder / REPORT_NAME).write_text(json.dumps(report, indent=2) + "\n")
+
+
+def check_tokenizer_folder(folder: Path) -> None:
+    """Check that a tokenizer can be written to a folder, before the training.
+
+    Raises:
+        UserError: the folder cannot be written, or has other files than a tokenizer's.
     """
-
-    vocab_size: int
-    training_documents: int
-    training_seconds: float
-    held_out_documents: int
-    unknown_token_rate: float
-    bytes_per_token: float
-    tokens: int
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    except OSError as error:
+        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
+    if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
+        raise UserError(f"{folder} has other files than a tokenizer's; name a new folder with --output_dir")
+    if not os.access(folder.parent, os.W_OK):
+        raise UserError(f"cannot write the tokenizer to {folder}: {folder.parent} is read-only; name another folder")
 
 
 def train_on_corpus(
     corpus: Corpus, options: TokenizerArguments, seed: int = 42
-) -> tuple[PreTrainedTokenizerBase, TokenizerReport | None]:
+) -> tuple[PreTrainedTokenizerBase, dict[str, Any] | None]:
     """Train on all documents but a twentieth, measure on that twentieth.
 
     Returns:
         the tokenizer and its report, which is None if no document was held out.
-    Raises:
-        UserError: the corpus has no text, or as `train_tokenizer` does.
     """
     held_out: list[str] = []
     used = 0
@@ -80,7 +117,6 @@ def train_on_corpus(
                     held_out.append(document)
                     held_out_bytes += len(document.encode())
                 bar.update(corpus.bytes_read - bar.n)
-            bar.update((corpus.size_bytes or bar.n) - bar.n)
         if not used and not held_out:
             raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
         if not used:  # one or two documents: a tokenizer without a report is better than none
@@ -90,21 +126,28 @@ def train_on_corpus(
 
     started = time.monotonic()
     tokenizer = train_tokenizer(training_documents(), options, seed)
-    seconds = time.monotonic() - started
+    seconds = round(time.monotonic() - started, 2)
+    used = min(used, options.max_documents or used)
+    logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
     if not held_out:
         return tokenizer, None
     tokens = unknown = 0
     for encoding in plain_backend(tokenizer).encode_batch_fast(held_out, add_special_tokens=False):
         tokens += len(encoding.ids)
         unknown += encoding.ids.count(tokenizer.unk_token_id)
-    report = TokenizerReport(
-        vocab_size=len(tokenizer),
-        training_documents=min(used, options.max_documents or used),
-        training_seconds=round(seconds, 2),
-        held_out_documents=len(held_out),
-        unknown_token_rate=unknown / max(1, tokens),
-        bytes_per_token=sum(len(document.encode()) for document in held_out) / max(1, tokens),
-        tokens=tokens,
+    report = {
+        "vocab_size": len(tokenizer),
+        "training_documents": used,
+        "training_seconds": seconds,
+        "held_out_documents": len(held_out),
+        "unknown_token_rate": unknown / max(1, tokens),
+        "bytes_per_token": sum(len(document.encode()) for document in held_out) / max(1, tokens),
+        "tokens": tokens,
+    }
+    logger.info(
+        "on %(held_out_documents)d held-out documents: unknown tokens %(unknown_token_rate).5f, "
+        "bytes per token %(bytes_per_token).2f",
+        report,
     )
     return tokenizer, report
 
@@ -114,86 +157,3 @@ def is_held_out(document: str, seed: int) -> bool:
     salt = seed.to_bytes(16, "little", signed=True)
     digest = hashlib.blake2b(document.encode(), digest_size=8, salt=salt).digest()
     return int.from_bytes(digest, "little") < HELD_OUT_FRACTION * 2**64
-
-
-def describe_report(tokenizer: PreTrainedTokenizerBase, report: TokenizerReport | None) -> str:
-    """The report in one line."""
-    if report is None:
-        return f"{len(tokenizer):,} tokens; not measured, too few documents to hold some out"
-    return (
-        f"{report.vocab_size:,} tokens, trained on {report.training_documents:,} documents in "
-        f"{report.training_seconds:.1f} s; on {report.held_out_documents:,} held-out documents "
-        f"{report.unknown_token_rate:.3%} unknown tokens, {report.bytes_per_token:.2f} bytes per token"
-    )
-
-
-def check_tokenizer_folder(folder: str | os.PathLike[str]) -> None:
-    """Check that a tokenizer can be written to a folder, before the training.
-
-    Raises:
-        UserError: the folder cannot be written, or has other files than a tokenizer's.
-    """
-    folder = Path(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    except OSError as error:
-        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
-    if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
-        raise UserError(f"{folder} has other files than a tokenizer's; name a new folder with --output_dir")
-    if not os.access(folder.parent, os.W_OK):
-        raise UserError(f"cannot write the tokenizer to {folder}: {folder.parent} is read-only; name another folder")
-
-
-def write_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, report: TokenizerReport | None, folder: str | os.PathLike[str]
-) -> None:
-    """Write a tokenizer and its report to a folder, completely or not at all; replaces the folder's tokenizer.
-
-    Processes that write the same folder wait for each other; the last one's tokenizer stays.
-
-    Raises:
-        UserError: the folder cannot be written, or has other files than a tokenizer's.
-    """
-    folder = Path(folder)
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    try:
-        # Not the lock of `lock_beside`, which the caller may have.
-        with FileLock(folder.with_name(f".{folder.name}.lock")):
-            check_tokenizer_folder(folder)
-            shutil.rmtree(unfinished, ignore_errors=True)  # of a training that was killed
-            try:
-                tokenizer.save_pretrained(unfinished)
-                if report is not None:
-                    (unfinished / REPORT_NAME).write_text(json.dumps(asdict(report), indent=2) + "\n")
-                write_manifest(unfinished)
-                replace_folder(unfinished, folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-    except Exception as error:
-        # The Rust side has no type for a full disk: a bare Exception says "os error".
-        if isinstance(error, OSError) or (type(error) is Exception and "os error" in str(error)):
-            raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
-        raise
-
-
-def load_or_train_tokenizer(
-    corpus: Corpus, options: TokenizerArguments, cache_dir: str | os.PathLike[str], seed: int = 42
-) -> PreTrainedTokenizerBase:
-    """The tokenizer of a corpus: from the cache, or trained now and written there completely or not at all.
-
-    Raises:
-        UserError: `cache_dir` cannot be written, or as `train_on_corpus` does.
-    """
-    key = json.dumps([corpus.fingerprint(), {**asdict(options), "seed": seed}], sort_keys=True)
-    target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    with lock_beside(target, "the tokenizer"):
-        wrong = find_corruption(target)
-        if wrong is not None:
-            if target.exists():
-                logger.warning("training the tokenizer %s again: it %s", target, wrong)
-                shutil.rmtree(target)
-            tokenizer, report = train_on_corpus(corpus, options, seed)
-            logger.info("tokenizer: %s", describe_report(tokenizer, report))
-            write_tokenizer(tokenizer, report, target)
-        return load_tokenizer(str(target))

@@ -50,8 +50,7 @@ from electra.checkpoint import (
 )
 from electra.console import without_secrets
 from electra.cpu import tune_networks, tune_process
-from electra.data.collator import SegmentCollator
-from electra.data.segments import TrainingSegments
+from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.errors import UserError
 from electra.files import write_json
 from electra.model.joint import ElectraForJointPretraining

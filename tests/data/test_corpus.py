@@ -9,7 +9,7 @@ import lzma
 import os
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ import pytest
 import zstandard
 
 from electra.config import CorpusArguments
-from electra.data.corpus import SHORT_NAMES, Corpus
+from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
+from electra.data.corpus import Corpus
+from electra.errors import UserError
 from tests.conftest import refused
 
 DOCUMENTS = ["The first document.\nIt has two lines.", "Zweites Dokument, größer: 犬 😀", 'He said "no", then\tleft.']
@@ -38,7 +40,6 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
-    datasets.disable_progress_bars()
 
 
 def write(path: Path, data: str | bytes) -> str:
@@ -59,19 +60,6 @@ def read(*files: str | Path, **options: Any) -> list[str]:
     return list(corpus_of(*files, **options))
 
 
-def encode(documents: Sequence[str | None], file_format: str, folder: Path) -> bytes:
-    """Write the documents by other means than the code under test."""
-    path = folder / "encoded"
-    if file_format == "txt":
-        return "\n\n".join(str(document) for document in documents).encode("utf-8")
-    if file_format == "jsonl":
-        return "".join(json.dumps({"id": 7, "text": document}) + "\n" for document in documents).encode("utf-8")
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, "excel-tab" if file_format == "tsv" else "excel")
-        writer.writerows([["id", "text"], *([7, document] for document in documents)])
-    return path.read_bytes()
-
-
 def save_parquet(path: Path, columns: dict[str, Any], **options: Any) -> str:
     pq.write_table(pa.table(columns), path, **options)
     return str(path)
@@ -85,15 +73,22 @@ def save_parquet(path: Path, columns: dict[str, Any], **options: Any) -> str:
 def test_every_format_and_compression_gives_the_same_documents(
     tmp_path: Path, file_format: str, compression: str
 ) -> None:
-    data = encode(DOCUMENTS, file_format, tmp_path)
-    path = tmp_path / f"corpus.{file_format}{compression}"
+    plain, path = tmp_path / "plain", tmp_path / f"corpus.{file_format}{compression}"
+    with plain.open("w", newline="", encoding="utf-8") as file:
+        if file_format == "txt":
+            file.write("\n\n".join(DOCUMENTS))
+        elif file_format == "jsonl":
+            file.write("".join(json.dumps({"id": 7, "text": document}) + "\n" for document in DOCUMENTS))
+        else:
+            writer = csv.writer(file, "excel-tab" if file_format == "tsv" else "excel")
+            writer.writerows([["id", "text"], *([7, document] for document in DOCUMENTS)])
     if compression == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(f"corpus.{file_format}", data)
+            archive.write(plain, f"corpus.{file_format}")
     else:
-        path.write_bytes(COMPRESS[compression](data))
+        path.write_bytes(COMPRESS[compression](plain.read_bytes()))
     corpus = corpus_of(path)
-    assert list(corpus) == DOCUMENTS
+    assert list(corpus) == list(corpus) == DOCUMENTS
     assert (corpus.bytes_read, corpus.size_bytes) == (path.stat().st_size, path.stat().st_size)
 
 
@@ -102,47 +97,33 @@ def test_known_text_extensions_and_none_are_plain_text(tmp_path: Path, name: str
     assert read(write(tmp_path / name, "one\n\ntwo")) == ["one", "two"]
 
 
-def test_parquet_gives_the_text_column_of_every_row_group_and_skips_null(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_parquet_gives_the_text_column_of_every_row_group_and_skips_null(
+    tmp_path: Path, column_type: pa.DataType
+) -> None:
     texts = [f"document {number}" if number % 10 else None for number in range(500)]
-    path = save_parquet(tmp_path / "a.parquet", {"n": list(range(500)), "body": texts}, row_group_size=90)
-    corpus = corpus_of(path, text_column="body")
+    columns = {"n": list(range(500)), "body": pa.array(texts).cast(column_type)}
+    corpus = corpus_of(save_parquet(tmp_path / "a.parquet", columns, row_group_size=90), text_column="body")
     assert list(corpus) == [text for text in texts if text]
-    assert (corpus.documents_seen, corpus.empty_documents_skipped) == (450, 50)
-    assert corpus.bytes_read == corpus.size_bytes == os.path.getsize(path)
+    assert corpus.empty_documents_skipped == 50
 
 
-@pytest.mark.parametrize("column_type", [pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()])
-def test_parquet_text_may_have_any_arrow_type_of_text(tmp_path: Path, column_type: pa.DataType) -> None:
-    column = pa.array(["same", "same", "other"]).cast(column_type)
-    assert read(save_parquet(tmp_path / "a.parquet", {"text": column})) == ["same", "same", "other"]
-
-
-def test_ndjson_and_json_are_json_lines_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
+def test_rows_keep_their_line_ends_as_newlines_and_those_without_text_are_counted(tmp_path: Path) -> None:
     lines = '\ufeff{"text": "one"}\r\n\r\n{"text": "two\\r\\nlines\\rhere"}\n{"text": null}\n{"text": " \\n"}'
-    for name in ("a.ndjson", "a.json"):
-        corpus = corpus_of(write(tmp_path / name, lines))
-        assert list(corpus) == ["one", "two\nlines\nhere"]
-        assert corpus.empty_documents_skipped == 2
-
-
-def test_csv_keeps_quoted_line_ends_and_fields_longer_than_the_default_limit(tmp_path: Path) -> None:
-    long = "word " * 50_000
+    corpus = corpus_of(write(tmp_path / "a.json", lines))
+    assert list(corpus) == ["one", "two\nlines\nhere"] and corpus.empty_documents_skipped == 2
+    long = "word " * 50_000  # csv's default limit is shorter
     corpus = corpus_of(write(tmp_path / "a.csv", f'id,text\r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,{long}\r\n3,\r\n'))
-    assert list(corpus) == ['two\nlines, "quoted"', long]
-    assert corpus.empty_documents_skipped == 1
+    assert list(corpus) == ['two\nlines, "quoted"', long] and corpus.empty_documents_skipped == 1
 
 
 def test_zip_members_are_read_by_their_own_extension_and_others_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "release.v2.zip"
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(tmp_path / "release.v2.zip", "w") as archive:
         archive.writestr("data/b.txt", "one\n\ntwo")
         archive.writestr("data/a.jsonl", '{"text": "three"}')
-        for name in ("data/", "picture.png", "__MACOSX/b.txt", ".hidden.txt", "inner.txt.gz", "t.parquet"):
+        for name in ("data/", "picture.png", "__MACOSX/b.txt", ".hidden.txt", "t.parquet"):
             archive.writestr(name, "must not be read")
-    assert read(path) == ["one", "two", "three"]
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("data/z.csv", "body\nfour\n")
-    assert "release.v2.zip!data/z.csv" in refused(lambda: corpus_of(path))
+    assert read(tmp_path / "release.v2.zip") == ["one", "two", "three"]
 
 
 def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path: Path) -> None:
@@ -169,39 +150,21 @@ def test_document_separator_says_what_ends_a_document(tmp_path: Path, separator:
     assert read(path, other, document_separator=separator) == [*expected, "fourth"]
 
 
-def test_a_whitespace_file_is_one_empty_document_if_files_are_documents(tmp_path: Path) -> None:
-    corpus = corpus_of(write(tmp_path / "a.txt", " \n\n"), document_separator="file")
-    assert (list(corpus), corpus.empty_documents_skipped, corpus.documents_seen) == ([], 1, 0)
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_line_ends_of_every_system_and_a_byte_order_mark_are_accepted(tmp_path: Path, end: str, mark: bytes) -> None:
+def test_line_ends_of_every_system_and_a_byte_order_mark_are_accepted(tmp_path: Path, end: str) -> None:
     text = "één\nregel\n\ntwee\u2028zelfde regel\n".replace("\n", end)
-    assert read(write(tmp_path / "a.txt", mark + text.encode())) == ["één\nregel", "twee\u2028zelfde regel"]
-
-
-def test_characters_and_line_ends_across_block_borders_survive(tmp_path: Path) -> None:
-    block = 1 << 20
-    for shift in range(4):
-        head = "x" * (block - 4 - shift)
-        text = head + "😀\r\n\r\nnext\r\n" + "ß" * block  # the last line is longer than a block, too
-        assert read(write(tmp_path / "a.txt", text)) == [head + "😀", "next\n" + "ß" * block]
+    for mark in (b"", b"\xef\xbb\xbf"):
+        assert read(write(tmp_path / "a.txt", mark + text.encode())) == ["één\nregel", "twee\u2028zelfde regel"]
 
 
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path: Path, blocks: int) -> None:
     good = b"\xef\xbb\xbf" + ("é 犬\n" * 6).encode() + (b"x" * 63 + b"\n") * (blocks << 14)
     line = good.count(b"\n") + 1
-    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\0", "NUL"), (b"abc\xe7\x8a", "0xe7")]:
+    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\0", "0x00"), (b"abc\xe7\x8a", "0xe7")]:
         path = write(tmp_path / "a.txt", good + bad)
         message = refused(lambda path=path: read(path))
         assert f"{path}, line {line}:" in message and found in message and "iconv" in message
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-def test_utf16_is_recognised_as_not_utf8(tmp_path: Path, encoding: str) -> None:
-    assert "line 1: " in refused(lambda: read(write(tmp_path / "a.txt", "text".encode(encoding))))
 
 
 # Bounded memory and progress
@@ -209,7 +172,7 @@ def test_utf16_is_recognised_as_not_utf8(tmp_path: Path, encoding: str) -> None:
 
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
 def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path: Path, compression: str) -> None:
-    text = os.urandom(10 << 20).hex().encode()  # 20 MiB, which no compression makes smaller than 10
+    text = os.urandom(5 << 20).hex().encode()  # 10 MiB, which no compression makes smaller than 5
     lines = [text[start : start + 1024] for start in range(0, len(text), 1024)]
     path = write(tmp_path / f"a.txt{compression}", COMPRESS[compression](b"\n\n".join(lines)))
     documents = iter(corpus_of(path))
@@ -217,86 +180,57 @@ def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path: Path, compre
     assert sum(1 for _ in documents) == len(lines)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 8 << 20
+    assert peak < 4 << 20
 
 
-def test_reading_parquet_needs_a_small_part_of_a_row_group_in_memory(tmp_path: Path) -> None:
-    rows = [os.urandom(500).hex() for _ in range(20_000)]  # 20 MB in one row group
-    path = save_parquet(tmp_path / "a.parquet", {"text": rows})
-    before = pa.total_allocated_bytes()
-    held = max(pa.total_allocated_bytes() - before for _ in corpus_of(path))
-    assert 0 < held < 8 << 20
-
-
-def test_progress_grows_with_the_documents_and_starts_again(tmp_path: Path) -> None:
-    rows = [f"{number:07d} " + os.urandom(500).hex() for number in range(4000)]
+def test_reading_parquet_holds_a_small_part_of_a_row_group_and_progress_grows(tmp_path: Path) -> None:
+    rows = [f"{number:07d} " + os.urandom(500).hex() for number in range(16_000)]
     parquet = save_parquet(tmp_path / "a.parquet", {"text": rows})
     text = write(tmp_path / "b.txt", "\n\n".join(rows))
     corpus = corpus_of(parquet, text)
-    assert corpus.size_bytes == os.path.getsize(parquet) + os.path.getsize(text)
     assert next(iter(corpus)) == rows[0]
+    before = pa.total_allocated_bytes()
     for _ in range(2):
-        positions = [corpus.bytes_read for _ in corpus]
+        states = [(corpus.bytes_read, pa.total_allocated_bytes() - before) for _ in corpus]
+        positions = [position for position, _ in states]
         assert positions == sorted(positions)
-        assert positions[0] < 0.02 * corpus.size_bytes
-        assert positions[2000] == pytest.approx(os.path.getsize(parquet) / 2, rel=0.05)
-        assert os.path.getsize(parquet) < positions[4001] < corpus.size_bytes
-        assert corpus.bytes_read == corpus.size_bytes
-        assert corpus.documents_seen == 8000
+        assert positions[8000] == pytest.approx(os.path.getsize(parquet) / 2, rel=0.3)
+        assert os.path.getsize(parquet) < positions[16_001] < corpus.size_bytes == corpus.bytes_read
+        assert max(held for _, held in states) < 8 << 20
 
 
 # Finding files
 
 
-def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
+def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.jsonl", "c/deep/er/x.csv", "notes", "read.md"):
         text = {"z.jsonl": '{"text": "z.jsonl"}', "x.csv": "text\nx.csv"}.get(Path(name).name, Path(name).name)
-        write(tmp_path / name, text)
-    for name in (".hidden.txt", ".git/config.txt", "picture.png", "archive.tar.gz", "table.parquet.gz"):
-        write(tmp_path / name, "must not be read")
-    assert read(tmp_path) == ["z.jsonl", "b.txt", "x.csv", "notes", "read.md"]
-    (line,) = [message for message in caplog.messages if str(tmp_path) in message]
-    assert "5 files" in line and "3 files" in line and "1 .png" in line and "2 .gz" in line
+        write(tmp_path / "corpus[1]" / name, text)
+    for name in (".hidden.txt", ".git/config.txt", "picture.png", "archive.tar.gz"):
+        write(tmp_path / "corpus[1]" / name, "must not be read")
+    write(tmp_path / "elsewhere/linked.txt", "linked")
+    (tmp_path / "corpus[1]/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "corpus[1]/zzz.txt").symlink_to(tmp_path / "corpus[1]/b.txt")  # the same file
+    assert read(tmp_path / "corpus[1]") == ["z.jsonl", "b.txt", "x.csv", "linked", "notes", "read.md"]
 
 
-def test_links_are_followed_once_and_a_circle_ends(tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere/a.txt", "linked")
-    write(tmp_path / "corpus/b.txt", "plain")
-    (tmp_path / "corpus/link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "corpus/again.txt").symlink_to(tmp_path / "corpus/b.txt")
-    (tmp_path / "elsewhere/up").symlink_to(tmp_path / "corpus")
-    assert sorted(read(tmp_path / "corpus")) == ["linked", "plain"]
-
-
-def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path: Path) -> None:
+def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("x/10.txt", "x/9.txt", "x/y/1.txt", "x/y/1.csv"):
         write(tmp_path / name, name)
     assert read(tmp_path / "x/*.txt") == ["x/10.txt", "x/9.txt"]
     assert read(tmp_path / "**/x/**/*.txt") == ["x/10.txt", "x/9.txt", "x/y/1.txt"]
-    assert read(tmp_path / "x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
-
-
-def test_a_name_with_brackets_is_a_name_and_a_home_folder_is_expanded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert read(write(tmp_path / "corpus[1].txt", "bracket")) == ["bracket"]
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert read("~/corpus[1].txt") == ["bracket"]
+    assert read("~/x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
 
 
-@pytest.mark.parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "*.pdf", "pipe"])
+@pytest.mark.parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "pipe"])
 def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path: Path, entry: str) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path / "a.pdf", "%PDF")
     os.mkfifo(tmp_path / "pipe")
-    assert str(tmp_path) in refused(lambda: corpus_of(tmp_path / entry))
-
-
-def test_files_of_zero_size_give_no_document_and_no_error(tmp_path: Path) -> None:
-    assert read(*(write(tmp_path / f"a.{extension}", b"") for extension in ("txt", "jsonl", "csv"))) == []
+    assert str(tmp_path / entry) in refused(lambda: corpus_of(tmp_path / entry))
 
 
 # Broken files and rows
@@ -310,70 +244,37 @@ def test_truncated_files_are_named(tmp_path: Path, compression: str) -> None:
     assert path in refused(lambda: read(path))
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.bz2", "a.txt.xz", "a.txt.zst", "a.zip", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.zip", "a.parquet"])
 def test_files_that_are_not_what_their_extension_says_are_named(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, b"plain text after all, without any magic bytes\n" * 3)
     assert path in refused(lambda: read(path))
 
 
-def test_a_damaged_parquet_page_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    save_parquet(path, {"text": [os.urandom(50).hex() for _ in range(5000)]}, compression="zstd")
-    damaged = bytearray(path.read_bytes())
-    damaged[len(damaged) // 3 : len(damaged) // 2] = b"\xff" * (len(damaged) // 2 - len(damaged) // 3)
-    path.write_bytes(damaged)
-    assert "a.parquet" in refused(lambda: read(path))
-
-
 @pytest.mark.parametrize(
-    ("name", "data", "place", "found"),
+    ("name", "data", "found"),
     [
-        ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl, line 2", ""),
-        ("a.json", '[\n  {"text": "a"}\n]', "line 1", ""),
-        ("a.json", '[{"text": "a"}]', "line 1", "list"),
-        ("a.jsonl", "[" * 100_000, "a.jsonl", "recursion"),
-        ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "line 3", "'text', it has: body, n"),
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "line 2", "int"),
-        ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "line 2", "surrogate"),
-        ("a.csv", "id,body\n1,x\n", "a.csv", "'text', it has: id, body"),
-        ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "line 4", "3 fields where the header has 2"),
-        ("a.tsv", 'id\ttext\n1\t"Stop" he said\n', "line 2", "double quotes"),
-        ("a.csv", 'id,text\n1,"never closed\n', "line 2", "double quotes"),
+        ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl, line 2"),
+        ("a.json", '[{"text": "a"}]', "line 1"),
+        ("a.jsonl", '{"text": "a"}\n\n{"body": "b", "n": 1}', "line 3 has no column 'text', it has: body, n"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "line 2"),
+        ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "line 2"),  # half of a surrogate pair
+        ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "line 4: 3 fields where the header has 2"),
+        ("a.csv", 'id,text\n1,"never closed\n', "line 2"),
     ],
 )
-def test_rows_that_are_not_as_expected_are_placed(
-    tmp_path: Path, name: str, data: str, place: str, found: str
-) -> None:
-    message = refused(lambda: read(write(tmp_path / name, data)))
-    assert place in message and found in message
+def test_rows_that_are_not_as_expected_are_placed(tmp_path: Path, name: str, data: str, found: str) -> None:
+    assert found in refused(lambda: read(write(tmp_path / name, data)))
 
 
 def test_columns_are_checked_in_every_file_before_anything_is_read(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", '{"text": "a"}\n')
     for name, data in [("b.jsonl", '{"body": "a"}\n'), ("b.csv", "body\na\n"), ("b.jsonl.gz", "no gzip")]:
         path = write(tmp_path / name, data)
-        assert "/b." in refused(lambda: corpus_of(tmp_path))
+        assert path in refused(lambda: corpus_of(tmp_path))
         os.remove(path)
     save_parquet(tmp_path / "b.parquet", {"body": ["a"], "n": [1]})
     assert "'text', it has: body, n" in refused(lambda: corpus_of(tmp_path))
     assert "'n' holds int64" in refused(lambda: corpus_of(tmp_path / "b.parquet", text_column="n"))
-
-
-def test_parquet_text_that_is_not_utf8_is_placed(tmp_path: Path) -> None:
-    column = pa.array([b"good"] * 70 + [b"caf\xe9"]).cast(pa.string(), safe=False)
-    path = save_parquet(tmp_path / "a.parquet", {"text": column})
-    assert "a.parquet, rows 65 to 71" in refused(lambda: read(path))
-
-
-def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.txt", "text")
-    data = bytearray(path.read_bytes())
-    data[data.index(b"PK\x01\x02") + 8] |= 1  # the flag in the central directory
-    path.write_bytes(data)
-    message = refused(lambda: corpus_of(path))
-    assert str(path) in message and "a.txt" in message and "encrypted" in message
 
 
 # Data sets
@@ -385,77 +286,95 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path: Path) ->
     dataset.save_to_disk(tmp_path / "one")
     datasets.DatasetDict(train=dataset, validation=dataset.select([5, 3])).save_to_disk(tmp_path / "dict")
     corpus = dataset_corpus(tmp_path / "one")
-    assert list(corpus) == [*texts, "a\nb"]
-    assert corpus.empty_documents_skipped == 2
+    assert list(corpus) == [*texts, "a\nb"] and corpus.empty_documents_skipped == 2
     assert corpus.bytes_read == corpus.size_bytes > 2000
     assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
     for make, found in [
         (lambda: corpus_of(tmp_path / "one"), "--dataset_name"),
-        (lambda: dataset_corpus(tmp_path / "one", dataset_config_name=["en"]), "'en'"),
-        (lambda: dataset_corpus("builtin", dataset_config_name=["en"]), "'en'"),
-        (lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"), "'test', it has: train, validation"),
-        (lambda: dataset_corpus(tmp_path / "one", dataset_split="test"), "--dataset_split test"),
+        (lambda: dataset_corpus(tmp_path / "one", dataset_config_name=["en"]), "configuration en"),
+        (lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"), "train, validation"),
     ]:
         assert found in refused(make)
+    next((tmp_path / "one").glob("*.arrow")).write_bytes(b"cut")
+    assert str(tmp_path / "one") in refused(lambda: dataset_corpus(tmp_path / "one"))
 
 
 def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     save_parquet(tmp_path / "repo/train-00000.parquet", {"text": ["a", "b", "c", "d"], "n": [1, 2, 3, 4]})
-    name = str(tmp_path / "repo")
-    assert list(dataset_corpus(name, dataset_split="train[:50%]")) == ["a", "b"]
-    mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"dataset_split": "tset"}, "split tset"),
-        ({"dataset_config_name": ["en"]}, "configuration en"),
-        ({"text_column": "body"}, "'body', it has: text, n"),
-        ({"text_column": "n"}, "'n' holds int64"),
-    ]
-    for wrong, found in mistakes:
-        assert found in refused(lambda wrong=wrong: dataset_corpus(name, **wrong))
+    assert list(dataset_corpus(tmp_path / "repo", dataset_split="train[:50%]")) == ["a", "b"]
+    assert "split tset" in refused(lambda: dataset_corpus(tmp_path / "repo", dataset_split="tset"))
+    assert "'n' holds int64" in refused(lambda: dataset_corpus(tmp_path / "repo", text_column="n"))
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "loaded", "loaded_config"),
+    ("name", "config", "found"),
     [
-        ("wikipedia", [], "wikimedia/wikipedia", "20231101.en"),
-        ("wikipedia", ["20231101.simple"], "wikimedia/wikipedia", "20231101.simple"),
-        ("wikitext", ["none"], "Salesforce/wikitext", "wikitext-103-raw-v1"),
-        ("openwebtext", [], "Skylion007/openwebtext", None),
-        ("someone/something", ["none"], "someone/something", None),
+        ("wikipedia", [], "'wikimedia/wikipedia' (configuration 20231101.en, split train)"),
+        ("wikipedia", ["20231101.simple"], "'wikimedia/wikipedia' (configuration 20231101.simple,"),
+        ("wikitext", ["none"], "'Salesforce/wikitext' (configuration wikitext-103-raw-v1,"),
+        ("openwebtext", [], "'Skylion007/openwebtext' (configuration None,"),
+        ("someone/something", ["none"], "'someone/something' (configuration None,"),
+        ("json", [], "'json'"),  # a builder of `datasets`, which would read the working directory
+        ("a.txt", [], "'a.txt'"),
+        ("", [], "''"),
     ],
 )
-def test_short_names_stand_for_parquet_repositories_and_without_network_say_so(
-    name: str, config: list[str], loaded: str, loaded_config: str | None
+def test_short_names_stand_for_parquet_repositories_and_what_cannot_be_loaded_is_named(
+    name: str, config: list[str], found: str
 ) -> None:
     message = refused(lambda: dataset_corpus(name, dataset_config_name=config))
-    assert f"'{loaded}' (configuration {loaded_config}, split train)" in message and "Hub" in message
-    assert set(SHORT_NAMES) == {"openwebtext", "wikipedia", "bookcorpus", "wikitext"}
+    assert found in message and "--train_file" in message
 
 
-def test_a_folder_with_a_loading_script_and_a_broken_saved_folder_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "scripted/scripted.py", "raise SystemExit\n")
-    assert str(tmp_path / "scripted") in refused(lambda: dataset_corpus(tmp_path / "scripted"))
-    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
-    next((tmp_path / "saved").glob("*.arrow")).write_bytes(b"cut")
-    assert str(tmp_path / "saved") in refused(lambda: dataset_corpus(tmp_path / "saved"))
+# Builtin
 
 
-@pytest.mark.parametrize("name", ["", "json", "text", "a.txt"])
-def test_files_and_file_formats_are_not_names_of_datasets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    write(tmp_path / "a.txt", "load_dataset('text') would read this file")
-    monkeypatch.chdir(tmp_path)
-    message = refused(lambda: dataset_corpus(name))
-    assert f"'{name}'" in message and "--train_file" in message
+def make_library(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        write(folder / name, text)
+    return folder
 
 
-def test_builtin_is_the_documentation_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("electra.data.corpus.builtin_documents", lambda: iter(["one", "two"]))  # parsing takes seconds
+def test_the_builtin_corpus_is_the_documentation_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pydoc_data/topics.py", "this.py", "statistics.py", "argparse.py", "turtle.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(library_folder() / name)  # parsing the whole library takes seconds
+    documents = list(builtin_documents(tmp_path))
+    text = "\n".join(documents)
+    assert len(set(documents)) > 50 and all(document.strip() for document in documents)
+    assert "The Zen of Python" not in text  # in the library as code, not as a docstring
+    assert "Return the median (middle value) of numeric data." in text  # statistics.median
+    assert "An assignment statement evaluates the expression list" in text  # help("ASSIGNMENT")
+
+    monkeypatch.setattr("electra.data.corpus.builtin_documents", lambda: documents)
     corpus = dataset_corpus("builtin")
-    assert list(corpus) == ["one", "two"]
-    assert corpus.bytes_read == corpus.size_bytes > 1_000_000
+    assert list(corpus) == documents and corpus.bytes_read == corpus.size_bytes > 1_000_000
     assert corpus.describe()[0]["kind"] == "builtin"
+
+
+def test_builtin_documents_are_topics_then_cleaned_docstrings_in_source_order(tmp_path: Path) -> None:
+    prose = "This sentence is long enough to be taken for prose by whoever counts its characters. " * 4
+    module = f'"""B. {prose}"""\nif True:\n    def first():\n        """First.\n\n        Not indented.\n        """\n'
+    module += (
+        '        def inner():\n            "Inner \\ud800."\nclass Second:\n    """Second."""\n    x = """no"""\n'
+    )
+    filler = '"""' + "Filler text of a very long module docstring.\n" * 3000 + '"""\n'  # lifts the total above 100 kB
+    library = make_library(tmp_path, {
+        "pydoc_data/topics.py": "topics = {'b': 'Second topic', 'a': r'''First \\d topic\n''', 'empty': ' \\n'}\n",
+        "b.py": module, "a.py": filler, "broken.py": "def broken(:\n", "short.py": '"""Short."""\n',
+        **{f"{folder}/p.py": filler for folder in ("site-packages", "dist-packages", "test", "x/tests", "idle_test")},
+    })  # fmt: skip
+    first, second, third, fourth = builtin_documents(library)
+    assert [first, second, third[:6]] == ["Second topic", "First \\d topic", "Filler"]
+    assert fourth == f"B. {prose}\nFirst.\n\nNot indented.\nInner .\nSecond."  # without half a surrogate pair
+    assert [path.name for path in builtin_files(library)] == ["topics.py", "a.py", "b.py", "broken.py", "short.py"]
+    before = builtin_fingerprint(library)
+    make_library(library, {"b.py": module + "x = 1\n"})
+    assert builtin_fingerprint(library) != before
+    (library / "a.py").unlink()
+    with pytest.raises(UserError, match="--train_file"):
+        list(builtin_documents(library))
 
 
 # Options
@@ -466,10 +385,7 @@ def test_builtin_is_the_documentation_of_python(monkeypatch: pytest.MonkeyPatch)
     [
         ({"dataset_name": [], "train_file": []}, "--train_file"),
         ({"dataset_sampling": [0.5, 0.5, 0.5]}, "dataset_sampling has 3 values for 2"),
-        ({"dataset_sampling": [0.0]}, "dataset_sampling 0.0"),
         ({"dataset_sampling": [1.0, 1.5]}, "dataset_sampling 1.5"),
-        ({"dataset_sampling": [float("nan")]}, "dataset_sampling nan"),
-        ({"dataset_config_name": ["a", "b"]}, "dataset_config_name has 2 values for 1"),
         ({"dataset_config_name": ["a"], "dataset_name": []}, "dataset_config_name has 1 values for 0"),
     ],
 )
@@ -514,17 +430,12 @@ def test_seeds_and_sources_draw_differently_and_a_larger_fraction_contains_a_sma
 
 def test_fractions_belong_to_names_then_files_and_what_is_left_out_is_counted(tmp_path: Path, numbered: str) -> None:
     datasets.Dataset.from_dict({"text": ["a", "b", None, "c"] * 25}).save_to_disk(tmp_path / "saved")
-    corpus = corpus_of(
-        numbered,
-        numbered,
-        dataset_name=[str(tmp_path / "saved")],
-        dataset_sampling=[1.0, 0.1, 1.0],
-        document_separator="line",
-    )
+    names, fractions = [str(tmp_path / "saved")], [1.0, 0.1, 1.0]
+    corpus = corpus_of(numbered, numbered, dataset_name=names, dataset_sampling=fractions, document_separator="line")
     documents = list(corpus)
     assert documents[:75] == ["a", "b", "c"] * 25
     assert documents[-20_000:] == [str(number) for number in range(20_000)]
-    assert (corpus.documents_seen, corpus.empty_documents_skipped) == (40_075, 25)
+    assert corpus.empty_documents_skipped == 25
     assert corpus.documents_sampled_out == 40_075 - len(documents) == pytest.approx(18_000, abs=200)
 
 
@@ -535,13 +446,17 @@ def fingerprint(*files: str, **options: Any) -> str:
     return corpus_of(*files, **options).fingerprint()
 
 
-def test_the_fingerprint_changes_with_all_that_changes_the_documents(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_all_that_changes_the_documents_and_nothing_else(tmp_path: Path) -> None:
     text = write(tmp_path / "a.txt", "one\n\ntwo")
     table = write(tmp_path / "b.jsonl", '{"text": "a", "body": "b"}')
     saved = str(tmp_path / "saved")
     datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(saved)
+    first = fingerprint(text)
+    assert first == fingerprint(text, seed=7, text_column="body", dataset_sampling=[1.0])
+    assert first == fingerprint(str(tmp_path / "*.txt")) == fingerprint(os.path.relpath(text))
+    assert fingerprint(table) == fingerprint(table, document_separator="line")
     prints = [
-        fingerprint(text),
+        first,
         fingerprint(table),
         fingerprint(text, table),
         fingerprint(table, text),
@@ -550,7 +465,6 @@ def test_the_fingerprint_changes_with_all_that_changes_the_documents(tmp_path: P
         fingerprint(table, text_column="body"),
         fingerprint(text, dataset_sampling=[0.5]),
         fingerprint(text, dataset_sampling=[0.5], seed=1),
-        fingerprint(text, dataset_sampling=[0.6]),
         fingerprint(text, table, dataset_sampling=[0.5, 1.0]),
         fingerprint(text, table, dataset_sampling=[1.0, 0.5]),
         fingerprint(text, dataset_name=["builtin"]),
@@ -564,17 +478,7 @@ def test_the_fingerprint_changes_with_all_that_changes_the_documents(tmp_path: P
     write(tmp_path / "a.txt", "one\n\ntwo!")
     os.utime(text, ns=(status.st_atime_ns, status.st_mtime_ns))
     prints.append(fingerprint(text))
-    assert len(set(prints)) == len(prints) == 17
-    assert all(len(value) == 64 and int(value, 16) for value in prints)
-
-
-def test_the_fingerprint_ignores_what_does_not_change_the_documents(tmp_path: Path) -> None:
-    text = write(tmp_path / "a.txt", "one\n\ntwo")
-    table = write(tmp_path / "b.jsonl", '{"text": "a"}')
-    assert fingerprint(text) == fingerprint(text, seed=7) == fingerprint(text, text_column="body")
-    assert fingerprint(text) == fingerprint(text, dataset_sampling=[1.0], seed=3)
-    assert fingerprint(text) == fingerprint(str(tmp_path / "*.txt")) == fingerprint(os.path.relpath(text))
-    assert fingerprint(table) == fingerprint(table, document_separator="line")
+    assert len(set(prints)) == 16
 
 
 def test_the_description_is_json_and_names_every_input(tmp_path: Path) -> None:
@@ -584,13 +488,8 @@ def test_the_description_is_json_and_names_every_input(tmp_path: Path) -> None:
     datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["a", "b"]})).save_to_disk(saved)
     corpus = corpus_of(tmp_path / "[ab].*", dataset_name=[saved], dataset_sampling=[0.5])
     dataset, files = json.loads(json.dumps(corpus.describe()))
-    assert {key: dataset[key] for key in ("name", "kind", "id", "config", "split", "rows", "sampling")} == {
-        "name": saved, "kind": "saved", "id": saved, "config": None, "split": "train", "rows": 2, "sampling": 0.5,
-    }  # fmt: skip
-    assert files == {
-        "name": str(tmp_path / "[ab].*"),
-        "kind": "files",
-        "files": [{"path": text, "bytes": 3}, {"path": table, "bytes": 13}],
-        "text_files": 1,
-        "sampling": 0.5,
-    }
+    expected = {"name": saved, "kind": "saved", "id": saved, "split": "train", "rows": 2, "sampling": 0.5}
+    assert dataset.items() >= expected.items()
+    entries = [{"path": text, "bytes": 3}, {"path": table, "bytes": 13}]
+    name = str(tmp_path / "[ab].*")
+    assert files == {"name": name, "kind": "files", "files": entries, "text_files": 1, "sampling": 0.5}
