@@ -7,8 +7,8 @@
 AutoTokenizer opens the resulting folder; the other commands take it as --tokenizer_path.
 """
 
-from electra.errors import run_script
 from electra.data.tokenizer import main
+from electra.errors import run_script
 
 if __name__ == "__main__":
     run_script(main)
