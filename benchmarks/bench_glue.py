@@ -30,7 +30,7 @@ from electra.finetuning.config import HYPERPARAMETERS, resolve
 from electra.finetuning.encoder import Encoder, fresh_encoder
 from electra.finetuning.encoding import Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.trainer import FineTuner, training_arguments
+from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
 from electra.tasks.glue.data import load_tasks
 from electra.tasks.glue.task import parse_arguments
 from electra.tasks.glue.tasks import TASKS
@@ -77,7 +77,14 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
         arguments = training_arguments(settings, seed=0, folder=Path(folder), name="ours")
         collator = PaddingCollator(encoder.tokenizer.pad_token_id)
         tune_networks(model)
-        return FineTuner(settings, model=model, args=arguments, train_dataset=encoded, collator=collator)
+        return FineTuner(
+            settings,
+            model=model,
+            args=arguments,
+            train_dataset=encoded,
+            data_collator=collator,
+            compute_loss_func=step_loss,
+        )
 
     def default() -> Trainer:
         config = encoder.model.config

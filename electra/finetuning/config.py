@@ -213,7 +213,20 @@ class GlueArguments(ProtocolArguments):
 
 
 @dataclass
-class TaggingArguments(ProtocolArguments):
+class FileTaskArguments(ProtocolArguments):
+    """Data of the user, and output."""
+
+    dataset_name: str | None = option(None, "Data set on the Hub, or a folder, instead of files.", NOT_EMPTY)
+    dataset_config_name: str | None = option(None, "Configuration of the data set.")
+    task_name: str | None = option(
+        None,
+        "Name of the task; the report compares conll2003 and swag with published scores. Default: the name of the "
+        "data set or of the folder of the first training file.",
+    )
+
+
+@dataclass
+class TaggingArguments(FileTaskArguments):
     """Words and labels, and output."""
 
     train_file: str | None = option(
@@ -221,19 +234,10 @@ class TaggingArguments(ProtocolArguments):
     )
     validation_file: str | None = option(None, "Development set in the same format.")
     test_file: str | None = option(None, "Test set in the same format; labels are optional.")
-    dataset_name: str | None = option(
-        None, "Data set on the Hub, or a folder, with columns of tokens and tags, instead of files.", NOT_EMPTY
-    )
-    dataset_config_name: str | None = option(None, "Configuration of the data set.")
     label_column: str | None = option(
         None,
         "Column of the labels: in files its number, from 0 or from the end; in data sets its name. Default: the last "
         "column; in data sets the only one whose name ends in tags or labels.",
-    )
-    task_name: str | None = option(
-        None,
-        "Name of the task; the report compares conll2003 with published scores. Default: the name of the data set or "
-        "of the folder of the training file.",
     )
     scheme: Literal["auto", "iob2", "bioes"] = option(
         "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
@@ -241,27 +245,16 @@ class TaggingArguments(ProtocolArguments):
 
 
 @dataclass
-class MultipleChoiceArguments(ProtocolArguments):
+class MultipleChoiceArguments(FileTaskArguments):
     """Questions with choices, and output."""
 
     train_file: list[str] = option(
         [],
         "Question files (.csv, .tsv, .jsonl) in the format of SWAG, with the choices in a list, or with the choices "
-        "in the question as (A) ... (B) ...",
+        "in the question as (A) ... (B) ... Default without a data set: allenai/swag from the Hub.",
     )
     validation_file: list[str] = option([], "Development set in the same format.")
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
-    dataset_name: str | None = option(
-        None,
-        "Data set on the Hub, or a folder, instead of files. Default without files: allenai/swag from the Hub.",
-        NOT_EMPTY,
-    )
-    dataset_config_name: str | None = option(None, "Configuration of the data set; regular for SWAG.")
-    task_name: str | None = option(
-        None,
-        "Name of the task; the report compares swag with published scores. Default: the name of the data set or of "
-        "the folder of the first training file.",
-    )
 
 
 @dataclass

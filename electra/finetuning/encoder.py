@@ -58,8 +58,7 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
             `checkpoint-N` of one (its discriminator), any folder that `AutoModel` opens, or a Hub id.
         tokenizer_path: see `load_tokenizer`; default: the one in the model's folder.
     Raises:
-        UserError: nothing is there, it is no encoder, any of the encoder's weights is missing, damaged or of another
-            size, or the tokenizer does not match.
+        UserError: it is no encoder, one of its weights is missing or damaged, or the tokenizer does not match.
     """
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
@@ -74,11 +73,8 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
 
     Args:
         config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; a config.json; or
-            the name of a recipe.
-        tokenizer_path: as of `load_tokenizer`; the one that lies with the configuration if not given. A recipe has
-            none. No weight has seen any tokenizer, so another one than the model's is fine if its size is.
-    Raises:
-        UserError: nothing is there, it is no encoder, or the tokenizer does not match.
+            the name of a recipe, which has no tokenizer.
+        tokenizer_path: see `load_tokenizer`. No weight has seen any tokenizer: only its size must fit.
     """
     config: PreTrainedConfig
     if config_path in RECIPES:

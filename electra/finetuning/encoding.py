@@ -16,17 +16,11 @@ TOKENIZER_BATCH = 2000
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled texts of one split, by column.
-
-    Args:
-        first: the first text of each row.
-        second: the second one, or None if rows have one text.
-        labels: class ids (int) or targets of a regression (float); None if they are not public.
-    """
+    """Labelled texts of one split, by column."""
 
     first: list[str]
-    second: list[str] | None = None
-    labels: list[int] | list[float] | None = None
+    second: list[str] | None = None  # for pairs
+    labels: list[int] | list[float] | None = None  # class ids, or targets of a regression; None if not public
 
     def __len__(self) -> int:
         return len(self.first)

@@ -100,9 +100,6 @@ def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
 
     Args:
         prefix: of the folder's name without --experiment_name.
-
-    Raises:
-        UserError: the folder holds something else, or is locked by another process.
     """
     name = args.options.experiment_name or default_name(args, prefix)
     if name in ("", "..") or Path(name).name != name:

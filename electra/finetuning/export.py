@@ -88,8 +88,6 @@ def export_model(
     """The model of transformers in float32, and the relative difference of its logits; None if there is no class.
 
     Args:
-        auto_class: such as `AutoModelForTokenClassification`.
-        encoder: trained encoder; not modified.
         layers: linear layers of our head, with GELU in between, from hidden states (..., D) to logits (..., C).
         labels: names of the C classes; None if they have none.
         config: additional values of the configuration.

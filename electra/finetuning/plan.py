@@ -19,19 +19,13 @@ TIMED_STEPS = 3
 
 
 class PlannedTask(NamedTuple):
-    """A task with runs to do.
-
-    Args:
-        options: resolved options of fine-tuning.
-        settings: everything a score depends on, as recorded with each result.
-        seeds: seeds that are not finished.
-    """
+    """A task with runs to do."""
 
     name: str
-    options: FineTuningArguments
-    settings: dict[str, Any]
+    options: FineTuningArguments  # resolved
+    settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskRows
-    seeds: list[int]
+    seeds: list[int]  # that are not finished
 
     @property
     def steps(self) -> int:

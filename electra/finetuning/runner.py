@@ -12,7 +12,7 @@ from typing import Any
 
 from accelerate import PartialState
 from tqdm import tqdm
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
+from transformers import PreTrainedModel, TrainerCallback, set_seed
 
 from electra.console import format_seconds, setup_logging
 from electra.errors import UserError
@@ -41,8 +41,10 @@ def evaluate(
     evaluation = open_evaluation(args, adapter_class.folder_prefix(args))
     adapter = adapter_class(args, encoder, evaluation)
     planned, tasks = plan_runs(adapter)
-    if not args.options.plan:
-        run_all(adapter, planned)
+    if args.options.plan:
+        return
+    run_all(adapter, planned)
+    if PartialState().is_main_process:
         finish(adapter, tasks)
 
 
@@ -154,7 +156,6 @@ class Progress(TrainerCallback):
     """One bar over all runs. It advances by tokens, so that its remaining time holds across tasks."""
 
     def __init__(self, total: float, *, is_shown: bool) -> None:
-        super().__init__()
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=total, disable=None if is_shown else True, bar_format=form, leave=False)
         self.tokens = self.start = 0.0
@@ -163,9 +164,7 @@ class Progress(TrainerCallback):
         self.tokens, self.start = tokens, self.bar.n
         self.bar.set_description_str(title)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update(self.start + self.tokens * state.global_step / max(1, state.max_steps) - self.bar.n)
 
 
@@ -274,8 +273,6 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 
 def finish(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
     """Print the table of results, write the reports and what the adapter adds, and send them to the trackers."""
-    if not PartialState().is_main_process:
-        return
     evaluation = adapter.evaluation
     reports = write_report(adapter.reporting, [evaluation.folder], evaluation.folder)
     table = terminal_table(adapter.reporting, [evaluation.folder])

@@ -38,25 +38,16 @@ RARE_ANSWERS = 0.1
 
 
 def is_one_answer(share: float, expected: float) -> bool:
-    """Whether one answer is given to (almost) all examples and the references do not explain it.
-
-    Args:
-        share: share of examples that get the most frequent answer of the run.
-        expected: share of examples whose reference is that answer.
-    """
+    """Whether a `share` of almost all examples gets one answer, which only an `expected` share of references is."""
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Tokenized data of a task.
+    """Tokenized data of a task; `dev` and `test` by name of the split.
 
-    Args:
-        train: with labels.
-        dev: with labels, by name of the split.
-        examples: number of examples in train and in each dev split, recorded with each result. There may be more
-            rows than examples: pairs in both orders, windows of long texts.
-        test: splits to predict, by name; names start with "test".
+    `examples` are the numbers of examples in train and dev, recorded with each result. There may be more rows: pairs
+    in both orders, windows of long texts.
     """
 
     train: ColumnRows
@@ -66,24 +57,22 @@ class TaskRows:
 
 
 class TaskAdapter(ABC):
-    """The tasks of one kind in one command.
+    """The tasks of one kind in one command. The model of `encoder` must not be modified.
 
-    Args:
-        encoder: encoder to fine-tune; its model must not be modified.
-        evaluation: output folder and finished results.
+    Attributes:
+        default_max_length: maximum input length in tokens without --max_length.
+        script: name of the command, such as run_glue.py.
+        auto_model: class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`.
+        pipeline: pipeline tag of the Hub for this kind of task.
+        saved_heads: heads that a class of transformers may compute, and their number of linear layers.
     """
 
     default_max_length = 128
-    """Maximum input length in tokens without --max_length."""
     reporting: Reporting
     script: str
-    """Name of the command, such as run_glue.py."""
     auto_model: Any
-    """Class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`."""
     pipeline: str
-    """Pipeline tag of the Hub for this kind of task."""
     saved_heads: Mapping[str, int]
-    """Heads that a class of transformers may compute, and their number of linear layers (with GELU in between)."""
 
     def __init__(self, args: Arguments[Any], encoder: Encoder, evaluation: Evaluation) -> None:
         self.args, self.encoder, self.evaluation = args, encoder, evaluation
@@ -114,17 +103,13 @@ class TaskAdapter(ABC):
 
     @abstractmethod
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
-        """A module with the attributes `encoder` and `head`; the head is drawn from torch's random state.
+        """A module with the attributes `encoder` and `head`, which is drawn from torch's random state.
 
         It takes the collator's output without `labels` and returns one tensor (B, ...).
         """
 
     def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-        """The contribution of a batch to the loss of its step, ().
-
-        Args:
-            num_items_in_batch: number of labels of the step that are not -100.
-        """
+        """The contribution of a batch to the loss of its step, in which so many labels are not -100."""
         return step_loss(output, labels, num_items_in_batch)
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
@@ -186,7 +171,7 @@ class TaskAdapter(ABC):
 
     @property
     def wants_test(self) -> bool:
-        """Whether test splits are required in the predictions of a finished run."""
+        """Whether a finished run must have predictions of test splits."""
         return False
 
     def start_title(self, task: str) -> str:
@@ -226,8 +211,7 @@ class FileTask(TaskAdapter):
     predictions.SUFFIX                   predictions of the best run for the test set, or else the development set
     """
 
-    kind: ClassVar[str]
-    """Name of the task if its data has none."""
+    kind: ClassVar[str]  # name of the task if its data has none
     suffix: ClassVar[str]
 
     @classmethod
@@ -243,8 +227,8 @@ class FileTask(TaskAdapter):
     def data_settings(self) -> dict[str, str]:
         """Fingerprints of the data."""
         options = self.args.options
-        train, validation = _paths(options.train_file), _paths(options.validation_file)
-        return data_settings(train, validation, options.dataset_name, options.dataset_config_name)
+        files = _paths(options.train_file), _paths(options.validation_file)
+        return data_settings(*files, options.dataset_name, options.dataset_config_name)
 
     def more_settings(self, task: str) -> dict[str, Any]:
         return dict(self.data_settings)
@@ -265,20 +249,20 @@ class FileTask(TaskAdapter):
             for name, value in self.score(split, values).items()
         }
 
-    def _predictions_path(self, task: str, seed: int, split: str) -> Path:
+    def _path(self, task: str, seed: int, split: str) -> Path:
         return self.evaluation.folder / "predictions" / f"{task}-{seed}-{split}.{self.suffix}"
 
     def is_kept(self, task: str, seed: int) -> bool:
-        test = ["test"] if self.args.options.test_file else []
-        return all(self._predictions_path(task, seed, split).is_file() for split in ("dev", *test))
+        splits = ["dev", "test"] if self.args.options.test_file else ["dev"]
+        return all(self._path(task, seed, split).is_file() for split in splits)
 
     def keep(self, task: str, seed: int, outcome: Outcome) -> None:
         for split, logits in outcome.logits.items():
-            write_file(self.predictions_text(split, logits).encode(), self._predictions_path(task, seed, split))
+            write_file(self.predictions_text(split, logits).encode(), self._path(task, seed, split))
 
     def finish(self, tasks: Sequence[str]) -> None:
         for task in tasks:
-            paths = [self._predictions_path(task, self.best_first(task)[0], split) for split in ("test", "dev")]
+            paths = [self._path(task, self.best_first(task)[0], split) for split in ("test", "dev")]
             best = next(path for path in paths if path.is_file())
             target = self.evaluation.folder / f"predictions.{self.suffix}"
             write_file(best.read_bytes(), target)

@@ -21,16 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import (
-    PrinterCallback,
-    ProgressCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.cpu import tune_networks, tune_process
@@ -101,26 +92,13 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 class FineTuner(Trainer):
     """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...).
 
-    Args:
-        options: resolved options of fine-tuning.
-        collator: rows -> a batch: the arguments of the model, and `labels`.
-        loss: loss of a batch.
+    `options` are resolved; other arguments are those of `transformers.Trainer`.
     """
 
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
-    def __init__(
-        self,
-        options: FineTuningArguments,
-        *,
-        model: nn.Module,
-        args: TrainingArguments,
-        train_dataset: ColumnRows,
-        collator: Callable[[Any], dict[str, Tensor]],
-        loss: Loss = step_loss,
-    ) -> None:
-        dataset: Any = train_dataset
-        super().__init__(model=model, args=args, train_dataset=dataset, data_collator=collator, compute_loss_func=loss)
+    def __init__(self, options: FineTuningArguments, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.options = options
         for callback in (PrinterCallback, ProgressCallback):
             self.remove_callback(callback)
@@ -201,13 +179,10 @@ class KeepBest(TrainerCallback):
     """Evaluates after each epoch and keeps the weights of the best one in memory."""
 
     def __init__(self, predict: Callable[[], Logits], score: Callable[[Logits], float]) -> None:
-        super().__init__()
         self.predict, self.score = predict, score
         self.best: tuple[float, Logits, float, dict[str, Tensor]] | None = None
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         logits = self.predict()
         score = self.score(logits)
         if self.best is None or score > self.best[0]:
@@ -243,7 +218,9 @@ def fine_tune(
     model = make_model()
     tune_process(args.device)
     tune_networks(model)
-    trainer = FineTuner(options, model=model, args=args, train_dataset=train, collator=collator, loss=loss)
+    trainer = FineTuner(
+        options, model=model, args=args, train_dataset=train, data_collator=collator, compute_loss_func=loss
+    )
 
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}

@@ -1,16 +1,8 @@
 """Reads csv, tsv and jsonl files, or data sets of the Hub, as multiple-choice questions.
 
-| kind | columns |
-|---|---|
-| SWAG | sent1, sent2, ending0, ending1 ...; label |
-| HellaSwag | ctx, endings; label |
-| general | question, optionally context; choices, or choice0, choice1 ..., or A, B, C ...; answer |
-| ARC | question; choices as lists of text and label, or within the question: (A) one (B) two; answerKey |
-| no header | question, choices, answer, in this order |
-
-The number of choices may differ from row to row; empty choices are dropped. The context may also be called passage or
-premise. Public copies have some invalid rows, such as an answer that names a fifth of four choices: these are counted
-and left out of training and development sets. In a test set they are an error.
+docs/multiple_choice.md lists the columns of SWAG, HellaSwag, ARC and files without a header. The number of choices may
+differ from row to row; empty choices are dropped. Public copies have some invalid rows, such as an answer that names a
+fifth of four choices: they are counted, and left out of training and development sets. In a test set they are an error.
 """
 
 import csv
@@ -19,7 +11,7 @@ import json
 import logging
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,23 +41,14 @@ class InvalidRow(ValueError):
 
 
 class Question(NamedTuple):
-    """A question, and the pair of texts that the encoder reads for each choice.
+    """A question, and the pair of texts that the encoder reads for each choice."""
 
-    Args:
-        place: source and row, "FILE row 3"; rows count from 1, without the header.
-        first: first text of all pairs: the context, or the question if there is no context.
-        seconds: second text of each pair: the choice, after the question if there is a context.
-        choices: text of each choice.
-        names: name of each choice, as answers have it.
-        answer: index of the correct choice; None if unknown.
-    """
-
-    place: str
-    first: str
-    seconds: list[str]
+    place: str  # source and row, "FILE row 3"; rows count from 1, without the header
+    first: str  # first text of all pairs: the context, or the question if there is no context
+    seconds: list[str]  # second text of each pair: the choice, after the question if there is a context
     choices: list[str]
-    names: list[str]
-    answer: int | None
+    names: list[str]  # of the choices, as answers have them
+    answer: int | None  # index of the correct choice, if known
 
 
 def parse_question(row: Row, place: str, first_number: int = 1) -> Question:
@@ -131,19 +114,20 @@ def _texts_and_choices(cells: Row) -> tuple[str, str, list[str], list[str]]:
         context = next((_text(cells[name]) for name in CONTEXT_COLUMNS if cells.get(name) is not None), "")
         question = _text(cells.get("question"))
     found = next((cells[name] for name in ("choices", "endings", "options") if cells.get(name) is not None), None)
+    names: Iterable[Any] = ()
     if isinstance(found, Mapping):  # lists of labels and texts
-        names, texts = found.get("label") or [], found.get("text") or []
-        return context, question, list(map(_text, names)), list(map(_text, texts))
-    if isinstance(found, Sequence) and not isinstance(found, str):
-        if all(isinstance(choice, Mapping) for choice in found):
-            names = [_text(choice["label"]) for choice in found if choice.get("label") is not None]
-            return context, question, names, [_text(choice.get("text")) for choice in found]
-        return context, question, [], list(map(_text, found))
-    if numbered := sorted((int(m[2]), name) for name in cells if (m := _NUMBERED.fullmatch(name))):
-        return context, question, [], [_text(cells[name]) for _, name in numbered]
-    if lettered := sorted((m[1].upper(), name) for name in cells if (m := _LETTERED.fullmatch(name))):
-        return context, question, [letter for letter, _ in lettered], [_text(cells[name]) for _, name in lettered]
-    return context, *_choices_within(question)
+        names, texts = found.get("label") or (), found.get("text") or ()
+    elif isinstance(found, Sequence) and not isinstance(found, str):
+        is_named = all(isinstance(choice, Mapping) for choice in found)
+        names = [choice["label"] for choice in found if choice.get("label") is not None] if is_named else ()
+        texts = [choice.get("text") for choice in found] if is_named else found
+    elif numbered := sorted((int(m[2]), name) for name in cells if (m := _NUMBERED.fullmatch(name))):
+        texts = [cells[name] for _, name in numbered]
+    elif lettered := sorted((m[1].upper(), name) for name in cells if (m := _LETTERED.fullmatch(name))):
+        names, texts = [letter for letter, _ in lettered], [cells[name] for _, name in lettered]
+    else:
+        return context, *_choices_within(question)
+    return context, question, list(map(_text, names)), list(map(_text, texts))
 
 
 def _choices_within(question: str) -> tuple[str, list[str], list[str]]:
@@ -176,15 +160,7 @@ def _position(written: str, names: Sequence[str], first_number: int) -> int | No
 def load_splits(
     files: Mapping[str, Sequence[str]], dataset_name: str | None, config: str | None
 ) -> dict[str, list[Question]]:
-    """The splits train, dev and, if there is one, test.
-
-    Args:
-        files: paths by split, `.csv`, `.tsv` or `.jsonl`.
-        dataset_name, config: data set on the Hub, or a folder that `datasets` opens; used instead of files.
-
-    Raises:
-        UserError: the data cannot be read, has too many invalid rows, or lacks answers for training or development.
-    """
+    """The splits train, dev and, if there is one, test, from files by split or from a data set."""
     if dataset_name is None:
         tables = {split: [(path, _read_rows(path)) for path in paths] for split, paths in files.items() if paths}
     else:

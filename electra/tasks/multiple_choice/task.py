@@ -53,10 +53,7 @@ class MultipleChoice(FileTask):
     pipeline = "multiple-choice"
     saved_heads = FIRST_TOKEN_HEADS
     kind, suffix = "multiple_choice", "csv"
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.questions: dict[str, list[Question]] = {}
+    questions: dict[str, list[Question]]
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
@@ -88,7 +85,8 @@ class MultipleChoice(FileTask):
         return ChoiceCollator(self.encoder.tokenizer.pad_token_id)
 
     def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
-        return {"accuracy": float(np.mean(self._existing(split, logits).argmax(1) == self._references(split)))}
+        answers = [question.answer for question in self.questions[split]]
+        return {"accuracy": float(np.mean(self._existing(split, logits).argmax(1) == answers))}
 
     def headlines(self, task: str) -> Sequence[str]:
         return ("accuracy",)
@@ -97,16 +95,13 @@ class MultipleChoice(FileTask):
         """Whether (almost) all predictions are the choice at one position, and the correct choices are not."""
         predicted = self._existing("dev", logits["dev"]).argmax(1)
         most = np.bincount(predicted).argmax()
-        share, expected = np.mean(predicted == most), np.mean(self._references("dev") == most)
-        return bool(np.isnan(logits["dev"]).any()) or is_one_answer(float(share), float(expected))
+        expected = np.mean([question.answer == most for question in self.questions["dev"]])
+        return bool(np.isnan(logits["dev"]).any()) or is_one_answer(float(np.mean(predicted == most)), float(expected))
 
     def _existing(self, split: str, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
         counts = np.array([len(question.choices) for question in self.questions[split]])
         return np.where(np.arange(logits.shape[1]) < counts[:, None], logits, np.float32(-np.inf))
-
-    def _references(self, split: str) -> NDArray[np.int64]:
-        return np.array([question.answer for question in self.questions[split]], dtype=np.int64)
 
     def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
         """A csv row per question: place, predicted name and choice, answer, probabilities of all choices."""
