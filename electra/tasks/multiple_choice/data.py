@@ -2,7 +2,7 @@
 
 docs/multiple_choice.md lists the columns of SWAG, HellaSwag, ARC and files without a header. The number of choices may
 differ from row to row; empty choices are dropped. Public copies have some invalid rows, such as an answer that names a
-fifth of four choices: they are counted, and left out of training and development sets. In a test set they are an error.
+fifth of four choices: they are counted and left out of training and development sets. In a test set they are an error.
 """
 
 import csv

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.encoding import Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.plan import PlannedTask, estimate_seconds, plan_lines
+from electra.finetuning.runner import PlannedTask, estimate_seconds, plan_lines
 from electra.finetuning.task import TaskRows
 from electra.finetuning.trainer import step_loss
 from tests.finetuning.test_trainer import make_encoder, make_options
