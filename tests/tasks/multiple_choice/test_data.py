@@ -67,11 +67,6 @@ def test_a_row_that_is_no_question_is_invalid(row: dict) -> None:
         parse_question(row, "f row 1")
 
 
-def test_more_choices_than_letters_are_named_by_numbers() -> None:
-    found = parse_question({"question": "Q?", "choices": [f"c{i}" for i in range(30)], "answer": 30}, "f row 1")
-    assert found.answer == 29 and found.names[2] == "3"
-
-
 def read(path: Path, text: str) -> list[Question]:
     path.write_text(text, encoding="utf-8")
     return load_splits({"dev": [str(path)]}, None, None)["dev"]
@@ -132,11 +127,6 @@ def test_numbers_count_alike_in_all_files_and_from_zero_if_one_is_zero(tmp_path:
     assert [[q.answer for q in found[split]] for split in files] == [[0, 1], [1, 1]]
     assert [q.answer for q in load_splits({"dev": files["dev"]}, None, None)["dev"]] == [0, 0]
     assert len(load_splits({"dev": [*files["train"], *files["dev"]], "test": []}, None, None)["dev"]) == 4
-
-
-def test_only_line_ends_end_rows(tmp_path: Path) -> None:
-    (question,) = read(tmp_path / "odd.csv", 'Q?,a\u2028b,"c\x0bd\ne",A\n')
-    assert question.choices == ["a\u2028b", "c\x0bd\ne"]
 
 
 def test_a_folder_is_read_as_a_data_set(tmp_path: Path) -> None:
