@@ -129,12 +129,13 @@ def test_best_keeps_the_weights_of_the_best_epoch_and_does_not_change_training(
 
 
 def test_learning_rates_follow_layers_schedule_and_warm_up(rows: ColumnRows, tmp_path: Path) -> None:
-    outcome = run(rows, tmp_path, product_schedule=True, warmup_steps=2, num_train_epochs=2.0, weight_decay=0.01)
+    options = {"product_schedule": True, "warmup_steps": 2, "weight_decay": 0.01, "layerwise_lr_decay_mode": "google"}
+    outcome = run(rows, tmp_path, num_train_epochs=2.0, **options)
     expected = [1e-3 * product_schedule(step, warmup_steps=2, total_steps=6) for step in range(6)]
     assert history(outcome, "learning_rate") == pytest.approx(expected)
     groups = outcome.trainer.optimizer.param_groups
     assert sorted({round(group["initial_lr"], 9) for group in groups}) == pytest.approx(
-        [1e-3 * 0.8**3, 1e-3 * 0.8**2, 1e-3 * 0.8, 1e-3]
+        [1e-3 * 0.8**4, 1e-3 * 0.8**3, 1e-3 * 0.8**2, 1e-3]
     )
     assert {group["weight_decay"] for group in groups} == {0.0, 0.01}
 
@@ -142,7 +143,9 @@ def test_learning_rates_follow_layers_schedule_and_warm_up(rows: ColumnRows, tmp
 @pytest.mark.parametrize("is_corrected", [True, False])
 def test_options_of_adam_reach_the_optimizer(rows: ColumnRows, tmp_path: Path, is_corrected: bool) -> None:
     options = {"adam_beta1": 0.8, "adam_beta2": 0.9, "adam_epsilon": 1e-5, "adam_bias_correction": is_corrected}
-    optimizer = run(rows, tmp_path, **options, max_grad_norm=0.5).trainer.optimizer.optimizer
+    trainer = run(rows, tmp_path, **options, max_grad_norm=0.5).trainer
+    optimizer = trainer.optimizer.optimizer
+    assert trainer.args.max_grad_norm == 0.5
     assert (type(optimizer) is torch.optim.AdamW) == is_corrected
     assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.8, 0.9), 1e-5)
 
@@ -165,6 +168,8 @@ def test_batches_are_of_like_length_and_come_in_random_order(rows: ColumnRows, t
     sampler = trainer._get_train_sampler()
     epochs = [list(sampler), list(sampler)]
     assert list(trainer._get_train_sampler()) == epochs[0]  # a function of the seed
+    trainer.args.seed += 1
+    assert list(trainer._get_train_sampler()) != epochs[0]
     assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[1]) == list(range(84))
     assert padding(epochs[0]) < padding(np.random.default_rng(0).permutation(84).tolist()) / 2
     means = rows.lengths[epochs[0]].reshape(-1, 4).mean(1)
