@@ -34,11 +34,6 @@ HEADER = (
     "pfs-days per AVG",
     "pfs-days per GLUE",
 )
-DEFINITIONS = (
-    f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
-    "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
-    "score as a fraction."
-)
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,6 @@ class System:
         days, devices, hardware, peak_tflops: of pre-training.
         flops: of pre-training, by the original's count.
         avg, glue: percent on development sets, mean of eight tasks and of nine (with WNLI).
-        notes: differences to what the source prints.
     """
 
     name: str
@@ -62,7 +56,6 @@ class System:
     flops: float | None = None
     avg: float | None = None
     glue: float | None = None
-    notes: tuple[str, ...] = ()
 
     def cells(self) -> list[str]:
         cost = None
@@ -91,53 +84,24 @@ def _days(days: float) -> str:
 
 
 PUBLISHED = (
-    System(
-        "GPT",
-        110e6,
-        30.0,
-        8,
-        "P6000",
-        12.0,
-        3.97e19,
-        77.9,
-        75.4,
-        (
-            "GPT: the source prints 0.17 pfs-days per AVG and 0.18 per GLUE, which do not follow from its own 0.95, "
-            "77.9 and 75.4; it writes P600 for P6000",
-        ),
-    ),
-    System(
-        "DistilBERT",
-        67e6,
-        3.75,
-        8,
-        "V100",
-        15.7,
-        None,
-        None,
-        77.0,
-        ("DistilBERT: the source prints 0.21 pfs-days per GLUE, from 0.16, which it had rounded before",),
-    ),
+    System("GPT", 110e6, 30.0, 8, "P6000", 12.0, 3.97e19, 77.9, 75.4),
+    System("DistilBERT", 67e6, 3.75, 8, "V100", 15.7, None, None, 77.0),
     System("ELECTRA-Small, original", 14e6, 4.0, 1, "V100", 15.7, 1.29e18, 80.4),
-    System(
-        "ELECTRA-Small, rc2020_electra",
-        14e6,
-        3.75,
-        1,
-        "RTX 3090",
-        35.6,
-        1.29e18,
-        78.8,
-        76.7,
-        (
-            "rc2020_electra: the source prints 0.03 pfs-days; 3.75 days at 35.6 TFLOP/s and 0.33 are 0.044",
-            "rc2020_electra: the source prints AVG 79.2; the mean of its own row is 78.8. Its 0.05 pfs-days per AVG "
-            "follow from neither",
-        ),
-    ),
+    System("ELECTRA-Small, rc2020_electra", 14e6, 3.75, 1, "RTX 3090", 35.6, 1.29e18, 78.8, 76.7),
 )
 """https://github.com/cccwam/rc2020_electra, README, Efficiency analysis. FLOPs: google-research/electra,
 flops_computation.py. Scores of GPT and DistilBERT are as the source prints them."""
+NOTES = (
+    f"pfs-days, hardware: devices x days x peak TFLOP/s x {UTILIZATION} / 1000. pfs-days, FLOPs: the original's "
+    "count of training FLOPs / 8.64e19. They count different things. Per AVG and per GLUE: the former over the "
+    "score as a fraction.",
+    "GPT: the source prints 0.17 pfs-days per AVG and 0.18 per GLUE, which do not follow from its own 0.95, "
+    "77.9 and 75.4; it writes P600 for P6000",
+    "DistilBERT: the source prints 0.21 pfs-days per GLUE, from 0.16, which it had rounded before",
+    "rc2020_electra: the source prints 0.03 pfs-days; 3.75 days at 35.6 TFLOP/s and 0.33 are 0.044",
+    "rc2020_electra: the source prints AVG 79.2; the mean of its own row is 78.8. Its 0.05 pfs-days per AVG "
+    "follow from neither",
+)
 
 
 def system_of_run(
@@ -204,13 +168,11 @@ def main(argv: list[str] | None = None) -> None:
         system_of_run(read_run(run), glue, arguments.hardware, arguments.peak_tflops)
         for run, glue in zip(arguments.runs, folders, strict=True)
     ]
-    systems = [*own, *PUBLISHED]
-    rows = [system.cells() for system in systems]
-    notes = [DEFINITIONS, *(note for system in systems for note in system.notes)]
+    rows = [system.cells() for system in (*own, *PUBLISHED)]
     output = arguments.output or arguments.runs[0] / "efficiency.md"
-    text = "\n\n".join(["# Efficiency", markdown_table(HEADER, rows), *(f"- {note}" for note in notes)]) + "\n"
+    text = "\n\n".join(["# Efficiency", markdown_table(HEADER, rows), *(f"- {note}" for note in NOTES)]) + "\n"
     write_file(text.encode(errors="backslashreplace"), output)
-    logger.info("%s\n\n%s\n\n%s", text_table(HEADER, rows), "\n".join(notes), output)
+    logger.info("%s\n\n%s\n\n%s", text_table(HEADER, rows), "\n".join(NOTES), output)
 
 
 if __name__ == "__main__":

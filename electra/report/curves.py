@@ -26,24 +26,10 @@ POINTS = 1600
 """Approximate maximum per panel, over all its curves."""
 
 MAIN = (
-    "loss",
-    "generator_loss",
-    "discriminator_loss",
-    "mlm_loss",
-    "all_tokens_loss",
-    "masked_accuracy",
-    "sampled_accuracy",
-    "mlm_accuracy",
-    "all_tokens_accuracy",
-    "discriminator_accuracy",
-    "discriminator_auc",
-    "discriminator_precision",
-    "discriminator_recall",
-    "copy_gate_accuracy",
-    "copy_gate_auc",
-    "replaced_rate",
-    "learning_rate",
-    "tokens_per_second",
+    *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
+    *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
+    *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
+    *("copy_gate_accuracy", "copy_gate_auc", "replaced_rate", "learning_rate", "tokens_per_second"),
 )
 """Metrics (without `eval_`) whose panels are always shown; the others are folded."""
 _NO_CURVE = ("step", "epoch", "tokens_seen", "eta_seconds", "tokens", "runtime", "total_flos", "energy_joules")
@@ -51,13 +37,9 @@ _WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
 
 
 class Curve(NamedTuple):
-    """One line of a panel.
+    """One line of a panel: the number of its run, x ascending, y finite, and the number of omitted values.
 
-    Args:
-        run: number of the run.
-        kind: `training`, `held-out`, or `frequencies`: a baseline, one value from the first to the last x.
-        x, y: float64 (N,), x ascending, y finite.
-        not_finite: number of omitted values.
+    The kind is `training`, `held-out`, or `frequencies`: a baseline, one value from the first to the last x.
     """
 
     run: int
@@ -106,16 +88,17 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = P
             steps, y = np.array(columns[key], dtype=np.float64).T
             finite = np.abs(y) < TOO_LARGE  # false of a nan
             name, kind = key.removeprefix("eval_"), "held-out" if key.startswith("eval_") else "training"
-            curves = by_metric.setdefault(name, [])
-            curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
+            curve = Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum()))
+            by_metric.setdefault(name, []).append(curve)
             if kind == "held-out" and name in baselines:
                 ends = scale(np.array([0.0, float(run.step)]))
-                curves.append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
+                by_metric[name].append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
     panels = []
     for name in [*(name for name in MAIN if name in by_metric), *sorted(by_metric.keys() - set(MAIN))]:
-        curves = by_metric[name]
-        stretches = max(10, points // (4 * sum(curve.kind != "frequencies" for curve in curves)))
-        panels.append(Panel(name, [_thinned(curve, stretches) for curve in curves], name in MAIN))
+        stretches = max(10, points // (4 * sum(curve.kind != "frequencies" for curve in by_metric[name])))
+        kept = [(curve, thin(curve.y, stretches)) for curve in by_metric[name]]
+        thinned = [curve._replace(x=curve.x[positions], y=curve.y[positions]) for curve, positions in kept]
+        panels.append(Panel(name, thinned, name in MAIN))
     return panels
 
 
@@ -153,11 +136,6 @@ def thin(values: NDArray[np.float64], stretches: int) -> NDArray[np.int64]:
         kept |= {int(part[0]), int(part[-1])}
         kept |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
     return np.array(sorted(kept))
-
-
-def _thinned(curve: Curve, stretches: int) -> Curve:
-    kept = thin(curve.y, stretches)
-    return curve._replace(x=curve.x[kept], y=curve.y[kept])
 
 
 def _columns(logs: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
@@ -204,9 +182,7 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     entries = [Line2D([], [], color=_COLOURS[number], label=run.name) for number, run in enumerate(runs)]
     kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
     entries += [Line2D([], [], color=_COLOURS[-1], label=kind, **_STYLES[kind]) for kind in kinds]
-    legend = figure.legend(
-        handles=entries, loc="outside lower center", ncols=min(6, len(entries)), fontsize=8, frameon=False
-    )
+    legend = figure.legend(handles=entries, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)  # names of runs may contain $
     content = io.BytesIO()

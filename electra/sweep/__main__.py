@@ -23,7 +23,7 @@ from electra.errors import Parser, UserError, run_script
 from electra.files import expand, write_file
 from electra.report.blocks import text_table
 from electra.sweep.check import check_task
-from electra.sweep.definition import PRETRAINING, PROGRAMS, Sweep, number_of_points, read_sweep
+from electra.sweep.definition import PRETRAINING, Sweep, number_of_points, read_sweep
 from electra.sweep.folder import SweepFolder, open_folder
 from electra.sweep.runner import Runner, Task, cores, devices
 from electra.sweep.summary import Summary
@@ -31,7 +31,6 @@ from electra.sweep.summary import Summary
 logger = logging.getLogger("electra.sweep")
 
 FAILED_EXIT_CODE = 1
-"""If points failed."""
 
 
 def parser() -> Parser:
@@ -71,13 +70,11 @@ def main(argv: list[str] | None = None) -> None:
     available = devices(os.environ)
     runner = Runner(task, folder, total=total, parallel=options.parallel, seed=options.seed, devices=available)
 
-    aim = f", not ranked, as {sweep.not_comparable}" if sweep.differing else f", to {sweep.goal} {sweep.metric}"
-    if sweep.differing and task.glue:
-        aim = f", ranked by GLUE, as {sweep.not_comparable}"
+    aim = f", to {sweep.goal} {sweep.metric}"
+    if sweep.differing:
+        aim = f", {'ranked by GLUE' if task.glue else 'not ranked'}, as {sweep.not_comparable}"
     logger.info("sweep          %s, %s search%s", sweep.path, sweep.method, aim)
-    logger.info("parameters     %s", "  ".join(parameter.name for parameter in sweep.swept))
     logger.info("points         %d, %d of them finished", total, total - len(runner.left))
-    logger.info("each           %s", f"{PROGRAMS[0]}, then {PROGRAMS[1]}" if task.glue else sweep.program.name)
     gpus = f", a GPU each of {len(available)}" if len(available) > 1 else ""
     logger.info("at a time      %d on %d CPU cores%s", options.parallel, cores(), gpus)
     logger.info("folder         %s\n", folder.path)
@@ -86,11 +83,6 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def make_task(sweep: Sweep, options: argparse.Namespace, flags: list[str]) -> Task:
-    """The task of the command line.
-
-    Raises:
-        UserError: an impossible number, or GLUE after something else than pre-training.
-    """
     for name, least in (("parallel", 1), ("max_runs", 1), ("seed", 0)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -111,7 +103,7 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
     Raises:
         SystemExit: points failed.
     """
-    failures = [folder.failures[number] for number in sorted(folder.failures)]
+    failures = [failure for _, failure in sorted(folder.failures.items())]
     if folder.results:
         summary = Summary(sweep, list(folder.results.values()))
         write_file(summary.markdown(folder.path.name, failures, "results.svg").encode(), folder.path / "results.md")

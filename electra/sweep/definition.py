@@ -35,7 +35,6 @@ DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
 """Name -> its keys in the file."""
 _USED = ("program", "method", "metric", "parameters", "command", "run_cap")
 _IGNORED = ("name", "description", "project", "entity", "apiVersion", "kind")
-_REFUSED = ("early_terminate", "scheduler", "metrics", "controller", "job", "image_uri")
 _FEW = 30
 FIRST_RANDOM = 5
 """Number of results that a Bayesian search needs before it uses them; until then, points are random."""
@@ -43,14 +42,7 @@ FIRST_RANDOM = 5
 
 @dataclass(frozen=True)
 class Parameter:
-    """One entry of `parameters`.
-
-    Args:
-        name: an option of the script.
-        kind: its distribution, a key of `DISTRIBUTIONS`.
-        values: all possible values; None if the parameter is continuous.
-        low, high: bounds of a continuous parameter.
-    """
+    """An option of the script and its distribution: all possible values, or the bounds of a continuous one."""
 
     name: str
     kind: str
@@ -87,11 +79,8 @@ class Sweep:
     """A sweep file.
 
     Args:
-        program: path of the script.
         metric: name in wandb of what points are compared by.
-        parameters: in the order of the file.
         words: flags in the file's `command`.
-        run_cap: maximum number of points, None for no limit.
         content: the part of the file that decides what points are and what they mean.
         differing: options that differ between points and make the metric incomparable; set by check.py.
     """
@@ -139,9 +128,7 @@ def read_sweep(path: Path) -> Sweep:
 
 def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     for key in content:
-        if key in _REFUSED:
-            raise UserError(f"{key} works with wandb's service only; remove it, or use `wandb sweep {path}`")
-        check_one_of(key, (*_USED, *_IGNORED, *_REFUSED), "key")
+        check_one_of(key, (*_USED, *_IGNORED), "key")
     check_one_of(content.get("method"), METHODS, "method")
     metric = content.get("metric")
     if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
@@ -188,10 +175,9 @@ def _words(command: Any) -> tuple[str, ...]:
         return ()
     if not isinstance(command, list) or "${program}" not in command:
         raise UserError("command must be a list such as [${env}, ${interpreter}, ${program}, --bf16, ${args}]")
-    start = command.index("${program}")
-    words = [str(word) for word in command[start + 1 :] if word != "${args}"]
-    for word in (*command[:start], *words):
-        if "${" in str(word) and word not in ("${env}", "${interpreter}"):
+    words = [str(word) for word in command[command.index("${program}") + 1 :] if word != "${args}"]
+    for word in words:
+        if "${" in word:
             raise UserError(f"command: {word} works with `wandb agent` only; use ${{args}}")
     return tuple(words)
 
@@ -230,12 +216,7 @@ def read_parameter(name: str, spec: Any) -> Parameter:
 
 
 class Observed(NamedTuple):
-    """An earlier point of a Bayesian search.
-
-    Args:
-        score: the metric; None if undefined or not known yet.
-        is_finished: False while the point is running.
-    """
+    """An earlier point of a Bayesian search; its score is None if undefined or not known yet."""
 
     values: dict[str, Any]
     score: float | None
@@ -243,11 +224,6 @@ class Observed(NamedTuple):
 
 
 def number_of_points(sweep: Sweep, max_runs: int | None) -> int:
-    """The number of points of the sweep.
-
-    Raises:
-        UserError: the search has no end.
-    """
     limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
     if sweep.method == "grid":
         limits.append(math.prod(len(p.values or ()) for p in sweep.parameters))
@@ -283,19 +259,12 @@ def propose(sweep: Sweep, number: int, seed: int, observed: Sequence[Observed] =
     distributions = {p.name: p.distribution() for p in sweep.swept}
     scores = [one.score for one in observed if one.score is not None]
     worst = (min if sweep.goal == "maximize" else max)(scores, default=0.0)
-    states = optuna.trial.TrialState
-    for one in observed:
-        study.add_trial(
-            optuna.trial.create_trial(
-                state=states.COMPLETE if one.is_finished else states.RUNNING,
-                params={
-                    p.name: one.values[p.name] if p.values is None else p.values.index(one.values[p.name])
-                    for p in sweep.swept
-                },
-                distributions=distributions,
-                value=None if not one.is_finished else worst if one.score is None else one.score,
-            )
-        )
+    for values, score, is_finished in observed:
+        params = {p.name: values[p.name] if p.values is None else p.values.index(values[p.name]) for p in sweep.swept}
+        state = optuna.trial.TrialState.COMPLETE if is_finished else optuna.trial.TrialState.RUNNING
+        value = None if not is_finished else worst if score is None else score
+        trial = optuna.trial.create_trial(state=state, params=params, distributions=distributions, value=value)
+        study.add_trial(trial)
     params = study.ask(distributions).params
     point = {p.name: params[p.name] if p.values is None else p.values[params[p.name]] for p in sweep.swept}
     return {p.name: point[p.name] if p.name in point else (p.values or ())[0] for p in sweep.parameters}

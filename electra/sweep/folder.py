@@ -12,7 +12,7 @@ results.md, results.svg  table and picture, from results.jsonl alone
 import json
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +36,7 @@ class Point(NamedTuple):
 
 
 class PointResult(NamedTuple):
-    """A finished point.
-
-    Args:
-        by_seed: metric -> values behind a median over GLUE's seeds.
-        seconds: duration since its last start.
-    """
+    """A finished point; `by_seed`: the values behind each median over GLUE's seeds."""
 
     number: int
     name: str
@@ -75,29 +70,17 @@ class SweepFolder:
     """A sweep's folder and its points, by number."""
 
     path: Path
+    lock: BaseFileLock
     points: dict[int, Point]
     results: dict[int, PointResult]
     failures: dict[int, Failure]
-    lock: BaseFileLock = field(repr=False)
 
-    def begin(self, number: int, values: dict[str, Any], sweep: Sweep) -> Point:
-        point = self.points[number] = Point(number, point_name(number, sweep, values), values)
-        self._write("points.jsonl", self.points)
-        return point
-
-    def finish(self, result: PointResult) -> None:
-        self.results[result.number] = result
-        self.failures.pop(result.number, None)
-        self._write("results.jsonl", self.results)
-        self._write("failures.jsonl", self.failures)
-
-    def fail(self, failure: Failure) -> None:
-        self.failures[failure.number] = failure
-        self._write("failures.jsonl", self.failures)
-
-    def _write(self, name: str, items: dict[int, Any]) -> None:
-        lines = (json.dumps(items[number]._asdict(), default=str) + "\n" for number in sorted(items))
-        write_file("".join(lines).encode(), self.path / name)
+    def save(self) -> None:
+        files: dict[str, dict[int, Any]]
+        files = {"points": self.points, "results": self.results, "failures": self.failures}
+        for name, rows in files.items():
+            lines = (json.dumps(row._asdict(), default=str) + "\n" for _, row in sorted(rows.items()))
+            write_file("".join(lines).encode(), self.path / f"{name}.jsonl")
 
 
 def point_name(number: int, sweep: Sweep, values: dict[str, Any]) -> str:
@@ -145,18 +128,13 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
     text = f"# The options of this sweep; electra.sweep compares them.\n{write_as_yaml(settings)}"
     write_file(text.encode(), file)  # first, because it identifies the folder
     (path / "logs").mkdir(exist_ok=True)
-    points, results, failures = (
-        _rows(path / f"{name}.jsonl", kind)
-        for name, kind in (("points", Point), ("results", PointResult), ("failures", Failure))
-    )
-    return SweepFolder(path, points, results, failures, lock)
-
-
-def _rows(path: Path, kind: Any) -> dict[int, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        rows = [kind(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (ValueError, TypeError) as error:
-        raise UserError(f"cannot read {path}: {error}; choose another --experiment_name") from error
-    return {row.number: row for row in rows}
+    rows: list[dict[int, Any]] = []
+    for name, kind in (("points", Point), ("results", PointResult), ("failures", Failure)):
+        rows_file = path / f"{name}.jsonl"
+        lines = rows_file.read_text(encoding="utf-8").splitlines() if rows_file.is_file() else []
+        try:
+            found: list[Any] = [kind(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise UserError(f"cannot read {rows_file}: {error}; choose another --experiment_name") from error
+        rows.append({row.number: row for row in found})
+    return SweepFolder(path, lock, *rows)

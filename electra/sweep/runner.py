@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -23,7 +23,7 @@ from electra.checkpoint import checkpoints_of, find_corruption, find_file_corrup
 from electra.errors import UserError
 from electra.report.runs import METRICS_NAME, STATE_NAME, is_number
 from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
-from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder
+from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder, point_name
 from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger(__name__)
@@ -38,12 +38,9 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class Task:
-    """What a sweep does at every point.
+    """What a sweep does at every point: flags for the script, and for GLUE, if each pre-training is fine-tuned.
 
-    Args:
-        flags: for the script, above the file's.
-        glue: flags of the fine-tuning after each pre-training, None for none.
-        group: of wandb's runs.
+    The flags are above those of the file; `group` is that of wandb's runs.
     """
 
     sweep: Sweep
@@ -117,15 +114,10 @@ def environment(
 ) -> dict[str, str]:
     """The environment of a process: its share of the cores, one of several GPUs, its group in wandb.
 
-    Args:
-        slot: from 0, below `parallel`.
-        devices: as CUDA_VISIBLE_DEVICES names them.
-        inherited: the sweep's own environment; its variables are kept.
+    The sweep's own variables, `inherited`, are kept. `slot` counts from 0 to `parallel` - 1.
     """
-    own = {"WANDB_RUN_GROUP": group}
-    if parallel > 1:
-        own["OMP_NUM_THREADS"] = str(max(1, cores() // parallel))
-    values = {**own, **inherited, "PYTHONUNBUFFERED": "1"}
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))} if parallel > 1 else {}
+    values = {"WANDB_RUN_GROUP": group, **threads, **inherited, "PYTHONUNBUFFERED": "1"}
     values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH")]))
     if len(devices) > 1:
         values["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
@@ -139,18 +131,16 @@ def cores() -> int:
 
 def devices(inherited: Mapping[str, str]) -> list[str]:
     """The NVIDIA GPUs available to this process, as CUDA_VISIBLE_DEVICES names them."""
-    visible = inherited.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1"]
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
+    if "CUDA_VISIBLE_DEVICES" in inherited:
+        names = (name.strip() for name in inherited["CUDA_VISIBLE_DEVICES"].split(","))
+        return [name for name in names if name not in ("", "-1")]
+    if shutil.which("nvidia-smi") is None:
         return []
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
     return [str(n) for n, _ in enumerate(re.findall(r"^GPU \d+:", listed, flags=re.MULTILINE))]
 
 
-@dataclass
-class Running:
+class Running(NamedTuple):
     """A running point: its process, and the stages after it."""
 
     point: Point
@@ -162,14 +152,7 @@ class Running:
 
 
 class Runner:
-    """Runs the remaining points of a sweep.
-
-    Args:
-        total: number of points.
-        parallel: how many run at a time.
-        seed: of the search.
-        devices: GPUs, as CUDA_VISIBLE_DEVICES names them.
-    """
+    """Runs the remaining points of a sweep of `total` points, `parallel` at a time; `seed` is that of the search."""
 
     def __init__(
         self, task: Task, folder: SweepFolder, *, total: int, parallel: int, seed: int, devices: Sequence[str]
@@ -204,11 +187,13 @@ class Runner:
                 running.process.wait()
 
     def _start_point(self, slot: int, number: int) -> None:
-        point = self.folder.points.get(number)
-        if point is None:
-            values = propose(self.task.sweep, number, self.seed, self._observed())
-            point = self.folder.begin(number, values, self.task.sweep)
-        self._start(slot, point, stages(self.task, point, self.folder), time.monotonic())
+        sweep, folder = self.task.sweep, self.folder
+        if number not in folder.points:
+            values = propose(sweep, number, self.seed, self._observed())
+            folder.points[number] = Point(number, point_name(number, sweep, values), values)
+            folder.save()
+        point = folder.points[number]
+        self._start(slot, point, stages(self.task, point, folder), time.monotonic())
 
     def _observed(self) -> list[Observed]:
         """For a Bayesian search: finished points, running ones, and failed ones as undefined."""
@@ -254,7 +239,8 @@ class Runner:
         last = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
         log = str(running.log.relative_to(self.folder.path))
         failure = Failure(point.number, point.name, point.values, running.stage.name, code, log, last)
-        self.folder.fail(failure)
+        self.folder.failures[point.number] = failure
+        self.folder.save()
         logger.info("%s failed in %s, %s: %s", point.name, failure.stage, failure.how, "".join(last[-1:]))
 
     def _finish(self, point: Point, started: float) -> None:
@@ -268,7 +254,10 @@ class Runner:
                 medians, by_seed = glue_metrics(stage.folder)
                 metrics |= medians
         seconds = round(time.monotonic() - started, 1)
-        self.folder.finish(PointResult(point.number, point.name, point.values, metrics, by_seed, seconds))
+        result = PointResult(point.number, point.name, point.values, metrics, by_seed, seconds)
+        self.folder.results[point.number] = result
+        self.folder.failures.pop(point.number, None)
+        self.folder.save()
         value = metrics.get(wanted)
         shown = "undefined" if value is None else f"{value:.4f}"
         logger.info("%s of %d: %s %s, %.0f s", point.name, self.total, wanted, shown, seconds)
