@@ -24,15 +24,8 @@ from electra.tasks.glue.report import read_glue
 logger = logging.getLogger("electra.efficiency")
 
 HEADER = (
-    "Model",
-    "Parameters",
-    "Training time and hardware",
-    "pfs-days, hardware",
-    "pfs-days, FLOPs",
-    "AVG",
-    "GLUE",
-    "pfs-days per AVG",
-    "pfs-days per GLUE",
+    *("Model", "Parameters", "Training time and hardware", "pfs-days, hardware", "pfs-days, FLOPs"),
+    *("AVG", "GLUE", "pfs-days per AVG", "pfs-days per GLUE"),
 )
 
 
@@ -40,11 +33,8 @@ HEADER = (
 class System:
     """One row; None where a value is unknown.
 
-    Args:
-        parameters: of the fine-tuned network.
-        days, devices, hardware, peak_tflops: of pre-training.
-        flops: of pre-training, by the original's count.
-        avg, glue: percent on development sets, mean of eight tasks and of nine (with WNLI).
+    FLOPs are those of pre-training by the original's count; scores are percent on development sets, `avg` the mean of
+    eight tasks, `glue` of nine (with WNLI).
     """
 
     name: str
@@ -107,12 +97,9 @@ NOTES = (
 def system_of_run(
     run: RunRecord, glue: Path | None = None, hardware: str | None = None, peak_tflops: float | None = None
 ) -> System:
-    """The row of a finished run.
+    """The row of a finished run; `glue`: output folder of run_glue.py.
 
-    Args:
-        glue: output folder of run_glue.py.
-        hardware: a name of `HARDWARE`, or "cpu" for the peak that the run has measured.
-        peak_tflops: of one device; overrides `hardware`.
+    The peak of a device is `peak_tflops`, else that of `hardware`, else what the run has measured.
     """
     compute = run.compute
     if compute.get("training_seconds") is None:

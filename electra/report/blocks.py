@@ -36,13 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column names the rows.
-
-    Args:
-        header: titles of the columns.
-        rows: cells, one per title.
-        words: titles of the text columns, which are aligned to the left; the other columns hold numbers.
-    """
+    """A table whose first column names the rows; other columns hold numbers, unless `words` has their titles."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Link]]

@@ -5,7 +5,6 @@ Colours are CSS classes (templates/style.css), so that the page chooses light or
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
@@ -32,14 +31,9 @@ class Line(NamedTuple):
 
 
 def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line]) -> str:
-    """Curves over one axis.
+    """Curves over one axis; at least one of them has a point, and the identifier is unique on the page.
 
     A transformation places the points, so that the file contains the numbers themselves and can be read back.
-
-    Args:
-        identifier: unique on the page.
-        x_label: a word for large units, such as "million", is put before it.
-        lines: at least one of them has a point.
     """
     height, left, right, top, bottom = 230, 50, WIDTH - 18, 32, 190
     lines = [line for line in lines if len(line.y)]
@@ -76,16 +70,8 @@ def line_chart(identifier: str, title: str, x_label: str, lines: Sequence[Line])
     return "\n".join([*parts, "</g>", "</svg>"])
 
 
-@dataclass(frozen=True)
-class Lane:
-    """Scores of one run, in percent.
-
-    Args:
-        label: name of the run.
-        scores: seed -> score, None if undefined.
-        collapsed: seeds of the collapsed runs.
-        median: None if undefined.
-    """
+class Lane(NamedTuple):
+    """Scores of one run by seed, in percent, None if undefined; seeds of the collapsed runs; the median."""
 
     label: str
     scores: Mapping[int, float | None]

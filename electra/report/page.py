@@ -144,15 +144,14 @@ def _options(runs: Sequence[RunRecord]) -> list[Block]:
     names = dict.fromkeys(name for run in runs for name in run.options)
     if not names:
         return []
-    rows = [[str(name), *(_option(run.options.get(name)) for run in runs)] for name in names]
+    rows = []
+    for name in names:
+        values = ["" if (value := run.options.get(name)) is None else value for run in runs]
+        rows.append([str(name), *(" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in values)])
     differing = [row for row in rows if len(set(row[1:])) > 1]
     header = ["", *(run.name for run in runs)]
     first = [Table(header, differing, words=header)] if differing else []
     return [Heading("Options"), *first, Details("All options", [Table(header, rows, words=header)])]
-
-
-def _option(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def _cell(key: str, value: Any) -> str:
@@ -172,15 +171,11 @@ def _cell(key: str, value: Any) -> str:
 def write_report(
     folders: Sequence[Path], axis: Axis = "steps", output: Path | None = None, more: Sequence[Block] = ()
 ) -> list[Path]:
-    """Write the page and the picture.
+    """Write the page and, if matplotlib is installed, the picture; returns their files.
 
-    Args:
-        folders: runs of run_pretraining.py, also unfinished ones; several are drawn into the same charts.
-        output: file of the page; the picture gets the same name with .png. Default: report.html and
-            training_curves.png in the run's folder, for several runs comparison.html and .png beside the first.
-        more: see `report_page`.
-    Returns:
-        both files; the page alone if matplotlib is not installed.
+    Without `output`, the file of the page, they are report.html and training_curves.png in the run's folder; for
+    several runs, which may be unfinished, comparison.html and .png beside the first. For `more` see `report_page`.
+
     Raises:
         UserError: a run cannot be read, or there are too many.
     """

@@ -22,15 +22,10 @@ STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the files of one run say.
+    """What the files of one run say: Trainer's log by step, and its optimizer steps and FLOPs, 0 if unknown.
 
-    Args:
-        logs: Trainer's log, by step: one dict per logging window or evaluation.
-        step: optimizer steps behind the log.
-        total_flos: FLOPs of these steps, 0 if the log has none.
-        metrics: metrics.json, empty if there is none.
-        options: config.yaml without secrets, empty if there is none.
-        notes: what is missing or unreadable, one sentence each.
+    `metrics` is metrics.json, `options` config.yaml without secrets; both are empty if the file is missing. `notes`
+    are sentences about what is missing or unreadable.
     """
 
     name: str
@@ -64,11 +59,7 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read a run folder or a single checkpoint.
-
-    Raises:
-        UserError: the folder does not exist or has no training log.
-    """
+    """Read a run folder or a single checkpoint."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     notes: list[str] = []

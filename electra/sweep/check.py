@@ -20,11 +20,7 @@ _TRAINING = {
 
 
 def check_task(task: Task) -> tuple[str, ...]:
-    """`check_flags`, then `check_points` in a process of its own: parsers import torch, which the sweep does not need.
-
-    Raises:
-        UserError: see there.
-    """
+    """`check_flags`, then `check_points` in another process: parsers import torch, which the sweep does not need."""
     check_flags(task)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(check_points, task).result()
@@ -48,12 +44,7 @@ def _names(words: Sequence[str]) -> list[str]:
 
 
 def check_points(task: Task) -> tuple[str, ...]:
-    """Check the flags of all points and the metric; see `differing_options` for the result.
-
-    Raises:
-        UserError: unknown options, impossible values, a metric that is not logged, or a Bayesian search for a metric
-            that is not comparable between points.
-    """
+    """Parse the flags of all points and check the metric; see `differing_options` for the result."""
     sweep = task.sweep
     commands = [script_flags(task, values) for values in probes(sweep)]
     try:
@@ -110,23 +101,20 @@ def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[s
     For every metric these are text, tokenizer, length and masks. A discriminator is evaluated on the samples of its
     own generator, so the options of networks and objective count, too. Options of the training do not.
     """
-    asked = [_asked(argv, metric) for argv in commands]
-    names = dict.fromkeys(name for one in asked for name in one)
-    return tuple(name for name in names if any(one.get(name) != asked[0].get(name) for one in asked))
-
-
-def _asked(argv: Sequence[str], metric: str) -> dict[str, Any]:
     from electra.backbones import UNIFORM
     from electra.objectives import objective_of
     from electra.pretraining.options import parse_arguments
 
-    args = parse_arguments(list(argv))
-    objective, generator_type = args.objective.objective, args.model.generator_type
-    asked = {name: getattr(args.objective, name) for name in _MASKS}
-    asked |= {"generator_type": generator_type, "data_seed": args.training.data_seed}
-    groups: list[Any] = [args.corpus, args.tokenizer_path, args.tokenizer, args.segments]
     is_of_generator = metric.partition("/")[2].startswith(("generator_loss", "masked_accuracy"))
-    if objective_of(objective, generator_type == UNIFORM).has_generator and not is_of_generator:
-        groups += [args.model, args.objective]
-    asked |= {name: value for group in groups for name, value in vars(group).items()}
-    return {name: value for name, value in asked.items() if name not in _TRAINING}
+    points: list[dict[str, Any]] = []
+    for argv in commands:
+        args = parse_arguments(list(argv))
+        objective, generator_type = args.objective.objective, args.model.generator_type
+        asked = {name: getattr(args.objective, name) for name in _MASKS}
+        asked |= {"generator_type": generator_type, "data_seed": args.training.data_seed}
+        groups: list[Any] = [args.corpus, args.tokenizer_path, args.tokenizer, args.segments]
+        if objective_of(objective, generator_type == UNIFORM).has_generator and not is_of_generator:
+            groups += [args.model, args.objective]
+        points.append(asked | {name: value for group in groups for name, value in vars(group).items()})
+    names = dict.fromkeys(name for point in points for name in point if name not in _TRAINING)
+    return tuple(name for name in names if any(point.get(name) != points[0].get(name) for point in points))

@@ -37,14 +37,10 @@ class Group(NamedTuple):
 
 
 class Summary:
-    """What a sweep has found.
+    """What a sweep has found: groups in the order of a grid; for other methods the best first.
 
-    Attributes:
-        metrics: the sweep's metric; after pre-training also GLUE's average, or the medians of the tasks if there is
-            none.
-        ranking: what points are ranked by: the sweep's metric, or GLUE's scores if it is not comparable between
-            points; then it may be empty.
-        groups: in the order of a grid; for other methods the best first.
+    `metrics` are the sweep's and, after pre-training, GLUE's average, or the medians of the tasks if there is none.
+    Points are ranked by the sweep's metric, or by GLUE's, if any, where that is not comparable between points.
     """
 
     def __init__(self, sweep: Sweep, results: Sequence[PointResult]) -> None:

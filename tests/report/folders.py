@@ -58,28 +58,15 @@ def logs_until(step: int) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda logs: (logs["step"], "eval_loss" in logs))
 
 
-PLAN = {
-    "objective": "electra",
-    "steps": 100,
-    "flops": 2.0e11,
-    "google_flops": 3.0e11,
-    "discriminator_shape": "3 layers",
-    "discriminator_parameters": 1000,
-}
+PLAN = {"objective": "electra", "steps": 100, "flops": 2.0e11, "google_flops": 3.0e11}
+PLAN |= {"discriminator_shape": "3 layers", "discriminator_parameters": 1000}
 HELD_OUT = {
     "untrained": {"generator_loss": 7.5, "discriminator_auc": 0.5},
     "frequencies": {"generator_loss": 6.25, "masked_accuracy": 0.05, "discriminator_auc": 0.55},
     "trained": {"generator_loss": 0.2, "discriminator_auc": 0.6},
 }
-COMPUTE = {
-    "tokens": 6400,
-    "training_seconds": 86400.0,
-    "device": "a computer",
-    "devices": 2,
-    "peak_flops_per_second": 5e11,
-    "google_flops": 8.64e19,
-    "mfu": 0.123,
-}
+COMPUTE = {"tokens": 6400, "training_seconds": 86400.0, "device": "a computer", "devices": 2, "mfu": 0.123}
+COMPUTE |= {"peak_flops_per_second": 5e11, "google_flops": 8.64e19}
 
 
 def finished_run(folder: Path, **options: Any) -> Path:

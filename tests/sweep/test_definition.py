@@ -23,14 +23,10 @@ def x(**spec: Any) -> dict[str, Any]:
     [
         ({"method": "gird"}, "gird.*grid"),
         ({"metod": "grid"}, "metod.*method"),
-        ({"metric": None}, "metric"),
         ({"metric": {"name": "AVG", "goal": "maximise"}}, "maximize"),
-        ({"parameters": None}, "parameters"),
         ({"parameters": {"seed": {"values": []}}}, "seed.*values"),
-        ({"parameters": {"seed": 3}}, "seed"),
         ({"parameters": {"seed": {"value": 3}}}, "one value"),
         ({"parameters": {"learning_rate": RATE}}, "grid.*learning_rate"),
-        (x(min=1), "parameter x"),
         (x(min=5, max=1), "min 5.*max 1"),
         (x(min="low", max=1), "min.*'low'"),
         (x(distribution="log_uniform_values", min=0, max=1), "min 0"),
@@ -49,11 +45,11 @@ def test_a_wrong_entry_is_named_in_one_line(tmp_path: Path, keys: dict[str, Any]
     assert str(raised.value).startswith(f"{path}: ") and "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["a: [1", "- a", "parameters:\n  s: {value: 1}\n  s: {value: 2}"])
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "file.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"file\.yaml"):
-        read_sweep(tmp_path / "file.yaml")
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    for text in ("a: [1", "- a", "parameters:\n  s: {value: 1}\n  s: {value: 2}"):
+        (tmp_path / "file.yaml").write_text(text)
+        with pytest.raises(UserError, match=r"file\.yaml"):
+            read_sweep(tmp_path / "file.yaml")
 
 
 def test_flags_of_a_command_are_kept_and_its_macros_are_not(tmp_path: Path) -> None:

@@ -104,16 +104,13 @@ def test_parallel_points_share_the_cores_and_have_a_gpu_each(monkeypatch: pytest
 
 
 def test_points_run_in_parallel_in_their_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
     runner = standin_runner(tmp_path, parallel=2, devices=("4", "6"), keys=keys)
-    seen = []
-    start = runner._start
-    monkeypatch.setattr(runner, "_start", lambda *words: (start(*words), seen.append(len(runner.running)))[0])
+    running, start = [], runner._start
+    monkeypatch.setattr(runner, "_start", lambda *words: (start(*words), running.append(len(runner.running)))[0])
     runner.run_all()
     started = lines(tmp_path / "starts.jsonl")
-    assert max(seen) == 2 and {line["CUDA_VISIBLE_DEVICES"] for line in started} == {"4", "6"}
-    assert {line["WANDB_RUN_GROUP"] for line in started} == {"sweep"}
+    assert max(running) == 2 and {line["CUDA_VISIBLE_DEVICES"] for line in started} == {"4", "6"}
 
 
 def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
@@ -136,10 +133,7 @@ def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
         open_folder(tmp_path / "taken", asked)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("results.jsonl", '{"number": 1'), ("points.jsonl", '{"number": 1, "unknown": 3}'), ("sweep.yaml", "a: [")],
-)
+@pytest.mark.parametrize(("name", "content"), [("points.jsonl", '{"number": 1, "x": 3}'), ("sweep.yaml", "a: [")])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
     asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
     open_folder(tmp_path / "sweep", asked).lock.release()
