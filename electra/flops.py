@@ -57,8 +57,7 @@ def google_training_flops(
     Args:
         discriminator: with the replaced-token head at every position; None for MLM alone.
         generator: with the LM head, BERT if it is alone; None for a discriminator alone.
-        max_length: positions per row.
-        train_batch_size: rows per optimizer step.
+        max_length: positions per row; `train_batch_size` rows make an optimizer step.
         sparse_embedding_lookup: embedding lookup is free (ELECTRA-small: 7.8e17).
         mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
     """

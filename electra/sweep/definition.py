@@ -112,11 +112,7 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read and check a sweep file; check.py then asks the script about the parameters.
-
-    Raises:
-        UserError: the file is not valid, or contains something unsupported.
-    """
+    """Read and check a sweep file; check.py then asks the script about the parameters."""
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
@@ -138,9 +134,9 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     if not isinstance(parameters, dict) or not parameters:
         raise UserError(f"parameters must map options of the script to their values; got {parameters!r}")
     read = tuple(read_parameter(str(name), spec) for name, spec in parameters.items())
-    continuous = [p.name for p in read if p.values is None]
-    if content["method"] == "grid" and continuous:
-        raise UserError(f"a grid needs values for every parameter; {continuous[0]} has a continuous distribution")
+    for parameter in read:
+        if content["method"] == "grid" and parameter.values is None:
+            raise UserError(f"a grid needs values for every parameter; {parameter.name} is continuous")
     if not any(p.is_swept for p in read):
         raise UserError("every parameter has only one value; give one of them several")
     if run_cap is not None and (type(run_cap) is not int or run_cap < 1):

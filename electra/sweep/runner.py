@@ -68,11 +68,7 @@ class Stage:
         return all(find_file_corruption(self.folder / name) is None for name in (METRICS_NAME, STATE_NAME))
 
     def command(self) -> list[str]:
-        """The command line; pre-training resumes from a valid checkpoint, else its folder is removed.
-
-        Raises:
-            UserError: another process uses the folder.
-        """
+        """The command line; pre-training resumes from a valid checkpoint, else its folder is removed."""
         if self.program.is_file():
             words = [sys.executable, str(self.program), *self.argv]
         else:  # the installed package has no scripts
@@ -238,7 +234,7 @@ class Runner:
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
         log = str(running.log.relative_to(self.folder.path))
-        failure = Failure(point.number, point.name, point.values, running.stage.name, code, log, last)
+        failure = Failure(*point, running.stage.name, code, log, last)
         self.folder.failures[point.number] = failure
         self.folder.save()
         logger.info("%s failed in %s, %s: %s", point.name, failure.stage, failure.how, "".join(last[-1:]))
@@ -254,8 +250,7 @@ class Runner:
                 medians, by_seed = glue_metrics(stage.folder)
                 metrics |= medians
         seconds = round(time.monotonic() - started, 1)
-        result = PointResult(point.number, point.name, point.values, metrics, by_seed, seconds)
-        self.folder.results[point.number] = result
+        self.folder.results[point.number] = PointResult(*point, metrics, by_seed, seconds)
         self.folder.failures.pop(point.number, None)
         self.folder.save()
         value = metrics.get(wanted)
