@@ -87,9 +87,6 @@ def test_seeds_are_in_order_and_their_failures_counted() -> None:
     assert list(summary.metrics["pearson"].values.values()) == [None, 0.6, 0.8]
     assert (summary.collapsed, summary.headline.undefined, len(summary.results)) == (1, 2, 3)
     assert summary.other_rows == {"train": [100]}
-
-
-def test_mnli_with_one_set_has_no_headline_but_keeps_that_set() -> None:
     one_set = summarize(result("mnli", 1, {"accuracy_matched": 0.8})).tasks["mnli"]
     assert one_set.headline.median is None and one_set.metrics["accuracy_matched"].median == 0.8
 

@@ -40,7 +40,9 @@ def read(folder: Path, task: str, text: str | bytes, split: str = "train") -> Ex
     ("task", "text", "expected"),
     [
         ("cola", COLA + "ks08\t0\t*\tShe sail.\n", Examples(["She sails.", "She sail."], None, [1, 0])),
-        ("sst2", "sentence\tlabel\nfine \t1\n", Examples(["fine "], None, [1])),
+        # Quotes and exotic separators are text; only line feeds end a row.
+        ("sst2", 'sentence\tlabel\r\n"a 5" pipe\t1\r\nit\u2028is\x0bone\x85row\x0c\rhere \t0\r\n""\t1',
+         Examples(['"a 5" pipe', "it\u2028is\x0bone\x85row\x0c\rhere ", '""'], None, [1, 0, 1])),
         ("mrpc", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta b\tc d\n",
          Examples(["a b"], ["c d"], [1])),
         ("stsb", STSB + "0\tnews\ta\tb\t3.800\n1\tnews\ta\tb\t0\n2\tnews\ta\tb\t5.000\n",
@@ -57,13 +59,6 @@ def test_texts_and_labels_are_found_by_the_names_of_their_columns(
     task: str, text: str, expected: Examples, tmp_path: Path
 ) -> None:
     assert read(tmp_path, task, text) == expected
-
-
-def test_quotes_and_exotic_separators_are_text_and_only_line_feeds_end_a_row(tmp_path: Path) -> None:
-    text = 'sentence\tlabel\r\n"a 5" pipe\t1\r\nit\u2028is\x0bone\x85row\x0c\rhere \t0\r\n""\t1'
-    assert read(tmp_path, "sst2", text) == Examples(
-        ['"a 5" pipe', "it\u2028is\x0bone\x85row\x0c\rhere ", '""'], None, [1, 0, 1]
-    )
 
 
 def test_broken_training_rows_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -110,19 +105,14 @@ def test_a_file_that_cannot_be_the_task_is_refused(task: str, text: str | bytes,
 
 
 def test_folders_are_found_whatever_their_case_and_punctuation(tmp_path: Path) -> None:
-    for name in ("sst2", "STS-B", "cola", "QQP", "diagnostic", "notes"):
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(UserError, match=r"--glue_dir .* corpus"):
+        find_task_folders(tmp_path)
+    for name in ("sst2", "STS-B", "cola", "QQP", "diagnostic"):
         (tmp_path / name).mkdir()
     (tmp_path / "RTE").touch()
     found = {task: folder.name for task, folder in find_task_folders(tmp_path).items()}
     assert found == {"sst2": "sst2", "stsb": "STS-B", "cola": "cola", "qqp": "QQP", "ax": "diagnostic"}
-
-
-def test_a_place_without_tasks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--glue_dir .*absent"):
-        find_task_folders(tmp_path / "absent")
-    (tmp_path / "corpus").mkdir()
-    with pytest.raises(UserError, match=r"--glue_dir .* corpus"):
-        find_task_folders(tmp_path)
 
 
 def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,7 +52,7 @@ def test_label_one_is_a_sentence_as_written_and_label_zero_is_not(data: Data, do
         assert 0 not in moved and all(source[place][-1].isalpha() for place in moved)
 
 
-def test_what_is_no_prose_is_no_sentence() -> None:
+def test_what_is_no_prose_is_no_sentence_and_words_with_a_form_stay() -> None:
     document = (
         "This sentence is wrapped within a paragraph of its own text\nand so it is joined at the end of the line.\n\n"
         "Usage\nThis short line ends here for good.\n\n"
@@ -65,8 +65,6 @@ def test_what_is_no_prose_is_no_sentence() -> None:
     assert wrapped.endswith("of its own text and so it is joined at the end of the line.")
     assert short == "This short line ends here for good."
 
-
-def test_words_with_a_form_stay_and_what_cannot_be_disturbed_is_dropped() -> None:
     rng = random.Random(0)
     results = {disturb("Read all, then write the the rest.", rng) for _ in range(50)}
     assert results == {"Read all, write then the the rest.", "Read all, then the write the rest."}

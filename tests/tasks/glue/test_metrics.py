@@ -63,13 +63,10 @@ def test_every_task_has_its_headline_among_its_metrics() -> None:
     assert headlines == {"cola": "mcc", "stsb": "spearman", "demo": "mcc"}
 
 
-def test_a_class_is_the_largest_logit_whatever_its_sign() -> None:
+def test_an_answer_is_the_largest_logit_or_a_score_on_the_scale_of_glue_that_is_not_cut_off() -> None:
     decided = decide(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), TASKS["cola"])
     assert decided.tolist() == [1, 0, 0] and decided.dtype == np.int64
     assert decide(np.array([[0.0, -1.0, 2.0]]), TASKS["mnli"]).tolist() == [2]
-
-
-def test_a_regression_answers_on_the_scale_of_glue_and_is_not_cut_off() -> None:
     decided = decide(np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), TASKS["stsb"])
     assert decided[:3].tolist() == pytest.approx([2.5, -0.5, 8.5]) and math.isnan(decided[3])
     assert decided[4] == 5 * float(np.float32(0.1))  # scaled in double precision

@@ -169,8 +169,6 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
     assert {name: values.shape for name, values in predictions(folder, "mnli-42").items()} == {
         "dev": (12, 3), "dev_mismatched": (12, 3), "test": (6, 3), "test_mismatched": (6, 3), "ax": (6, 3),
     }  # fmt: skip
-    scaled = predictions(folder, "stsb-42")["dev"]
-    assert scaled.shape == (12, 1) and np.abs(scaled - 0.5).max() < 2  # targets are in [0, 1]
 
 
 def test_interrupted_and_started_again_it_ends_in_the_same_file(
@@ -263,10 +261,8 @@ def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Pa
     refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
     refused("head is google .* hf", num_seeds=3, head="hf")
     train = copy / "glue" / "RTE" / "train.tsv"
-    rows = train.read_text()
-    train.write_text(rows.replace("\tentailment", "\tnot_entailment"))
+    train.write_text(train.read_text().replace("\tentailment", "\tnot_entailment"))
     refused(r"train_data is \w{12} .* \w{12}")
-    train.write_text(rows)
     write_encoder(copy / "encoder", glue_tokenizer, seed=1)  # other weights under the same name
     refused("encoder", tasks=["cola"], start_from_mnli=None)
 
