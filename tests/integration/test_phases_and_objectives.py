@@ -259,7 +259,7 @@ def test_a_run_without_a_generator_network_ends_with_one_network(folder: Path, o
     evaluation = next(entry for entry in history(run / "checkpoint-12") if "eval_loss" in entry)
     names = ("eval_discriminator_loss", "eval_all_tokens_loss", "eval_mlm_loss")
     assert evaluation["eval_loss"] == next(evaluation[name] for name in names if name in evaluation)
-    with pytest.raises(UserError, match="--generator_type uniform is True there and False here"):
+    with pytest.raises(UserError, match="uniform_generator is True there and False here"):
         main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
     if objective == "electra":
         assert_same_state(run / "checkpoint-12", resume(folder, run, 4, generator_size=None, generator_type="uniform"))
