@@ -1,6 +1,7 @@
 """Every file in configs/sweeps/ is valid for wandb and the scripts; mistakes are named before anything starts."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def test_a_bayesian_search_needs_a_metric_that_is_comparable(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"eval/discriminator_auc .* mlm_probability.*median/TASK"):
         check_points(Task(sweep_of(tmp_path, **keys), flags, glue, "sweep"))
     by_glue = sweep_of(tmp_path, **keys, metric={"name": "median/rte", "goal": "maximize"})
-    assert check_points(Task(by_glue, flags, glue, "sweep")) == ()
+    task = Task(by_glue, flags, glue, "sweep")
+    assert check_points(task) == () and pickle.loads(pickle.dumps(task)) == task  # for the process that checks it
     with pytest.raises(UserError, match="median/rte"):
         check_points(Task(by_glue, flags, None, "sweep"))
 
