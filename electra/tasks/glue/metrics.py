@@ -1,12 +1,13 @@
 """Logits -> answers -> GLUE's metrics. All values are fractions in float64. No network, no files.
 
-The metrics are those of scikit-learn and scipy; `evaluate.load("glue", ...)` would download a script from the Hub and
-compute in float32.
+The metrics are those of scikit-learn and scipy, as metrics of `evaluate`.
 """
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
+import datasets
+import evaluate
 import numpy as np
 from scipy.special import softmax
 from scipy.stats import pearsonr, spearmanr
@@ -29,6 +30,26 @@ METRICS: dict[str, Callable[[Labels, Labels], float]] = {
 }
 """Name -> function of (references, answers). F1 is that of class 1. A correlation with constant numbers is nan; the
 MCC of constant answers and F1 without any positive are 0."""
+
+
+class GlueMetric(evaluate.Metric):
+    """A metric of `METRICS` as `evaluate` loads metrics: `GlueMetric("mcc").compute(predictions=..., references=...)`.
+
+    `evaluate.load("glue", ...)` would download a script from the Hub and compute in float32.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        number = datasets.Value("float64")  # holds class ids exactly
+        features = datasets.Features({"predictions": number, "references": number})
+        return evaluate.MetricInfo(description="GLUE", citation="", inputs_description="", features=features)
+
+    def _build_data_dir(self) -> str:
+        return ""  # evaluate would make a folder in the user's cache
+
+    def _compute(self, *, predictions: list[float], references: list[float]) -> dict[str, float]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about undefined values, which are documented at METRICS
+            return {self.config_name: float(METRICS[self.config_name](references, predictions))}
 
 
 def decide(logits: np.ndarray, task: Task) -> np.ndarray:
@@ -66,12 +87,13 @@ def score(task: Task, answers: Mapping[str, np.ndarray], references: Mapping[str
         The metrics `task.metrics`. MNLI: `accuracy_matched`, `accuracy_mismatched`, and `accuracy`, their mean, if
         both splits are there; google-research/electra reports only the first.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about undefined values, which are documented at METRICS
-        scores = {
-            split: {name: float(METRICS[name](references[split], decided)) for name in task.metrics}
-            for split, decided in answers.items()
+    metrics = {name: GlueMetric(name, keep_in_memory=True) for name in task.metrics}
+    scores = {
+        split: {
+            name: m.compute(predictions=decided, references=references[split])[name] for name, m in metrics.items()
         }
+        for split, decided in answers.items()
+    }
     if task.name != "mnli":
         return scores["dev"]
     halves = {"accuracy_matched": "dev", "accuracy_mismatched": "dev_mismatched"}
