@@ -20,10 +20,11 @@ TOKEN = "hf_" + "a" * 34
 
 
 class Hub:
-    """What the server was sent, and which status it answers commits with."""
+    """What the server was sent, which status it answers commits with, and how many it leaves without an answer."""
 
     endpoint = ""
     status = 200
+    unanswered = 0
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, str], dict[str, bytes]] = {}
@@ -51,6 +52,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             elif "preupload" in parts:
                 files = [{"path": f["path"], "uploadMode": "regular"} for f in json.loads(body)["files"]]
                 self.answer({"files": [{**f, "shouldIgnore": False, "oid": None} for f in files]})
+            elif "commit" in parts and state.unanswered:
+                state.unanswered -= 1
+                self.close_connection = True
             elif "commit" in parts:
                 for line in map(json.loads, body.splitlines()):
                     if line["key"] == "file" and state.status == 200:
@@ -121,6 +125,12 @@ def test_a_refusal_is_one_line_with_the_command_to_repeat(server: Hub, run: Path
     server.status = 403
     with pytest.raises(UserError, match="electra-push"):
         push(run)
+
+
+def test_an_interrupted_upload_is_repeated(server: Hub, run: Path) -> None:
+    server.unanswered = 1
+    push(run)
+    assert "model.safetensors" in server.files["me/small-discriminator", "main"]
 
 
 def test_a_run_uploads_its_networks_at_its_end_and_nothing_before(server: Hub, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SIZES = (
 )
 
 
-def discriminator_of(recipe: str, **changes: int | str) -> ElectraConfig:
+def discriminator_of(recipe: str, **changes: float | str) -> ElectraConfig:
     sizes = {name: RECIPES[recipe][name] for name in SIZES}
     return discriminator_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
 
@@ -94,7 +94,8 @@ def test_the_generator_is_as_wide_as_asked_without_a_word(
 @pytest.mark.parametrize("model_type", BACKBONES)
 def test_a_generator_of_size_1_has_the_discriminators_size_in_every_dimension(model_type: str) -> None:
     sizes = {"hidden_size": 96, "num_attention_heads": 8, "intermediate_size": 160, "num_hidden_layers": 3}
-    discriminator = discriminator_of("small", model_type=model_type, **sizes)
+    dropouts = {"hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.125}
+    discriminator = discriminator_of("small", model_type=model_type, **sizes, **dropouts)
     generator, notes = generator_config(discriminator, 1.0, 1.0)
     assert generator.to_dict() == discriminator.to_dict() and notes == []
 
