@@ -112,7 +112,8 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
     if file.is_file():
         try:
             before = read_yaml(file.read_text(encoding="utf-8"))
-        except YAML_ERRORS as error:
+            before = dict(before)
+        except (*YAML_ERRORS, TypeError) as error:
             raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
         for name, value in settings.items():
             is_free = name == "glue" and None in (value, before.get(name))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
+from tqdm import tqdm
 
 from electra.checkpoint import checkpoints_of, find_corruption, find_file_corruption, read_checked
 from electra.errors import UserError
@@ -166,8 +167,10 @@ class Runner:
 
     def run_all(self) -> None:
         """Run every remaining point; no process survives this call."""
+        bar = tqdm(total=self.total, initial=self.total - len(self.left), unit="point", disable=None)
         try:
             while self.left or self.running:
+                bar.update(self.total - len(self.left) - len(self.running) - bar.n)
                 for slot in range(self.parallel):
                     if slot not in self.running and self.left:
                         self._start_point(slot, self.left.pop(0))
@@ -177,6 +180,7 @@ class Runner:
                         del self.running[slot]
                         self._continue_point(slot, running)
         finally:
+            bar.close()
             for running in self.running.values():
                 with suppress(ProcessLookupError):
                     os.killpg(running.process.pid, signal.SIGKILL)  # the scripts survive a kill at any moment
@@ -234,21 +238,30 @@ class Runner:
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
         log = str(running.log.relative_to(self.folder.path))
-        failure = Failure(*point, running.stage.name, code, log, last)
-        self.folder.failures[point.number] = failure
+        self._fail(Failure(*point, running.stage.name, code, log, last))
+
+    def _fail(self, failure: Failure) -> None:
+        self.folder.failures[failure.number] = failure
         self.folder.save()
-        logger.info("%s failed in %s, %s: %s", point.name, failure.stage, failure.how, "".join(last[-1:]))
+        logger.info(
+            "%s failed in %s, %s: %s", failure.name, failure.stage, failure.how, "".join(failure.last_lines[-1:])
+        )
 
     def _finish(self, point: Point, started: float) -> None:
         metrics: Metrics = {}
         by_seed: dict[str, Metrics] = {}
         wanted = self.task.sweep.metric
         for stage in stages(self.task, point, self.folder):
-            if stage.name == PRETRAINING:
-                metrics |= pretraining_metrics(stage.folder, wanted)
-            else:
-                medians, by_seed = glue_metrics(stage.folder)
-                metrics |= medians
+            try:
+                if stage.name == PRETRAINING:
+                    metrics |= pretraining_metrics(stage.folder, wanted)
+                else:
+                    medians, by_seed = glue_metrics(stage.folder)
+                    metrics |= medians
+            except (UserError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                log = f"logs/{point.name}.{Path(stage.name).stem}.log"
+                self._fail(Failure(*point, stage.name, 0, log, [f"its results cannot be read: {error}"]))
+                return
         seconds = round(time.monotonic() - started, 1)
         self.folder.results[point.number] = PointResult(*point, metrics, by_seed, seconds)
         self.folder.failures.pop(point.number, None)
@@ -270,7 +283,7 @@ def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     metrics = {f"eval/{name}": value for name, value in held_out.items()}
     if wanted.startswith("train/"):
         log = json.loads(read_checked(folder / STATE_NAME))["log_history"]
-        metrics[wanted] = [line[wanted[6:]] for line in log if wanted[6:] in line][-1]
+        metrics[wanted] = next((line[wanted[6:]] for line in reversed(log) if wanted[6:] in line), None)
     return {name: float(value) if is_number(value) else None for name, value in metrics.items()}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from electra.checkpoint import recording, write_manifest
 from electra.errors import UserError
-from electra.sweep.folder import Failure, PointResult, open_folder
+from electra.sweep.folder import Failure, Point, PointResult, open_folder
 from electra.sweep.runner import Runner, Stage, devices, environment, pretraining_metrics
 from tests.sweep.standin import lines, standin_runner
 
@@ -133,7 +133,9 @@ def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
         open_folder(tmp_path / "taken", asked)
 
 
-@pytest.mark.parametrize(("name", "content"), [("points.jsonl", '{"number": 1, "x": 3}'), ("sweep.yaml", "a: [")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("points.jsonl", '{"number": 1, "x": 3}'), ("sweep.yaml", "a: ["), ("sweep.yaml", "")]
+)
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
     asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
     open_folder(tmp_path / "sweep", asked).lock.release()
@@ -145,6 +147,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
 def test_metrics_are_the_held_out_ones_and_undefined_where_they_are_null(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text('{"held_out": {"trained": {"discriminator_auc": 0.5, "loss": null}}}')
     assert pretraining_metrics(tmp_path, "AVG") == {"eval/discriminator_auc": 0.5, "eval/loss": None}
+
+
+@pytest.mark.parametrize("content", [None, "[]", '{"held_out": 3}', '{"held'])
+def test_a_point_whose_results_cannot_be_read_fails_alone(tmp_path: Path, content: str | None) -> None:
+    runner = standin_runner(tmp_path)
+    point = Point(1, "001", {"learning_rate": 0.1})
+    if content is not None:
+        (tmp_path / "sweep" / "001").mkdir(parents=True)
+        (tmp_path / "sweep" / "001" / "metrics.json").write_text(content)
+    runner._finish(point, 0.0)
+    assert not runner.folder.results and runner.folder.failures[1].stage == "run_pretraining.py"
+
+
+def test_a_training_metric_that_was_never_logged_is_undefined(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text('{"held_out": {"trained": {}}}')
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"step": 1}]}')
+    assert pretraining_metrics(tmp_path, "train/loss") == {"train/loss": None}
 
 
 def test_a_point_whose_metrics_or_log_were_edited_is_not_done(tmp_path: Path) -> None:
