@@ -27,12 +27,14 @@ from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.trainer import make_trainer
 from electra.report.page import REPORT_NAME, try_to_report
+from electra.tracking import check_trackers
 
 
 def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
     args = parse_arguments(argv)
+    check_trackers(args.training.report_to)
     run = open_run(args)
     if run.is_finished:
         if args.training.process_index == 0 and not (run.folder / REPORT_NAME).is_file():  # killed before it had one

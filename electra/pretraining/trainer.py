@@ -67,7 +67,7 @@ from electra.pretraining.metrics import LogWindow, evaluation_metrics, token_rec
 from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments, gate_of
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
-from electra.tracking import RecordSettings, check_trackers
+from electra.tracking import RecordSettings
 
 logger = logging.getLogger(__name__)
 
@@ -403,7 +403,6 @@ def make_trainer(
 ) -> ElectraTrainer:
     """The trainer of a run with resolved options; `stop` may end it early."""
     training, config, tokenizer = args.training, model.config, data.tokenizer
-    check_trackers(training.report_to)
     phases = PhaseOptions(
         discriminator_weight=config.discriminator_weight,
         discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
