@@ -14,7 +14,7 @@ figures: .venv/ready
 
 test: .venv/ready-dev lint
 	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
-		$(BIN)/python -m pytest -n auto --maxprocesses 4
+		$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses the runs to kill; CHAOS="--hours 1" runs for an hour.
 CHAOS ?= --matrix --kills 50

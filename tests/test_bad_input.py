@@ -57,7 +57,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
         "paper.pdf": "%PDF-1.7",
         "cut.txt.gz": gzip.compress(os.urandom(100_000).hex().encode())[:50_000],
         "old/results.jsonl": "[1]\n",
-        "nothing/readme.md": "nothing",
+        "nothing/logo.png": "nothing",
         "cut_tok/tokenizer.json": state[: len(state) // 2],
         "maskless/vocab.txt": VOCAB.replace("[MASK]\n", "") + "a\n",
         "remote_tok/tokenizer_config.json": '{"auto_map": {"AutoTokenizer": ["code.Mine", null]}}',

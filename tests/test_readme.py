@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from electra import train_tokenizer
 from electra.cli import CommandLine
+from electra.data import tokenizer
 from electra.pretraining.options import GROUPS
 from electra.tasks.glue import task as glue
 from electra.tasks.multiple_choice import task as multiple_choice
@@ -23,7 +23,7 @@ OPTIONS = {
     "run_squad.py": squad.GROUPS,
     "run_swag.py": multiple_choice.GROUPS,
     "run_tagging.py": tagging.GROUPS,
-    "train_tokenizer.py": train_tokenizer.GROUPS,
+    "train_tokenizer.py": tokenizer.GROUPS,
 }
 
 
