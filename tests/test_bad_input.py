@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.checkpoint import MANIFEST_NAME, find_corruption, write_manifest
 from electra.pretraining.options import PretrainingArguments
+from electra.report.__main__ import main as report
 from run_glue import main as glue
 from run_pretraining import main as pretrain
 from tests.conftest import refused_command
@@ -105,6 +106,8 @@ def argv_of(command: Callable[..., None], options: dict[str, Any]) -> list[str]:
         return flags(Path(), **{**FAST, "max_steps": 4, "tokenizer_path": "tok", **options})
     if command is glue:
         return glue_flags(Path(), **{"tasks": "cola", "num_seeds": 1, **options})
+    if command is report:
+        return [options.pop("folder", DONE), *(f"--{name}={value}" for name, value in options.items())]
     options = {"train_file": "corpus.txt", "output_dir": "new", "vocab_size": 120, **options}
     return [f"--{name}={value}" for name, value in options.items() if value is not None]
 
@@ -116,6 +119,8 @@ PRETRAINING: list[Case] = [
     ({"objective": "two_stage"}, "--generator_size 1"),
     ({"report_to": "nonsense"}, "--report_to nonsense"),
     ({"push_to_hub": True}, "--push_to_hub"),
+    ({"dataloader_persistent_workers": True}, "--dataloader_num_workers"),
+    ({"gradient_checkpointing": True, "gradient_checkpointing_kwargs": '{"nope": 1}'}, "nope"),
     ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
@@ -174,9 +179,20 @@ GLUE: list[Case] = [
     ({}, "train.tsv line 1 yes", write(COLA, "gj04\tyes\t\tbad\n")),
     ({"tasks": "stsb"}, "9.0", edit(STSB, "2.5", "9.0")),
 ]
+REPORT: list[Case] = [
+    ({"folder": "missing"}, "missing"),
+    (
+        {},
+        "global_step",
+        edit(f"{DONE}/trainer_state.json", '"global_step"', '"step"'),
+        remove(f"{DONE}/{MANIFEST_NAME}"),
+        *(remove(f"{DONE}/checkpoint-{step}/trainer_state.json") for step in (2, 4)),
+    ),
+    ({"output": ""}, DONE),
+]
 CASES = [
     (command, *case)
-    for command, cases in ((pretrain, PRETRAINING), (tokenizer, TOKENIZER), (glue, GLUE))
+    for command, cases in ((pretrain, PRETRAINING), (tokenizer, TOKENIZER), (glue, GLUE), (report, REPORT))
     for case in cases
 ]
 

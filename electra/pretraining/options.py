@@ -303,6 +303,13 @@ def check_training(args: Arguments) -> None:
         if training.metric_for_best_model.removeprefix("eval_") not in metrics:
             asked = f"--metric_for_best_model {training.metric_for_best_model}"
             raise UserError(f"{asked}: metrics of --objective {objective} are {', '.join(metrics)}")
+    unknown = {*(training.gradient_checkpointing_kwargs or {})} - {"use_reentrant", "preserve_rng_state"}
+    if unknown:
+        raise UserError(
+            f"--gradient_checkpointing_kwargs has no {min(unknown)}; it takes use_reentrant, preserve_rng_state"
+        )
+    if training.dataloader_persistent_workers and not training.dataloader_num_workers:
+        raise UserError("--dataloader_persistent_workers needs --dataloader_num_workers of at least 1")
     if training.push_to_hub:
         try:
             huggingface_hub.HfApi(token=training.hub_token).whoami()

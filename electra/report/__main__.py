@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
@@ -42,13 +43,25 @@ def main(argv: list[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     log_plainly()
-    folders, glue = arguments.folders, arguments.glue
+    try:
+        paths = _write(arguments.folders, arguments.glue, arguments.x, arguments.output)
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file that was edited by hand
+        names = ", ".join(map(str, arguments.folders))
+        raise UserError(f"cannot report {names}: a file is not as a run writes it ({error!r}); restore it") from error
+    for path in paths:
+        logger.info("%s", path)
+
+
+def _write(folders: list[Path], glue: Path | None, x: Any, output: Path | None) -> list[Path]:
+    """Write the report of runs or of evaluations; return its files."""
     evaluations = [folder for folder in folders if (folder / RESULTS_NAME).exists()]
     if not evaluations:
         if glue is not None and len(folders) > 1:
             raise UserError(f"--glue belongs to one run, but {len(folders)} are named; name one")
         section = [] if glue is None else glue_section(glue)
-        paths = write_run_report(folders, arguments.x, arguments.output, section)
+        paths = write_run_report(folders, x, output, section)
         if section and (folders[0] / CARD).exists():
             paths.append(add_to_card(folders[0] / CARD, TITLE, section))
     else:
@@ -63,10 +76,9 @@ def main(argv: list[str] | None = None) -> None:
             raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
         # A package is imported when it is needed, because one of them needs seqeval.
         reporting: Reporting = import_module(f"electra.tasks.{next(iter(kinds))}.report").REPORTING
-        paths = write_report(reporting, evaluations, arguments.output or evaluations[0])
+        paths = write_report(reporting, evaluations, output or evaluations[0])
         logger.info("%s\n", terminal_table(reporting, evaluations))
-    for path in paths:
-        logger.info("%s", path)
+    return paths
 
 
 def kind_of(folder: Path) -> str:

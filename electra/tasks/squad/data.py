@@ -78,6 +78,8 @@ def _parse(content: Any, source: str) -> Questions:
                 if isinstance(answers, dict):  # data sets have lists of texts and of positions
                     pairs = zip(answers["text"], answers["answer_start"], strict=True)
                     answers = [{"text": text, "answer_start": start} for text, start in pairs]
+                if not isinstance(values["question"], str) or not isinstance(paragraph["context"], str):
+                    raise TypeError("a question or context is not text")
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:
                     raise UserError(f"{source} has two questions with the id {values['id']}; correct the data")
