@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.checkpoint import find_corruption
+from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import flags, write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +39,10 @@ def options(folder: Path, name: str, **others: object) -> list[str]:
 
 
 def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]:
-    """run_pretraining.py, by torchrun with the arguments of `launcher` if there are any; its lines go to `log`."""
-    by = ["-m", "torch.distributed.run", *launcher] if launcher else []
+    """run_pretraining.py by torchrun with the arguments of `launcher`; its lines go to `log`."""
     with log.open("w") as said:
         return subprocess.Popen(
-            [sys.executable, *by, str(ROOT / "run_pretraining.py"), *argv],
+            [sys.executable, "-m", "torch.distributed.run", *launcher, str(ROOT / "run_pretraining.py"), *argv],
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -61,11 +61,13 @@ def start_hosts(argv: list[str], folder: Path) -> list[subprocess.Popen[bytes]]:
 def run(folder: Path, name: str, processes: int, batch: int, accumulation: int, hosts: int = 1) -> Path:
     sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
     argv = options(folder, name, **sizes, max_steps=STEPS, save_steps=STEPS)
+    if processes == 1:
+        pretrain(argv)
+        return folder / "output" / name
     if hosts > 1:
         started = start_hosts(argv, folder)
     else:
-        launcher = ["--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
-        started = [start(argv, *launcher, log=folder / "host-0.log")]
+        started = [start(argv, "--standalone", f"--nproc_per_node={processes}", log=folder / "host-0.log")]
     assert [process.wait() for process in started] == [0] * hosts, (folder / "host-0.log").read_text()
     return folder / "output" / name
 
