@@ -79,7 +79,8 @@ def inspect_texts(
     The share of tokens to mask is that of the training if not given, 0.15 if that is unknown.
     """
     generator, discriminator, tokenizer, joint = networks
-    config = copy.deepcopy(joint or ElectraPretrainingConfig(discriminator=discriminator.config))
+    # Of a copy: a joint configuration sets the attention implementation of its parts.
+    config = copy.deepcopy(joint) or ElectraPretrainingConfig(discriminator=copy.deepcopy(discriminator.config))
     config.mask_token_id, config.special_token_ids = tokenizer.mask_token_id, tokenizer.all_special_ids
     config.vocabulary_gaps = vocabulary_gaps(tokenizer)
     config.mlm_probability = mlm_probability or config.mlm_probability

@@ -23,6 +23,7 @@ def test_a_discriminator_alone_gives_the_probabilities_of_plain_transformers(fin
     with torch.no_grad():
         expected = model(**encoded).logits.sigmoid()[0].tolist()
     assert sample.probabilities == pytest.approx(expected, abs=2e-6)
+    assert networks.discriminator.config._attn_implementation == model.config._attn_implementation
     assert sample.shown == sample.original and "".join(sample.original) == f" [CLS] {TEXT} [SEP]"
 
 
