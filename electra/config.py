@@ -93,8 +93,8 @@ class CorpusArguments(Options):
     dataset_split: str = option("train", "Split of the data sets to read.")
     train_file: list[str] = option(
         [],
-        "Text files, folders or globs: .txt .md .jsonl .parquet .csv, also compressed. In options with one value per "
-        "corpus, files come after data sets.",
+        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also compressed. In options with one value "
+        "per corpus, files come after data sets.",
     )
     dataset_sampling: list[float] = option(
         [],
@@ -234,7 +234,7 @@ class ObjectiveArguments(Options):
     discriminator_weight: float | None = option(
         None,
         "Weight of the discriminator's loss relative to the generator's, lambda in the paper. Not set: 50; 1 with "
-        "replace_mlm and all_tokens_mlm, whose two losses are of similar size.",
+        "two_stage, replace_mlm and all_tokens_mlm.",
         NOT_NEGATIVE,
     )
     discriminator_warmup_steps: int = option(0, "Steps in which that weight rises linearly from 0.", NOT_NEGATIVE)

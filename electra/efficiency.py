@@ -103,8 +103,8 @@ def system_of_run(
     """
     compute = run.compute
     if compute.get("training_seconds") is None:
-        why = f" ({'; '.join(run.notes)})" if run.notes else ""
-        raise UserError(f"{run.folder} does not say how long it trained{why}; name a finished run")
+        why = "; ".join(run.notes) or "a run of a few steps is too short to be timed"
+        raise UserError(f"{run.folder} does not say how long it trained ({why}); name a finished run")
     name, measured = compute.get("device", "?"), compute.get("peak_flops_per_second")
     if hardware in HARDWARE:
         name, measured = HARDWARE[hardware].name, 1e12 * HARDWARE[hardware].peak_tflops

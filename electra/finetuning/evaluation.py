@@ -5,7 +5,7 @@ predictions/TASK-SEED.npz    logits of the development sets, and of the test set
 models/                      fine-tuned models, with --save_model
 report.md .html .json        tables and charts, from results.jsonl alone
 config.yaml                  options of the last command
-environment.json             host, commit and versions of the last command
+environment.json             kind of the tasks; host, commit and versions of the last command
 
 Some kinds of tasks write more.
 """
@@ -33,7 +33,7 @@ from electra.console import environment
 from electra.errors import UserError
 from electra.files import expand, write_file, write_json
 from electra.finetuning.config import Arguments
-from electra.report.results import RESULTS_NAME, Result, append_result, read_results
+from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,12 @@ class Evaluation:
             return False
         return not has_test or any(split.startswith("test") for split in self.read_predictions(task, seed))
 
-    def begin(self, args: Arguments[Any]) -> None:
+    def begin(self, args: Arguments[Any], kind: str) -> None:
         """Create the folder and write the options; on the main process, once there is something to run."""
         self.folder.mkdir(exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
         write_yaml(args.effective, self.folder / "config.yaml", "Effective options; --config reads them back.")
-        write_json(environment(), self.folder / "environment.json")
+        write_json({"kind": kind, **environment()}, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
         """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""

@@ -33,7 +33,7 @@ from transformers import (
 from electra.cli import as_flags
 from electra.console import shown_command
 from electra.errors import UserError
-from electra.files import may_be_hub_id, replace_folder, write_json
+from electra.files import expand, may_be_hub_id, replace_folder, write_json
 from electra.finetuning.evaluation import model_name
 from electra.finetuning.task import TaskAdapter
 from electra.hub import write_card
@@ -251,10 +251,11 @@ def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]
         for metric, value in result["metrics"].items()
         if value is not None
     ]
+    is_on_hub = may_be_hub_id(model) and not expand(model).exists()
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=adapter.pipeline,
-        base_model=None if result["start"] == "scratch" else model if may_be_hub_id(model) else model_name(model),
+        base_model=model if result["start"] != "scratch" and is_on_hub else None,
         datasets=hub_id and [hub_id],
         metrics=sorted({score.metric_type for score in scores}),
         model_name=f"{model_name(model)}-{name}" if scores else None,

@@ -197,7 +197,7 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
             planned.append(PlannedTask(name, options[name], settings[name], rows, seeds))
     available = [name for name in names if name in data or name not in unfinished]
     if PartialState().is_main_process and not args.options.plan:
-        evaluation.begin(args)
+        evaluation.begin(args, kind=type(adapter).__module__.split(".")[-2])  # its package in electra/tasks
     _log_plan(adapter, planned, done=len(available) * len(args.seeds) - sum(len(p.seeds) for p in planned))
     return planned, available
 

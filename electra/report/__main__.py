@@ -9,7 +9,9 @@ Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, ru
 run_swag.py.
 """
 
+import json
 import logging
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +24,7 @@ from electra.report.blocks import Block, blocks_to_markdown
 from electra.report.curves import AXES
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.page import write_report as write_run_report
-from electra.report.results import RESULTS_NAME, read_evaluation
+from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, read_evaluation
 from electra.tasks.glue.report import TITLE, glue_section
 from electra.tasks.glue.tasks import TASKS
 
@@ -82,18 +84,18 @@ def _write(folders: list[Path], glue: Path | None, x: Any, output: Path | None) 
 
 
 def kind_of(folder: Path) -> str:
-    """The package in electra/tasks, by the options of config.yaml; if there is none, by the metrics."""
+    """The package in electra/tasks, as recorded; for a folder of an earlier version, by its options and metrics."""
     results = read_evaluation(folder)
-    if (folder / "config.yaml").exists():
-        options = (folder / "config.yaml").read_text(encoding="utf-8")
-        known = {"glue_dir": "glue", "doc_stride": "squad", "label_column": "tagging"}
-        return next((kind for name, kind in known.items() if f"\n{name}:" in f"\n{options}"), "multiple_choice")
-    metrics = results[0].metrics
+    recorded = folder / ENVIRONMENT_NAME
+    if recorded.is_file() and (kind := json.loads(recorded.read_text(encoding="utf-8")).get("kind")):
+        return str(kind)
+    metrics, path = results[0].metrics, folder / "config.yaml"
+    options = set(re.findall(r"^\w+(?=:)", path.read_text(encoding="utf-8"), re.MULTILINE)) if path.exists() else set()
     if "exact_match" in metrics:
         return "squad"
-    if results[0].task in TASKS:
+    if "glue_dir" in options or (results[0].task in TASKS and "train_file" not in options):
         return "glue"
-    return "tagging" if "f1" in metrics else "multiple_choice"
+    return "tagging" if "f1" in metrics or "label_column" in options else "multiple_choice"
 
 
 def add_to_card(path: Path, title: str, section: Sequence[Block]) -> Path:

@@ -22,7 +22,7 @@ from electra.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-RESULTS_NAME = "results.jsonl"
+RESULTS_NAME, ENVIRONMENT_NAME = "results.jsonl", "environment.json"
 
 
 class Result(NamedTuple):

@@ -22,6 +22,7 @@ from transformers import (
 import run_swag
 import run_tagging
 from electra.errors import UserError
+from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.multiple_choice.data import load_splits
 from electra.tasks.tagging.columns import read_columns
@@ -100,6 +101,9 @@ def test_tagging_is_learned_and_its_files_agree(tagged: Path) -> None:
         }
     best = folder / "predictions" / f"names-{best_seed(results, 'f1')}-test.txt"
     assert (folder / "predictions.txt").read_bytes() == best.read_bytes()
+    before = (folder / "report.md").read_bytes()
+    report([str(folder)])
+    assert (folder / "report.md").read_bytes() == before
 
 
 def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged: Path, tmp_path: Path) -> None:

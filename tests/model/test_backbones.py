@@ -47,6 +47,8 @@ def test_the_lm_head_at_some_positions_is_that_of_the_whole_model(model_type: st
 def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type: str) -> None:
     config = network_config(model_type)
     renamed = BACKBONES[model_type].renamed
+    dropouts = {renamed.get(name, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
+    assert dropouts <= vars(type(config)()).keys()  # a configuration accepts any name
     assert getattr(config, renamed.get("hidden_dropout_prob", "hidden_dropout_prob")) == 0.25
     assert getattr(config, renamed.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")) == 0.125
     assert longest_text(config) == LONGEST

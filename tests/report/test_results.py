@@ -150,14 +150,19 @@ def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path:
         ("rte", {"accuracy": 0.5}, None, "GLUE"),
         ("pos", {"accuracy": 0.5}, "label_column: 1", "Tagging"),
         ("rte", {"accuracy": 0.5}, "train_file: []", "Multiple choice"),
-        ("cola", {"mcc": 0.5}, "glue_dir: null", "GLUE"),
+        ("cola", {"mcc": 0.5}, "kind: glue", "GLUE"),
+        ("rte", {"accuracy": 0.5}, "kind: multiple_choice", "Multiple choice"),
+        ("pos", {"accuracy": 0.5}, "kind: tagging", "Tagging"),
     ],
 )
 def test_the_command_recognizes_the_kind_and_writes_to_its_output_alone(
     tmp_path: Path, task: str, metrics: dict[str, float | None], option: str | None, title: str
 ) -> None:
     run = run_folder(tmp_path / "a", [result(task, 1, metrics)])
-    if option:
+    name, _, value = (option or "").partition(": ")
+    if name == "kind":
+        (run / "environment.json").write_text(json.dumps({"kind": value}))
+    elif option:
         (run / "config.yaml").write_text(option)
     before = sorted(run.iterdir())
     main([str(run), "--output", str(tmp_path / "out" / "here")])

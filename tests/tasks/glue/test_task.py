@@ -21,6 +21,7 @@ from electra.finetuning.config import FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
+from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
@@ -164,6 +165,8 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
     assert all(set(found[name].metrics) == set(TASKS[name].metrics) for name in found if name != "mnli")
     assert found["mrpc"].rows == {"train": 24, "dev": 12} and found["mrpc"].settings["learning_rate"] == 1e-2
     assert [name for name in found if found[name].settings["double_unordered"]] == ["mrpc", "stsb"]
+    report([str(folder / "output" / "run"), "--output", str(folder / "again")])
+    assert (folder / "again" / "report.md").read_bytes() == (folder / "output" / "run" / "report.md").read_bytes()
     names = {path.name for path in (folder / "output" / "run").iterdir()}
     assert names >= {"report.md", "report.html", "report.json", "config.yaml", "environment.json", "submission.zip"}
     assert {name: values.shape for name, values in predictions(folder, "mnli-42").items()} == {
