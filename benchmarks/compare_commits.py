@@ -1,0 +1,194 @@
+"""The numbers of some thirty tiny runs with two checkouts: for changes that should not affect any of them.
+
+    git worktree add ../before main~1
+    python -m benchmarks.compare_commits ../before . --work /tmp/compare
+
+The runs cover objectives, backbones, ways to share weights, segment policies, resuming, and fine-tuning on every kind
+of task. Logged losses, held-out metrics, plans and results.jsonl are compared. A checkout takes five to ten minutes on
+one core.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TOLERANCE = 1e-6
+NOT_COMPARED = re.compile(r"runtime|per_second|eta|energy|memory|watt|hours|cache_bytes")
+"""Numbers that differ from run to run, or with the path."""
+PRETRAINING = {
+    "train_file": "corpus.txt", "tokenizer_path": "tokenizer", "cache_dir": "cache", "seed": 3, "bf16": "false",
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "embedding_size": 16,
+    "max_position_embeddings": 64, "max_length": 32, "generator_size": 0.5, "validation_fraction": 0.1,
+    "per_device_train_batch_size": 4, "max_steps": 12, "warmup_steps": 3, "eval_steps": 6, "save_steps": 6,
+    "logging_steps": 3,
+}  # fmt: skip
+FINE_TUNING = {"pretrain_path": "output/electra", "num_seeds": 2, "num_train_epochs": 2}
+NO_GENERATOR: dict[str, Any] = {"generator_size": None}
+RUNS: dict[str, dict[str, Any]] = {
+    "electra": {},
+    "electra_15": {"objective": "electra_15"},
+    "mlm": {"objective": "mlm", **NO_GENERATOR},
+    "replace_mlm": {"objective": "replace_mlm"},
+    "all_tokens_mlm": {"objective": "all_tokens_mlm"},
+    "two_stage": {"objective": "two_stage", "no_init_from_generator": True},
+    "adversarial": {"objective": "adversarial"},
+    "uniform": {"generator_type": "uniform", **NO_GENERATOR},
+    "bert": {"discriminator_type": "bert", "tie": "none", "embedding_size": None},
+    "albert": {"discriminator_type": "albert", "tie": "none"},
+    "roberta": {"discriminator_type": "roberta", "tie": "none", "embedding_size": None},
+    "deberta": {"discriminator_type": "deberta-v2", "tie": "none"},
+    "modernbert": {"discriminator_type": "modernbert", "tie": "none", "embedding_size": None},
+    "document": {"segment_policy": "document"},
+    "google": {"segment_policy": "google"},
+    "pairs": {"segment_policy": "pairs"},
+    "tie_none": {"tie": "none", "gradient_accumulation_steps": 2},
+    "tie_word": {"tie": "word", "weight_decay": 0.1},
+    "tie_gdes": {"tie": "gdes"},
+    "original": {"initialization": "original", "adam_bias_correction": "false", "product_schedule": "true"},
+    "sampling": {"temperature": 2, "disallow_correct": True, "discriminator_warmup_steps": 6},
+}
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "glue": ("run_glue.py", {"glue_dir": "glue", "tasks": ["cola", "stsb", "rte"]}),
+    "glue_google": ("run_glue.py", {"glue_dir": "glue", "tasks": ["rte"], "config": "configs/glue/google.yaml"}),
+    "squad": ("run_squad.py", {"max_length": 32, "doc_stride": 8, "max_query_length": 8}),
+    "tagging": ("run_tagging.py", {"max_length": 24}),
+    "choice": ("run_swag.py", {}),
+}
+DATA = {"squad": "squad.json", "tagging": "tags.txt", "choice": "choice.jsonl"}
+
+
+def words_of(options: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in options.items():
+        if value is not None:
+            values = [] if value is True else value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(str, values)]
+    return words
+
+
+def commands() -> Iterator[list[str]]:
+    tokenizer = {"train_file": "corpus.txt", "vocab_size": 300, "output_dir": "tokenizer"}
+    yield ["train_tokenizer.py", *words_of(tokenizer)]
+    for name, options in RUNS.items():
+        merged = {"config": "empty.yaml", **PRETRAINING, **options, "experiment_name": name}
+        yield ["run_pretraining.py", *words_of(merged)]
+    yield ["run_pretraining.py", "--resume_from_checkpoint", "output/tie_word/checkpoint-6"]
+    for name, (script, options) in TASKS.items():
+        files = {"train_file": DATA[name], "validation_file": DATA[name]} if name in DATA else {}
+        yield [script, *words_of({**FINE_TUNING, **files, **options, "experiment_name": name})]
+
+
+def write_data(folder: Path) -> None:
+    """A corpus and data of every kind of task, from random words."""
+    source = random.Random(0)
+    vocabulary = ["".join(source.choices("abcdefghijklmnop", k=source.randint(2, 7))) for _ in range(200)]
+
+    def text(length: int) -> str:
+        return " ".join(source.choices(vocabulary, k=length))
+
+    documents = ["\n".join(text(source.randint(5, 25)) for _ in range(source.randint(1, 12))) for _ in range(150)]
+    files: dict[str, str] = {"corpus.txt": "\n\n".join(documents), "empty.yaml": "{}\n"}
+    for split, rows in (("train", 40), ("dev", 20)):
+        scored = "\t".join(["index", *"abcdef", "sentence1", "sentence2", "score"])
+        lines = [
+            f"{i}\t{chr(9).join('abcdef')}\t{text(5)}\t{text(5)}\t{source.uniform(0, 5):.2f}" for i in range(rows)
+        ]
+        files[f"glue/STS-B/{split}.tsv"] = "\n".join([scored, *lines])
+        files[f"glue/CoLA/{split}.tsv"] = "\n".join(f"source\t{i % 2}\t\t{text(6)}" for i in range(rows))
+        pairs = [f"{i}\t{text(6)}\t{text(5)}\t{'not_' * (i % 2)}entailment" for i in range(rows)]
+        files[f"glue/RTE/{split}.tsv"] = "\n".join(["index\tsentence1\tsentence2\tlabel", *pairs])
+    paragraphs = []
+    for i in range(12):
+        context = text(40)
+        answer = {"text": " ".join(context.split()[20:22]), "answer_start": len(" ".join(context.split()[:20])) + 1}
+        questions = [("answered", [answer]), ("unanswered", [])]
+        asked = [
+            {"id": f"{what}-{i}", "question": text(5), "answers": answers, "is_impossible": not answers}
+            for what, answers in questions
+        ]
+        paragraphs.append({"context": context, "qas": asked})
+    files["squad.json"] = json.dumps({"version": "v2.0", "data": [{"title": "", "paragraphs": paragraphs}]})
+    labels = ["O", "B-PER", "I-PER", "B-LOC"]
+    sentences = [
+        [f"{word} {source.choice(labels)}" for word in text(source.randint(4, 40)).split()] for _ in range(30)
+    ]
+    files["tags.txt"] = "\n\n".join("\n".join(sentence) for sentence in sentences) + "\n"
+    choices = [{"question": text(5), "choices": [text(3) for _ in range(3)], "label": i % 3} for i in range(24)]
+    files["choice.jsonl"] = "\n".join(map(json.dumps, choices))
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def run_all(checkout: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_data(folder)
+    (folder / "configs").symlink_to(checkout / "configs")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(checkout)}
+    for script, *words in commands():
+        if "--resume_from_checkpoint" in words:
+            shutil.rmtree(folder / "output" / "tie_word" / "checkpoint-12")
+        command = [sys.executable, str(checkout / script), *words]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        print(f"{checkout.name}: {'ok' if done.returncode == 0 else 'FAILED'} {script} {words[-1]}", flush=True)
+        if done.returncode:
+            print(done.stderr[-800:])
+
+
+def numbers_of(folder: Path) -> dict[str, float]:
+    """Every compared number by run and name."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.glob("output/*/*.json*")):
+        run, content = path.parent.name, path.read_text(encoding="utf-8")
+        if path.name == "metrics.json":
+            values = json.loads(content)
+            for column, metrics in {"plan": values["plan"], **values["held_out"]}.items():
+                found |= {f"{run} {column} {name}": value for name, value in metrics.items()}
+        elif path.name == "trainer_state.json":
+            for line in json.loads(content)["log_history"]:
+                found |= {f"{run} step {line['step']} {name}": value for name, value in line.items()}
+        elif path.name == "results.jsonl":
+            for result in map(json.loads, content.splitlines()):
+                name = result["task"].replace(folder.name, "")  # some tasks are named after their folder
+                found |= {f"{run} {name} seed {result['seed']} {m}": v for m, v in result["metrics"].items()}
+    return {name: v for name, v in found.items() if isinstance(v, int | float) and not NOT_COMPARED.search(name)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the numbers of tiny runs with two checkouts.")
+    parser.add_argument("before", type=Path, help="folder of a checkout")
+    parser.add_argument("after", type=Path, help="folder of another checkout")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for the runs; before/ and after/ are replaced"
+    )
+    arguments = parser.parse_args()
+    numbers = []
+    for name in ("before", "after"):
+        folder = arguments.work.resolve() / name
+        run_all(getattr(arguments, name).resolve(), folder)
+        numbers.append(numbers_of(folder))
+    before, after = numbers
+    for name in sorted(before.keys() ^ after.keys()):
+        print(f"only {'before' if name in before else 'after'}: {name}")
+    same = 0
+    for name in sorted(before.keys() & after.keys()):
+        pair = float(before[name]), float(after[name])
+        if math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=TOLERANCE) or all(map(math.isnan, pair)):
+            same += 1
+        else:
+            print(f"differs: {name}: {pair[0]:g} before, {pair[1]:g} after")
+    print(f"{same:,} of {len(before.keys() & after.keys()):,} numbers agree to {TOLERANCE:g}")
+
+
+if __name__ == "__main__":
+    main()
