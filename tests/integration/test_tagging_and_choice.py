@@ -141,7 +141,7 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) ->
     best = best_seed(results_of(tagged), "f1")
     check_saved_tagger(tagged, best, tolerance=1e-4)
     card = ModelCard.load(tagged / "output" / "run" / "models" / "names" / "README.md").data
-    assert (card.pipeline_tag, card.base_model, card.datasets) == ("token-classification", "encoder", None)
+    assert (card.pipeline_tag, card.base_model, card.datasets) == ("token-classification", None, None)
     scores = {(score.dataset_split, score.metric_name): score.metric_value for score in card.eval_results}
     (metrics,) = (result.metrics for result in results_of(tagged) if result.seed == best)
     assert scores["validation", "f1"] == pytest.approx(metrics["f1"], abs=1e-6)
