@@ -45,13 +45,17 @@ def evaluate(
     args = parse(argv)
     encoder = open_encoder(args)
     evaluation = open_evaluation(args, adapter_class.folder_prefix(args))
-    adapter = adapter_class(args, encoder, evaluation)
-    planned, tasks = plan_runs(adapter)
-    if args.options.plan:
-        return
-    run_all(adapter, planned)
-    if PartialState().is_main_process:
-        finish(adapter, tasks)
+    try:
+        adapter = adapter_class(args, encoder, evaluation)
+        planned, tasks = plan_runs(adapter)
+        if args.options.plan:
+            return
+        run_all(adapter, planned)
+        if PartialState().is_main_process:
+            finish(adapter, tasks)
+    finally:
+        if evaluation.lock is not None:
+            evaluation.lock.release()
 
 
 def open_encoder(args: Arguments[Any]) -> Encoder:

@@ -78,8 +78,11 @@ def main(argv: list[str] | None = None) -> None:
     gpus = f", a GPU each of {len(available)}" if len(available) > 1 else ""
     logger.info("at a time      %d on %d CPU cores%s", options.parallel, cores(), gpus)
     logger.info("folder         %s\n", folder.path)
-    runner.run_all()
-    finish(sweep, folder)
+    try:
+        runner.run_all()
+        finish(sweep, folder)
+    finally:
+        folder.lock.release()
 
 
 def make_task(sweep: Sweep, options: argparse.Namespace, flags: list[str]) -> Task:
