@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, n
 from electra.console import setup_logging
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.objectives import OBJECTIVES
+from electra.pretraining.model import DROPOUTS, SIZES
 from electra.pretraining.options import Arguments, parse_arguments
 from electra.pretraining.plan import training_flops
 
@@ -51,21 +52,11 @@ GLUE_CONFIG = Path("configs/glue/study_cpu.yaml")
 def flops_per_step(args: Arguments) -> float:
     """Training FLOPs of an optimizer step, on average over the stages of a run."""
     sizes, objective, steps = args.model, args.objective, 1000
-    names = (
-        "embedding_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "max_position_embeddings",
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-    )
     discriminator = discriminator_config(
         vocab_size=args.tokenizer.vocab_size,
         pad_token_id=0,
         model_type=sizes.discriminator_type,
-        **{name: getattr(sizes, name) for name in names},
+        **{name: getattr(sizes, name) for name in (*SIZES, *DROPOUTS)},
     )
     generator, _ = generator_config(discriminator, sizes.generator_size, sizes.generator_layer_size)
     has_stages = OBJECTIVES[objective.objective].has_stages

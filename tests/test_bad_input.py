@@ -188,7 +188,7 @@ REPORT: list[Case] = [
         remove(f"{DONE}/{MANIFEST_NAME}"),
         *(remove(f"{DONE}/checkpoint-{step}/trainer_state.json") for step in (2, 4)),
     ),
-    ({"output": ""}, DONE),
+    ({"output": ""}, "--output folder"),
 ]
 CASES = [
     (command, *case)

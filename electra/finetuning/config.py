@@ -29,6 +29,8 @@ from electra.finetuning.encoder import Encoder
 from electra.hardware import computes_bf16
 
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
+HeadName = Literal["google", "hf", "mean_pool"]
+"""The classes of electra/finetuning/heads.py."""
 
 
 @dataclass
@@ -129,7 +131,7 @@ HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if f.name no
 class ClassificationArguments(FineTuningArguments):
     """How an encoder is fine-tuned with a head that reads one vector per text."""
 
-    head: Literal["google", "hf", "mean_pool"] = option(
+    head: HeadName = option(
         "google",
         "google: first token, dropout, linear layer; hf: the two layers of transformers on the first token; "
         "mean_pool: the two layers of rc2020_electra on the mean of all tokens.",

@@ -16,7 +16,6 @@ def full_precision(hidden: Tensor) -> torch.autocast:
     return torch.autocast(hidden.device.type, enabled=False)
 
 
-HEADS = ("google", "hf", "mean_pool")
 FIRST_TOKEN_HEADS = {"google": 1, "hf": 2}
 """Number of linear layers of the heads that read the first token only."""
 

@@ -15,13 +15,12 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
 from electra.report.blocks import Block, blocks_to_markdown
-from electra.report.curves import AXES
+from electra.report.curves import AXES, Axis
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.page import write_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, read_evaluation
@@ -56,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("%s", path)
 
 
-def _write(folders: list[Path], glue: Path | None, x: Any, output: Path | None) -> list[Path]:
+def _write(folders: list[Path], glue: Path | None, x: Axis, output: Path | None) -> list[Path]:
     """Write the report of runs or of evaluations; return its files."""
     evaluations = [folder for folder in folders if (folder / RESULTS_NAME).exists()]
     if not evaluations:

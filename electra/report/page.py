@@ -183,6 +183,8 @@ def write_report(
     if len(runs) > COLOURS:
         raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {COLOURS}")
     if output is not None:
+        if not output.name or output.is_dir():
+            raise UserError(f"--output {output} is a folder; name the .html file of the page")
         if output.suffix == ".png":
             raise UserError(f"--output {output} must be an .html file; the picture gets the same name with .png")
         page_file, picture_file = output, output.with_suffix(".png")

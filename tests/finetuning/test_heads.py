@@ -1,6 +1,7 @@
 """Each head against its definition written out, or the class that defines it, on real encoders."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from electra.finetuning.heads import HEADS, EncoderWithHead
+from electra.finetuning.config import HeadName
+from electra.finetuning.heads import EncoderWithHead
 from tests.finetuning.encoders import tiny_configs
 
 LENGTHS = (9, 4)
@@ -82,7 +84,7 @@ def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
         torch.testing.assert_close(model(**batch)[row], out(nn.functional.gelu(dense(mean))))
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", get_args(HeadName))
 def test_more_padding_changes_no_logit(head: str) -> None:
     model = make_model(head)
     torch.testing.assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
@@ -96,7 +98,7 @@ def test_dropout_stands_where_each_code_base_has_it(head: str, dropouts: list[in
     assert {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)} == {0.0, 0.1}
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", get_args(HeadName))
 def test_weights_of_the_head_are_drawn_as_the_encoders_and_its_biases_are_zero(head: str) -> None:
     models = []
     for seed in (3, 3, 4):
@@ -123,7 +125,7 @@ def test_token_types_reach_the_encoders_that_know_two_and_no_others(model_type: 
     assert ((with_types - without).abs().max().item() > 1e-3) == knows_types
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", get_args(HeadName))
 def test_the_head_computes_in_float32_where_the_encoder_computes_in_bfloat16(head: str) -> None:
     model, batch = make_model(head), make_batch()
     with torch.autocast("cpu", torch.bfloat16):

@@ -10,22 +10,12 @@ from electra.backbones import BACKBONES
 from electra.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.pretraining.model import DROPOUTS, SIZES
 from electra.recipes import RECIPES
-
-SIZES = (
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-)
 
 
 def discriminator_of(recipe: str, **changes: float | str) -> ElectraConfig:
-    sizes = {name: RECIPES[recipe][name] for name in SIZES}
+    sizes = {name: RECIPES[recipe][name] for name in (*SIZES, *DROPOUTS)}
     return discriminator_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
 
 
