@@ -4,7 +4,7 @@
 
 The runs cover objectives, backbones, ways to share weights, segment policies, resuming, and fine-tuning on every kind
 of task. Logged losses, held-out metrics, plans and results.jsonl are compared. Exit code 1: a run failed, or a number
-differs. Both commits take six minutes on an idle core; --runs chooses some of the runs.
+differs. Both commits take five minutes on an idle core; --runs chooses some of the runs.
 """
 
 import argparse

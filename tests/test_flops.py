@@ -48,7 +48,8 @@ def test_the_google_rule_counts_the_lm_head_where_it_predicts_and_the_embeddings
 
 @pytest.mark.parametrize("embedding_size", [16, 32])
 def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -> None:
-    config = ElectraConfig(101, embedding_size, 32, num_hidden_layers=3, num_attention_heads=2, intermediate_size=96)
+    layers = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 2}
+    config = ElectraConfig(vocab_size=101, embedding_size=embedding_size, **layers)
     with torch.device("meta"):
         discriminator, generator = ElectraForPreTraining(config), ElectraForMaskedLM(config)
 
