@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def timed_training(make: Callable[[], Trainer]) -> float:
 def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list[str]) -> dict[str, object]:
     """Examples per second of both, by round, and the ratio of the medians."""
     parsed = parse_arguments(options)
-    settings = resolve(parsed, task, encoder, num_train_epochs=1.0)
+    settings = replace(resolve(parsed, task, encoder), num_train_epochs=1.0)
     data = load_tasks([task], args.glue_dir, with_test=False)[task]
     examples = some_rows(data["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)

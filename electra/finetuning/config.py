@@ -4,15 +4,13 @@ The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the 
 that depends on the encoder or the task is None until `resolve` sets it; its annotation is the type after that.
 """
 
-import copy
-import re
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
 from electra.config import (
+    AT_LEAST_8,
     BELOW_ONE,
     NOT_EMPTY,
     NOT_NEGATIVE,
@@ -20,7 +18,6 @@ from electra.config import (
     POSITIVE,
     UP_TO_ONE,
     Options,
-    Range,
     check,
     option,
 )
@@ -28,7 +25,6 @@ from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
 from electra.hardware import computes_bf16
 
-AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
 HeadName = Literal["google", "hf", "mean_pool"]
 """The classes of electra/finetuning/heads.py."""
 
@@ -90,7 +86,7 @@ class FineTuningArguments(Options):
     product_schedule: bool = option(
         False, "Multiply warm-up and decay from step 0 on, as the original code does, instead of one after the other."
     )
-    head: str = field(default="", init=False)
+    head: str = field(default="linear", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
     select: Literal["last", "best"] = option(
         "last",
@@ -284,32 +280,18 @@ TaskOptions = TypeVar("TaskOptions", bound=ProtocolArguments, covariant=True)
 
 @dataclass(frozen=True)
 class Arguments(Generic[TaskOptions]):
-    """All options of one command.
-
-    Args:
-        encoder: what is fine-tuned.
-        options: data, seeds and output of this kind of task.
-        tuning: how it is fine-tuned, before `resolve`.
-        effective: options by name that are flags or differ from their default, to be written for --config.
-        overrides: options that differ by task, by name of the task.
-    """
+    """All options of one command."""
 
     encoder: EncoderArguments
-    options: TaskOptions
-    tuning: FineTuningArguments
-    effective: dict[str, Any] = field(default_factory=dict)
-    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: TaskOptions  # data, seeds and output of this kind of task
+    tuning: FineTuningArguments  # before `resolve`
+    effective: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
+    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
 
     def __post_init__(self) -> None:
         if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
             found = "both" if self.encoder.pretrain_path else "neither"
             raise UserError(f"name either --pretrain_path (an encoder) or --from_scratch (a design); got {found}")
-
-    @property
-    def data_name(self) -> str:
-        """--task_name or the name of the data set, usable as a file name; "" if neither is given."""
-        name = getattr(self.options, "task_name", None) or getattr(self.options, "dataset_name", None)
-        return as_name(name or "")
 
     @property
     def start(self) -> str:
@@ -320,27 +302,16 @@ class Arguments(Generic[TaskOptions]):
         return range(self.options.seed, self.options.seed + self.options.num_seeds)
 
 
-def as_name(text: str) -> str:
-    """The last part of a path or Hub id, usable as a file name."""
-    return re.sub(r"[^\w.-]+", "_", Path(text).name)
-
-
 BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
 """Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
 
 
 def resolve(
-    args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128, **fixed: Any
+    args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128
 ) -> FineTuningArguments:
-    """The options of one task on this encoder and machine, without a None.
-
-    Args:
-        default_max_length: used without --max_length.
-        fixed: options that this kind of task sets itself.
-    """
-    tuning = copy.copy(args.tuning)
+    """The options of one task on this encoder and machine, without a None."""
     chosen = args.overrides.get(task, {})
-    vars(tuning).update({name: value for name, value in chosen.items() if name in HYPERPARAMETERS})
+    tuning = replace(args.tuning, **{name: value for name, value in chosen.items() if name in HYPERPARAMETERS})
     hidden_size = encoder.model.config.hidden_size
     _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
     defaults = {
@@ -350,7 +321,6 @@ def resolve(
         "bf16": not tuning.fp16 and computes_bf16(use_cpu=tuning.use_cpu),
     }
     vars(tuning).update({name: value for name, value in defaults.items() if getattr(tuning, name) is None})
-    vars(tuning).update(fixed)
     if tuning.max_length > encoder.max_length:
         raise UserError(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "

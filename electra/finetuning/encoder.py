@@ -51,12 +51,8 @@ class Encoder(NamedTuple):
 
 
 def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """A trained encoder.
+    """A trained encoder, of whatever `locate_model` finds, by default with the tokenizer in its folder.
 
-    Args:
-        pretrain_path: a run folder of run_pretraining.py (its `discriminator/`, else its newest whole checkpoint), a
-            `checkpoint-N` of one (its discriminator), any folder that `AutoModel` opens, or a Hub id.
-        tokenizer_path: see `load_tokenizer`; default: the one in the model's folder.
     Raises:
         UserError: it is no encoder, one of its weights is missing or damaged, or the tokenizer does not match.
     """

@@ -98,10 +98,12 @@ class Evaluation:
 def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
     """Lock the folder and read its results; the same on every process. Writes nothing yet.
 
-    Args:
-        prefix: of the folder's name without --experiment_name.
+    Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
     """
-    name = args.options.experiment_name or default_name(args, prefix)
+    model = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
+    start = "_scratch" if args.encoder.from_scratch else ""
+    trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
+    name = args.options.experiment_name or f"{prefix}_{model}{start}{trial}"
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     folder = expand(args.options.output_dir) / name
@@ -133,13 +135,6 @@ def _lock(folder: Path) -> BaseFileLock:
     if folder.exists() and not is_evaluation and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
     return lock
-
-
-def default_name(args: Arguments[Any], prefix: str) -> str:
-    """Prefix and name of the run or model: output/quickstart -> glue_quickstart or glue_quickstart_scratch."""
-    name = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
-    trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
-    return f"{prefix}_{name}{'_scratch' if args.encoder.from_scratch else ''}{trial}"
 
 
 def model_name(path: str) -> str:

@@ -194,18 +194,19 @@ def check_can_save(adapter: TaskAdapter, heads: Iterable[str]) -> None:
         )
 
 
+def _is_wanted(adapter: TaskAdapter, task: str, seed: int, *more: Result) -> bool:
+    which = adapter.args.options.save_model
+    return which == "all" or (which == "best" and adapter.best_first(task, *more)[:1] == [seed])
+
+
 def is_saved(adapter: TaskAdapter, task: str, seed: int) -> bool:
     """Whether the model of a finished run is there or not wanted."""
-    which = adapter.args.options.save_model
-    if which == "none" or (which == "best" and adapter.best_first(task)[:1] != [seed]):
-        return True
-    return _read_result(_folder(adapter, task, seed)).get("seed") == seed
+    return not _is_wanted(adapter, task, seed) or _read_result(_folder(adapter, task, seed)).get("seed") == seed
 
 
 def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
     """Save the model of a run if it is wanted; on the main process, before the result is written."""
-    which = adapter.args.options.save_model
-    if which == "none" or (which == "best" and adapter.best_first(result.task, result)[0] != result.seed):
+    if not _is_wanted(adapter, result.task, result.seed, result):
         return
     folder = _folder(adapter, result.task, result.seed)
     unfinished = folder.with_name(f".{folder.name}.unfinished")

@@ -46,24 +46,20 @@ class TaskModel(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """The last hidden states (B, L, D); arguments int64 (B, L). Token types are ignored if there is one type."""
+        """The last hidden states (B, L, D); arguments int64 (B, L). An encoder with one type ignores token types."""
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
         return hidden
 
 
 class EncoderWithHead(TaskModel):
-    """An encoder of width D with one of three heads.
+    """An encoder of width D with one of three heads, and dropout in front of it.
 
     Args:
         encoder: a base model whose output begins with the last hidden states (B, L, D).
-        head: "google", the first token, dropout, a layer to the labels (google-research/electra,
-            finetune/classification/classification_tasks.py); "hf", the first token, dropout, a layer D -> D, GELU,
-            dropout, a layer to the labels (transformers' ElectraClassificationHead, for every encoder); "mean_pool",
-            the mean over all tokens that are not padding, dropout, a layer D -> D, GELU, a layer to the labels
-            (rc2020_electra).
+        head: "google", that of google-research/electra, finetune/classification/classification_tasks.py; "hf", that
+            of transformers, ElectraClassificationHead; "mean_pool", that of rc2020_electra.
         num_labels: number of classes; 1 for a regression.
-        dropout: of the head; that of the encoder is not changed.
     """
 
     def __init__(self, encoder: PreTrainedModel, head: str, num_labels: int, dropout: float = 0.1) -> None:
@@ -77,13 +73,7 @@ class EncoderWithHead(TaskModel):
         self.is_mean_pooled = head == "mean_pool"
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Logits, float32 (B, num_labels).
-
-        Args:
-            input_ids: int64 (B, L), padded on the right.
-            attention_mask: 1 for tokens, 0 for padding, (B, L).
-            token_type_ids: 0 or 1, int64 (B, L); ignored by an encoder with fewer than two types.
-        """
+        """Logits, float32 (B, num_labels); arguments as in `hidden_states`."""
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         with full_precision(hidden):
             if self.is_mean_pooled:

@@ -24,7 +24,7 @@ from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encod
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
 from electra.finetuning.task import TaskAdapter, TaskRows
-from electra.finetuning.trainer import Logits, fine_tune, training_arguments
+from electra.finetuning.trainer import fine_tune, training_arguments
 from electra.model.pretrained import STEP_KEY
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.results import Result
@@ -158,8 +158,8 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
     args, evaluation = adapter.args, adapter.evaluation
     names = adapter.names()
     fingerprint = encoder_fingerprint(adapter.encoder, is_fresh=args.encoder.from_scratch is not None)
-    length, fixed = adapter.default_max_length, adapter.fixed_options()
-    options = {name: resolve(args, name, adapter.encoder, default_max_length=length, **fixed) for name in names}
+    length = adapter.default_max_length
+    options = {name: resolve(args, name, adapter.encoder, default_max_length=length) for name in names}
     settings = {
         name: {
             **{option: getattr(chosen, option) for option in HYPERPARAMETERS},
@@ -172,13 +172,8 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
         for name, chosen in options.items()
     }
     for found in evaluation.results:
-        if found.task in settings:
-            check_same_settings(found, settings[found.task], {}, evaluation.folder)
-        elif found.settings.get("encoder") != fingerprint:
-            raise UserError(
-                f"{evaluation.folder} holds results of {found.task} for another encoder ({found.model}, weights "
-                f"{found.settings.get('encoder')}, not {fingerprint}); choose another --experiment_name"
-            )
+        expected = settings.get(found.task, {**found.settings, "encoder": fingerprint})
+        check_same_settings(found, expected, {}, evaluation.folder)
     check_can_save(adapter, {chosen.head for chosen in options.values()})
 
     def unfinished_seeds(name: str, has_test: bool) -> list[int]:
@@ -201,7 +196,7 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
             planned.append(PlannedTask(name, options[name], settings[name], rows, seeds))
     available = [name for name in names if name in data or name not in unfinished]
     if PartialState().is_main_process and not args.options.plan:
-        evaluation.begin(args, kind=type(adapter).__module__.split(".")[-2])  # its package in electra/tasks
+        evaluation.begin(args, adapter.kind)
     _log_plan(adapter, planned, done=len(available) * len(args.seeds) - sum(len(p.seeds) for p in planned))
     return planned, available
 
@@ -291,9 +286,6 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
             return fresh_encoder(options.from_scratch, options.tokenizer_path).model
         return copy.deepcopy(encoder.model)
 
-    def metrics_of(logits: Logits) -> dict[str, float]:
-        return adapter.metrics(p.name, {split: logits[split] for split in p.data.dev})
-
     about = {**p.settings, "task": p.name, "run_seed": seed, "started_from": start, "model": encoder.name}
     with tracked_run(p.options.report_to, folder.name):
         outcome = fine_tune(
@@ -302,7 +294,7 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
             seed=seed,
             train=p.data.train,
             dev=p.data.dev,
-            score=lambda logits: adapter.headline(p.name, metrics_of(logits)),
+            score=lambda logits: adapter.headline(p.name, adapter.metrics(p.name, logits)),
             collator=adapter.collator(),
             loss=adapter.loss,
             folder=folder / "logs" / f"{p.name}-{seed}",
@@ -310,7 +302,7 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
             # In a sweep the settings are the agent's.
             callbacks=[progress, *([] if is_sweep() else [RecordSettings(about)])],
         )
-        metrics = metrics_of(outcome.logits)
+        metrics = adapter.metrics(p.name, outcome.logits)
         prefix = f"{p.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
     result = Result(

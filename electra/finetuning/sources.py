@@ -49,22 +49,25 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
-    """The tables `train`, `dev` and, if there is one, `test`.
+def load_tables(name: str, config: str | None, instead: str) -> Any:
+    """The tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by the names of its splits.
 
     Args:
-        name, config: a data set on the Hub, or a folder that `datasets` saved or opens.
+        instead: the options to use if it cannot be loaded.
     """
     import datasets
 
     try:
         is_saved = (Path(name) / "dataset_dict.json").is_file()
-        tables = datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
+        return datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
     except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
-        raise UserError(
-            f"the data set {name} could not be loaded ({type(error).__name__}: {error}); name files with --train_file "
-            f"and --validation_file"
-        ) from error
+        what = f"the data set {' '.join(filter(None, (name, config)))} could not be loaded"
+        raise UserError(f"{what} ({type(error).__name__}: {error}); {instead}") from error
+
+
+def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
+    """The tables `train`, `dev` and, if there is one, `test`; see `load_tables`."""
+    tables = load_tables(name, config, "name files with --train_file and --validation_file")
     missing = [SPLITS[split] for split in ("train", "dev") if SPLITS[split] not in tables]
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")

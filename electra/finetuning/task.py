@@ -5,25 +5,26 @@ The runner does everything else: seeds, folder, resuming, plan, progress, tracki
 
 import logging
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from electra.cli import CommandLine
 from electra.errors import UserError
 from electra.files import expand, write_file
-from electra.finetuning.config import Arguments, FineTuningArguments, as_name
+from electra.finetuning.config import Arguments, FineTuningArguments
 from electra.finetuning.encoder import Encoder
-from electra.finetuning.encoding import PaddingCollator
+from electra.finetuning.encoding import ColumnRows, PaddingCollator
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.rows import ColumnRows
 from electra.finetuning.sources import data_settings
 from electra.finetuning.trainer import Logits, Outcome, step_loss
 from electra.report.evaluation import Reporting
@@ -55,32 +56,42 @@ class TaskRows:
     examples: dict[str, int]
     test: dict[str, ColumnRows] = field(default_factory=dict)
 
+    @classmethod
+    def of_splits(cls, rows: Mapping[str, ColumnRows], examples: Mapping[str, Sized]) -> Self:
+        """From rows and examples by split. Splits without labels are test splits."""
+        labelled = [split for split in rows if "labels" in rows[split].columns]
+        dev = {split: rows[split] for split in labelled if split != "train"}
+        test = {split: found for split, found in rows.items() if split not in labelled}
+        return cls(rows["train"], dev, {split: len(examples[split]) for split in labelled}, test)
+
 
 class TaskAdapter(ABC):
     """The tasks of one kind in one command. The model of `encoder` must not be modified.
 
     Attributes:
-        default_max_length: maximum input length in tokens without --max_length.
+        kind: name of the package in electra/tasks.
         script: name of the command, such as run_glue.py.
+        default_max_length: maximum input length in tokens without --max_length.
         auto_model: class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: pipeline tag of the Hub for this kind of task.
         saved_heads: heads that a class of transformers may compute, and their number of linear layers.
     """
 
-    default_max_length = 128
-    reporting: Reporting
-    script: str
-    auto_model: Any
-    pipeline: str
-    saved_heads: Mapping[str, int]
+    kind: ClassVar[str]
+    script: ClassVar[str]
+    reporting: ClassVar[Reporting]
+    default_max_length: ClassVar[int] = 128
+    auto_model: ClassVar[Any]
+    pipeline: ClassVar[str]
+    saved_heads: ClassVar[Mapping[str, int]]
 
     def __init__(self, args: Arguments[Any], encoder: Encoder, evaluation: Evaluation) -> None:
         self.args, self.encoder, self.evaluation = args, encoder, evaluation
 
     @classmethod
-    @abstractmethod
     def folder_prefix(cls, args: Any) -> str:
         """First part of the folder's name without --experiment_name."""
+        return cls.kind
 
     # ---- data
 
@@ -115,10 +126,6 @@ class TaskAdapter(ABC):
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         """Rows -> a batch."""
         return PaddingCollator(self.encoder.tokenizer.pad_token_id)
-
-    def fixed_options(self) -> dict[str, Any]:
-        """Options of fine-tuning that this kind of task sets itself."""
-        return {}
 
     def more_settings(self, task: str) -> dict[str, Any]:
         """What a score depends on besides the hyper-parameters, recorded with each result."""
@@ -193,15 +200,21 @@ class TaskAdapter(ABC):
         """Write output of all runs besides the report; on the main process."""
 
 
-def check_data_options(options: Any) -> bool:
-    """Whether files are given, and not a data set; both, or only one of the two files, are refused."""
+def parse_data_options(
+    groups: Sequence[type], description: str, argv: Sequence[str] | None, **default: str
+) -> Arguments[Any]:
+    """The options of a command on two files of the user, or else on a data set, by default `default`."""
+    command_line = CommandLine(groups, description)
+    encoder, options, tuning = command_line.parse(argv)
     given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
     if given and options.dataset_name is not None:
         raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
+    if not given and options.dataset_name is None:
+        vars(options).update({name: getattr(options, name) or value for name, value in default.items()})
     for name in ("train_file", "validation_file"):
-        if given and name not in given:
+        if options.dataset_name is None and name not in given:
             raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
-    return bool(given)
+    return Arguments(encoder, options, tuning, command_line.effective)
 
 
 class FileTask(TaskAdapter):
@@ -211,27 +224,33 @@ class FileTask(TaskAdapter):
     predictions.SUFFIX                   predictions of the best run for the test set, or else the development set
     """
 
-    kind: ClassVar[str]  # name of the task if its data has none
     suffix: ClassVar[str]
+
+    @staticmethod
+    def data_name(args: Arguments[Any]) -> str:
+        """--task_name or the last part of the data set's name, usable as a file name; "" if neither is given."""
+        return _as_name(args.options.task_name or args.options.dataset_name or "")
 
     @classmethod
     def task_name(cls, args: Arguments[Any]) -> str:
-        """--task_name, or the name of the data set, or that of the folder of the (first) training file."""
+        """That of the data, or else of the folder of the (first) training file."""
         path = next(iter(_paths(args.options.train_file)), "")
-        return args.data_name or as_name(expand(path).absolute().parent.name) or cls.kind
+        return cls.data_name(args) or _as_name(expand(path).absolute().parent.name) or cls.kind
 
     def names(self) -> list[str]:
         return [self.task_name(self.args)]
 
     @cached_property
-    def data_settings(self) -> dict[str, str]:
-        """Fingerprints of the data."""
+    def files(self) -> dict[str, list[str]]:
+        """The files by split; empty with a data set."""
         options = self.args.options
-        files = _paths(options.train_file), _paths(options.validation_file)
-        return data_settings(*files, options.dataset_name, options.dataset_config_name)
+        files = {"train": options.train_file, "dev": options.validation_file, "test": options.test_file}
+        return {split: _paths(named) for split, named in files.items() if named}
 
     def more_settings(self, task: str) -> dict[str, Any]:
-        return dict(self.data_settings)
+        options = self.args.options
+        train, dev = (self.files.get(split, []) for split in ("train", "dev"))
+        return data_settings(train, dev, options.dataset_name, options.dataset_config_name)
 
     @abstractmethod
     def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
@@ -267,6 +286,10 @@ class FileTask(TaskAdapter):
             target = self.evaluation.folder / f"predictions.{self.suffix}"
             write_file(best.read_bytes(), target)
             logger.info("predictions    %s (%s)", target, best.name)
+
+
+def _as_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", Path(text).name)
 
 
 def _paths(files: str | list[str] | None) -> list[str]:

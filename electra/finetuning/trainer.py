@@ -27,7 +27,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.cpu import tune_networks, tune_process
 from electra.errors import UserError
 from electra.finetuning.config import FineTuningArguments
-from electra.finetuning.rows import ColumnRows
+from electra.finetuning.encoding import ColumnRows
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
@@ -90,10 +90,7 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FineTuner(Trainer):
-    """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...).
-
-    `options` are resolved; other arguments are those of `transformers.Trainer`.
-    """
+    """Fine-tunes a model whose attribute `encoder` is an encoder and whose output is a tensor (B, ...)."""
 
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
@@ -135,10 +132,9 @@ class FineTuner(Trainer):
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
         dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
         # Groups are whole steps, so that the split of a step into batches changes nothing; equal on every process.
-        batch_size = (
-            self.args.train_batch_size * self.args.gradient_accumulation_steps * self.accelerator.num_processes
-        )
-        generator = torch.Generator().manual_seed(self.args.seed)
+        args = self.args
+        batch_size = args.train_batch_size * args.gradient_accumulation_steps * self.accelerator.num_processes
+        generator = torch.Generator().manual_seed(args.seed)
         return ShuffledLengthGroups(batch_size, lengths=dataset.lengths.tolist(), generator=generator)
 
     # ---- evaluation
@@ -168,10 +164,10 @@ class FineTuner(Trainer):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a run: logits of each development split, epochs behind them, and the trained model."""
+    """The outcome of a run."""
 
-    logits: Logits
-    epoch: float
+    logits: Logits  # of each development split
+    epoch: float  # of the scored weights
     trainer: FineTuner
 
 
@@ -180,14 +176,14 @@ class KeepBest(TrainerCallback):
 
     def __init__(self, predict: Callable[[], Logits], score: Callable[[Logits], float]) -> None:
         self.predict, self.score = predict, score
-        self.best: tuple[float, Logits, float, dict[str, Tensor]] | None = None
+        self.best_score: float | None = None
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         logits = self.predict()
         score = self.score(logits)
-        if self.best is None or score > self.best[0]:
-            weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-            self.best = score, logits, float(state.epoch or 0), weights
+        if self.best_score is None or score > self.best_score:
+            self.best_score, self.logits, self.epoch = score, logits, float(state.epoch or 0)
+            self.weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 
 def fine_tune(
@@ -225,12 +221,11 @@ def fine_tune(
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
 
-    keep_best = KeepBest(predict, score)
-    for callback in [*callbacks, *([keep_best] if options.select == "best" else [])]:
+    best = KeepBest(predict, score)
+    for callback in [*callbacks, *([best] if options.select == "best" else [])]:
         trainer.add_callback(callback)
     trainer.train()
-    if keep_best.best is None:
+    if best.best_score is None:
         return Outcome(predict(), float(trainer.state.epoch or 0), trainer)
-    _, logits, epoch, weights = keep_best.best
-    model.load_state_dict(weights)
-    return Outcome(logits, epoch, trainer)
+    model.load_state_dict(best.weights)
+    return Outcome(best.logits, best.epoch, trainer)

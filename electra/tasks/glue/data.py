@@ -15,7 +15,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.finetuning.encoding import Examples
-from electra.finetuning.sources import data_settings
+from electra.finetuning.sources import data_settings, load_tables
 from electra.tasks.glue.demo import demo_data
 from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task, task_by_name
 
@@ -30,13 +30,7 @@ MAX_BROKEN = 0.2
 
 
 def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, dict[str, Examples]]:
-    """The rows of tasks by split; tasks that the folder lacks are left out with a warning.
-
-    Args:
-        names: keys of `TASKS`.
-        glue_dir: folder with GLUE's TSV files; None for the Hub.
-        with_test: whether to load the test splits too.
-    """
+    """The rows of tasks by split; without `glue_dir` from the Hub. Tasks that the folder lacks are left out."""
     loaded = {}
     for name in names:
         task = TASKS[name]
@@ -85,13 +79,7 @@ def task_data_settings(task: Task, glue_dir: str | None) -> dict[str, str]:
 
 def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
     """Load splits of a task from `nyu-mll/glue`, downloaded or from the local cache."""
-    import datasets
-
-    try:
-        tables = datasets.load_dataset(HUB_ID, task.name)
-    except Exception as error:  # OSError, ValueError, and whatever versions of the Hub's clients raise offline
-        what = f"{task.title} could not be loaded from the Hub ({HUB_ID}, {type(error).__name__}: {error})"
-        raise UserError(f"{what}; name a folder with GLUE's TSV files with --glue_dir") from error
+    tables = load_tables(HUB_ID, task.name, "name a folder with GLUE's TSV files with --glue_dir")
     examples = {}
     for split in splits:
         is_matched = task.name == "mnli" and split in ("dev", "test")

@@ -25,9 +25,8 @@ from electra.finetuning.config import (
     FineTuningArguments,
     GlueArguments,
 )
-from electra.finetuning.encoding import Examples, both_orders, encode
+from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encode
 from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
-from electra.finetuning.rows import ColumnRows
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
@@ -100,15 +99,9 @@ class Glue(TaskAdapter):
     """Tasks of one GLUE evaluation. Its folder also has encoders/mnli-SEED/ and submission.zip, if asked for."""
 
     args: Arguments[GlueArguments]
+    kind, script = "glue", "run_glue.py"
     reporting = REPORTING
-    script = "run_glue.py"
-    auto_model = AutoModelForSequenceClassification
-    pipeline = "text-classification"
-    saved_heads = FIRST_TOKEN_HEADS
-
-    @classmethod
-    def folder_prefix(cls, args: Any) -> str:
-        return "glue"
+    auto_model, pipeline, saved_heads = AutoModelForSequenceClassification, "text-classification", FIRST_TOKEN_HEADS
 
     def names(self) -> list[str]:
         """Tasks of the command line; MNLI first if others start from it, even if it is not among them."""
@@ -136,13 +129,9 @@ class Glue(TaskAdapter):
                 examples = replace(examples, labels=[(label - low) / (high - low) for label in examples.labels])
             return encode(examples, self.encoder.tokenizer, length)
 
-        train, dev = splits["train"], list(self.references[task])
-        return TaskRows(
-            encoded(both_orders(train) if self._is_doubled(task) else train),
-            {split: encoded(splits[split]) for split in dev},
-            {split: len(splits[split]) for split in ("train", *dev)},
-            {split: encoded(rows) for split, rows in splits.items() if split not in ("train", *dev)},
-        )
+        doubled = {"train": both_orders(splits["train"])} if self._is_doubled(task) else {}
+        rows = {split: encoded(examples) for split, examples in {**splits, **doubled}.items()}
+        return TaskRows.of_splits(rows, splits)
 
     def _is_doubled(self, task: str) -> bool:
         """Whether the pairs of a task are trained on in both orders."""

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import Examples, PaddingCollator, encode
+from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.rows import ColumnRows, pad
 from electra.tasks.multiple_choice.data import Question
 
 NO_CHOICE = -1e4

@@ -12,7 +12,6 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel
 
-from electra.cli import CommandLine
 from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
@@ -22,61 +21,47 @@ from electra.finetuning.config import (
 )
 from electra.finetuning.heads import FIRST_TOKEN_HEADS
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import FileTask, TaskRows, check_data_options, is_one_answer
+from electra.finetuning.task import FileTask, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.model import ChoiceCollator, ChoiceScorer, encode_questions
 from electra.tasks.multiple_choice.report import REPORTING
 
 GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
-SWAG = "allenai/swag", "regular"
 
 logger = logging.getLogger(__name__)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
-    """The options; without data, those of SWAG on the Hub."""
-    command_line = CommandLine(GROUPS, "Fine-tune an encoder on multiple-choice questions and score it.")
-    encoder, chosen, tuning = command_line.parse(argv)
-    if not check_data_options(chosen) and chosen.dataset_name is None:
-        chosen.dataset_name, regular = SWAG
-        chosen.dataset_config_name = chosen.dataset_config_name or regular
-    return Arguments(encoder, chosen, tuning, command_line.effective)
+    about = "Fine-tune an encoder on multiple-choice questions and score it."
+    return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
 
 
 class MultipleChoice(FileTask):
     """A task of multiple choice. Files of predictions hold the choice for each question and all probabilities."""
 
+    kind, script, suffix = "multiple_choice", "run_swag.py", "csv"
     reporting = REPORTING
-    script = "run_swag.py"
-    auto_model = AutoModelForMultipleChoice
-    pipeline = "multiple-choice"
-    saved_heads = FIRST_TOKEN_HEADS
-    kind, suffix = "multiple_choice", "csv"
+    auto_model, pipeline, saved_heads = AutoModelForMultipleChoice, "multiple-choice", FIRST_TOKEN_HEADS
     questions: dict[str, list[Question]]
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
-        return args.data_name or cls.kind
+        return cls.data_name(args) or cls.kind
 
     def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
         (name,) = names
-        chosen = self.args.options
-        files = {"train": chosen.train_file, "dev": chosen.validation_file, "test": chosen.test_file}
-        self.questions = load_splits(files, chosen.dataset_name, chosen.dataset_config_name)
+        options = self.args.options
+        self.questions = load_splits(self.files, options.dataset_name, options.dataset_config_name)
+        rows = {}
         for split, questions in self.questions.items():
             counts = np.array([len(question.choices) for question in questions])
             logger.info(
                 "%-14s %d questions with %d to %d choices; random accuracy %.1f %%",
                 split, len(counts), counts.min(), counts.max(), 100 * np.mean(1 / counts),
             )  # fmt: skip
-        rows = {
-            split: encode_questions(questions, self.encoder.tokenizer, settings[name].max_length)
-            for split, questions in self.questions.items()
-        }
-        dev = {split: found for split, found in rows.items() if split != "train" and "labels" in found.columns}
-        test = {split: found for split, found in rows.items() if "labels" not in found.columns}
-        return {name: TaskRows(rows["train"], {**dev}, {s: len(rows[s]) for s in ("train", *dev)}, {**test})}
+            rows[split] = encode_questions(questions, self.encoder.tokenizer, settings[name].max_length)
+        return {name: TaskRows.of_splits(rows, self.questions)}
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> ChoiceScorer:
         return ChoiceScorer(encoder, settings.head, 1, settings.head_dropout)

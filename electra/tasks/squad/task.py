@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
-from electra.cli import CommandLine
 from electra.files import write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
 from electra.finetuning.runner import evaluate
 from electra.finetuning.sources import data_settings
-from electra.finetuning.task import TaskAdapter, TaskRows, check_data_options, is_one_answer
+from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
 from electra.tasks.squad.decoding import Decoded, decode, has_one_start
 from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
-from electra.tasks.squad.windows import WindowCollator, encode_questions
+from electra.tasks.squad.windows import encode_questions
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
@@ -34,28 +33,17 @@ logger = logging.getLogger(__name__)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
-    """The options; without data, those of SQuAD 1.1 on the Hub."""
-    command_line = CommandLine(GROUPS, "Fine-tune an encoder on SQuAD and score it.")
-    encoder, squad, tuning = command_line.parse(argv)
-    if not check_data_options(squad) and squad.dataset_name is None:
-        squad.dataset_name = "squad"
-    return Arguments(encoder, squad, tuning, command_line.effective)
+    return parse_data_options(GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 
 class Squad(TaskAdapter):
     """SQuAD 1.1 or 2.0, whichever the data is. The predictions of a run are in predictions/TASK-SEED/, see `keep`."""
 
-    default_max_length = 384
+    kind, script = "squad", "run_squad.py"
     reporting = REPORTING
-    script = "run_squad.py"
-    auto_model = AutoModelForQuestionAnswering
-    pipeline = "question-answering"
-    saved_heads: Mapping[str, int] = {"independent": 1}
+    default_max_length = 384
+    auto_model, pipeline, saved_heads = AutoModelForQuestionAnswering, "question-answering", {"independent": 1}
     decoded: tuple[NDArray[np.float32], Decoded] | None = None
-
-    @classmethod
-    def folder_prefix(cls, args: Any) -> str:
-        return "squad"
 
     @cached_property
     def questions(self) -> dict[str, Questions]:
@@ -106,9 +94,6 @@ class Squad(TaskAdapter):
 
     def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
         return span_loss(output, labels, num_items_in_batch)
-
-    def collator(self) -> Callable[[Any], dict[str, Tensor]]:
-        return WindowCollator(self.encoder.tokenizer.pad_token_id)
 
     def linear_layers(self, model: Any) -> list[nn.Linear]:
         """Starts and ends as one layer, as in transformers."""

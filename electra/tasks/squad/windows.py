@@ -4,19 +4,20 @@ A paragraph is tokenized once, however many questions it has: tokenizers' own ov
 would tokenize it again for each question.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from electra.errors import UserError
-from electra.finetuning.encoding import TOKENIZER_BATCH, PaddingCollator
-from electra.finetuning.rows import ColumnRows, cut_windows, windows_with_most_context
+from electra.finetuning.encoding import (
+    ColumnRows,
+    cut_windows,
+    tokenize,
+    windows_with_most_context,
+)
 from electra.tasks.squad.data import Questions
 
 SHORTEST_CONTEXT = 8
@@ -31,28 +32,14 @@ class Windows(ColumnRows):
 
     Columns: `input_ids`, `token_type_ids`, `context`; for training also `labels`, int64 (3,): positions of the
     answer's first and last token, and 0; or 0 0 1 if the window does not hold the whole answer. Position 0 is [CLS].
-    Ranges are the first index and the one after the last.
+    `start_positions` is the first of them. Ranges are the first index and the one after the last.
     """
 
     questions: NDArray[np.int64]  # index of each window's question (N,), ascending
     first_tokens: NDArray[np.int64]  # index in the paragraph of the piece's first token (N,)
     context: NDArray[np.int64]  # positions of the paragraph's piece (N, 2)
-    most_context: NDArray[
-        np.int64
-    ]  # of the tokens that no other window of the question shows with more context (N, 2)
-    offsets: list[NDArray[np.int64]]  # for each paragraph, the characters of its T tokens (T, 2)
-
-
-@dataclass(frozen=True)
-class WindowCollator(PaddingCollator):
-    """As `PaddingCollator`, with `context` (B, 2) and, if there are labels (B, 3), `start_positions` (B,)."""
-
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        batch = super().__call__(rows)
-        batch["context"] = torch.from_numpy(np.stack([row["context"] for row in rows]))
-        if "labels" in batch:
-            batch["start_positions"] = batch["labels"][:, START]
-        return batch
+    most_context: NDArray[np.int64]  # of tokens that no other window of the question has with more context (N, 2)
+    offsets: list[NDArray[np.int32]]  # for each paragraph, the characters of its T tokens (T, 2)
 
 
 def encode_questions(
@@ -76,8 +63,10 @@ def encode_questions(
         special = row[: first.start], row[first.stop : second.start], row[second.stop :]
         return np.concatenate([special[0], question, special[1], piece, special[2]])
 
-    paragraphs, offsets = _tokenize(data.paragraphs, tokenizer)
-    asked, _ = _tokenize([question.text for question in data.questions], tokenizer)
+    tokenized = tokenize(tokenizer, data.paragraphs, add_special_tokens=False, return_offsets_mapping=True)
+    paragraphs, offsets = tokenized["input_ids"], [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
+    texts_asked = [question.text for question in data.questions]
+    asked = tokenize(tokenizer, texts_asked, add_special_tokens=False)["input_ids"]
     ids: list[NDArray[np.int32]] = []
     type_ids: list[NDArray[np.uint8]] = []
     numbers: list[tuple[int, ...]] = []  # columns of a table
@@ -115,24 +104,5 @@ def encode_questions(
     )
     columns: dict[str, Any] = {"input_ids": ids, "token_type_ids": type_ids, "context": context}
     lengths = np.array([len(row) for row in ids], dtype=np.int64)
-    columns |= {"labels": labels} if is_training else {}
+    columns |= {"labels": labels, "start_positions": labels[:, START]} if is_training else {}
     return Windows(columns, lengths, questions[:, 0], first_tokens[:, 0], context, most_context, offsets)
-
-
-def _tokenize(
-    texts: Sequence[str], tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int64]]]:
-    """Ids of each text without special tokens (T,), and the characters of each token (T, 2)."""
-    ids: list[NDArray[np.int32]] = []
-    offsets: list[NDArray[np.int64]] = []
-    for start in range(0, len(texts), TOKENIZER_BATCH):
-        encoded = tokenizer(
-            list(texts[start : start + TOKENIZER_BATCH]),
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            verbose=False,  # no warning about texts that are longer than the model: they are cut into windows
-        )
-        ids += [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
-        offsets += [np.array(row, dtype=np.int64).reshape(-1, 2) for row in encoded["offset_mapping"]]
-    return ids, offsets

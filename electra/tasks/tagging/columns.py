@@ -123,7 +123,7 @@ def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -
 
 
 def load_splits(
-    files: Mapping[str, str | None], dataset_name: str | None, config: str | None, label_column: str | None
+    files: Mapping[str, str], dataset_name: str | None, config: str | None, label_column: str | None
 ) -> dict[str, Sentences]:
     """The splits train, dev and, if there is one, test, of a data set (`load_hub_splits`) or of files by split."""
     if dataset_name is not None:
@@ -134,4 +134,4 @@ def load_splits(
         column = int(label_column or -1)
     except ValueError as error:
         raise UserError(f"--label_column {label_column} must be a number for files; columns count from 0") from error
-    return {s: read_columns(path, column, needs_labels=s != "test") for s, path in files.items() if path}
+    return {s: read_columns(path, column, needs_labels=s != "test") for s, path in files.items()}

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from electra.finetuning.encoding import ColumnRows, cut_windows, windows_with_most_context
 from electra.finetuning.heads import TaskModel, full_precision
-from electra.finetuning.rows import IGNORED, ColumnRows, cut_windows, pad, windows_with_most_context
 from electra.model.networks import gather_hidden
 
 Words = Sequence[Sequence[str]]
@@ -80,19 +80,6 @@ def _tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> lis
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
     ids = {text: list(row) or [tokenizer.unk_token_id] for text, row in zip(texts, encoded, strict=True)}
     return [[ids[text] for text in words] for words in spelled]
-
-
-@dataclass(frozen=True)
-class WindowCollator:
-    """Pads windows to a batch."""
-
-    pad_token_id: int
-
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """int64 `input_ids`, `attention_mask` (B, L), `positions` (B, W), and `labels` (B, W) if rows have them."""
-        padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "positions": 0, "labels": IGNORED}
-        rows = [{"attention_mask": np.ones(len(row["input_ids"])), **row} for row in rows]
-        return {name: pad([row[name] for row in rows], value) for name, value in padding.items() if name in rows[0]}
 
 
 class EncoderWithTagger(TaskModel):

@@ -1,7 +1,7 @@
 """Tagging of words: options, data as windows, entity F1 and files of predictions."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from electra.cli import CommandLine
 from electra.errors import UserError
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments
-from electra.finetuning.rows import IGNORED
+from electra.finetuning.encoding import IGNORED
 from electra.finetuning.runner import evaluate
-from electra.finetuning.task import FileTask, TaskRows, check_data_options
+from electra.finetuning.task import FileTask, TaskRows, parse_data_options
 from electra.finetuning.trainer import Logits, step_loss
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions
-from electra.tasks.tagging.model import EncoderWithTagger, WindowCollator, Windows, make_windows
+from electra.tasks.tagging.model import EncoderWithTagger, Windows, make_windows
 from electra.tasks.tagging.report import REPORTING
 
 GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
@@ -27,32 +26,26 @@ logger = logging.getLogger(__name__)
 
 
 def parse_arguments(argv: list[str] | None = None) -> Arguments[TaggingArguments]:
-    command_line = CommandLine(GROUPS, "Fine-tune an encoder to label words, such as names and chunks, and score it.")
-    encoder, tagging, tuning = command_line.parse(argv)
-    if not check_data_options(tagging) and tagging.dataset_name is None:
-        raise UserError("--train_file is missing; give --train_file and --validation_file, or --dataset_name")
-    return Arguments(encoder, tagging, tuning, command_line.effective)
+    about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
+    return parse_data_options(GROUPS, about, argv)
 
 
 class Tagging(FileTask):
     """A task of tagging. Files of predictions are the lines of the data with one more column."""
 
-    default_max_length = 256
+    kind, script, suffix = "tagging", "run_tagging.py", "txt"
     reporting = REPORTING
-    script = "run_tagging.py"
-    auto_model = AutoModelForTokenClassification
-    pipeline = "token-classification"
-    saved_heads: Mapping[str, int] = {"linear": 1}
-    kind, suffix = "tagging", "txt"
+    default_max_length = 256
+    auto_model, pipeline, saved_heads = AutoModelForTokenClassification, "token-classification", {"linear": 1}
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
-        return f"{cls.kind}_{args.data_name}" if args.data_name else cls.kind
+        return "_".join(filter(None, (cls.kind, cls.data_name(args))))
 
     def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
         (name,) = names
         chosen = self.args.options
-        files = {"train": chosen.train_file, "dev": chosen.validation_file, "test": chosen.test_file}
+        files = {split: path for split, (path,) in self.files.items()}
         self.sentences = load_splits(files, chosen.dataset_name, chosen.dataset_config_name, chosen.label_column)
         labelled = {split: s.labels for split, s in self.sentences.items() if s.labels is not None}
         self.scheme = schemes.detect_scheme(labelled["train"])
@@ -77,10 +70,7 @@ class Tagging(FileTask):
             if len(windows) > len(sentences):
                 logger.info("%s: %d sentences in %d windows", split, len(sentences), len(windows))
             self.windows[split] = windows
-        dev = {split: self.windows[split] for split in labelled if split != "train"}
-        test = {split: self.windows[split] for split in self.windows if split not in labelled}
-        examples = {split: len(self.sentences[split]) for split in ("train", *dev)}
-        return {name: TaskRows(self.windows["train"], {**dev}, examples, {**test})}
+        return {name: TaskRows.of_splits(self.windows, self.sentences)}
 
     def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
         return EncoderWithTagger(encoder, len(self.tags), settings.head_dropout)
@@ -90,15 +80,9 @@ class Tagging(FileTask):
         is_word = labels != IGNORED
         return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
-    def collator(self) -> Callable[[Any], dict[str, Tensor]]:
-        return WindowCollator(self.encoder.tokenizer.pad_token_id)
-
-    def fixed_options(self) -> dict[str, Any]:
-        return {"head": "linear"}
-
     def more_settings(self, task: str) -> dict[str, Any]:
         chosen = self.args.options
-        return {"scheme": chosen.scheme, "label_column": chosen.label_column, **self.data_settings}
+        return {"scheme": chosen.scheme, "label_column": chosen.label_column, **super().more_settings(task)}
 
     def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
         return schemes.score(self._predicted(split, logits), self._references(split), self.scheme)

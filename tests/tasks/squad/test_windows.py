@@ -9,9 +9,9 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.config import TokenizerArguments
 from electra.errors import UserError
-from electra.finetuning.rows import cut_windows, windows_with_most_context
+from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
 from electra.tasks.squad.data import Question, Questions
-from electra.tasks.squad.windows import WindowCollator, Windows, encode_questions
+from electra.tasks.squad.windows import Windows, encode_questions
 from electra.tokenizer_training import train_tokenizer
 from tests.conftest import TEXTS
 
@@ -93,7 +93,7 @@ def test_evaluation_has_every_question_and_no_labels(framed_tokenizer: PreTraine
 
 def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     windows = encode(framed_tokenizer, ("7 8", "10 11 12", "11 12"), ("7", "10", None))
-    batch = WindowCollator(0)([windows[0], windows[1]])
+    batch = PaddingCollator(0)([windows[0], windows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
         "input_ids": [[CLS, 7, 8, SEP, 10, 11, 12, SEP], [CLS, 7, SEP, 10, SEP, 0, 0, 0]],
         "token_type_ids": [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]],
@@ -103,7 +103,7 @@ def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer: 
         "start_positions": [5, 0],
     }
     assert all(values.dtype == torch.int64 for values in batch.values())
-    assert set(WindowCollator(0)([windows.without_labels()[0]])).isdisjoint({"labels", "start_positions"})
+    assert set(windows.without_labels()[0]) == {"input_ids", "token_type_ids", "context"}
 
 
 def answer_span(tokenizer: PreTrainedTokenizerBase, paragraph: str, answer: str) -> str:

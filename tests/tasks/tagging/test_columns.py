@@ -101,7 +101,7 @@ def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_p
     assert {split: (s.words, s.labels) for split, s in found.items()} == {
         "train": ([["a"]], [["X"]]), "dev": ([["b"]], [["X"]]), "test": ([["c"]], None),
     }  # fmt: skip
-    found = load_splits({"train": write(tmp_path, TEXT), "test": None}, None, None, "1")
+    found = load_splits({"train": write(tmp_path, TEXT)}, None, None, "1")
     assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
     with pytest.raises(UserError, match="--label_column tags"):
         load_splits({"train": "a"}, None, None, "tags")

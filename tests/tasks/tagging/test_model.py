@@ -5,8 +5,8 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.finetuning.rows import cut_windows
-from electra.tasks.tagging.model import EncoderWithTagger, WindowCollator, make_windows
+from electra.finetuning.encoding import PaddingCollator, cut_windows
+from electra.tasks.tagging.model import EncoderWithTagger, make_windows
 from tests.finetuning.test_heads import make_encoder
 
 CLS, SEP = 2, 3
@@ -16,14 +16,14 @@ CLS, SEP = 2, 3
 def test_a_word_is_labelled_at_its_first_token(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     rows = make_windows([["11", "12 13 14", "15"], ["16"]], [[1, 2, 3], [4]], framed_tokenizer, 16)
     assert rows.lengths.tolist() == [7, 3]
-    batch = WindowCollator(9)([rows[0], rows[1]])
+    batch = PaddingCollator(9)([rows[0], rows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
         "input_ids": [[CLS, 11, 12, 13, 14, 15, SEP], [CLS, 16, SEP, 9, 9, 9, 9]],
         "attention_mask": [[1] * 7, [1] * 3 + [0] * 4],
         "positions": [[1, 2, 5], [1, 0, 0]],
         "labels": [[1, 2, 3], [4, -100, -100]],
     }
-    assert set(WindowCollator(0)([rows.without_labels()[0]])) == {"input_ids", "attention_mask", "positions"}
+    assert set(PaddingCollator(0)([rows.without_labels()[0]])) == {"input_ids", "attention_mask", "positions"}
 
 
 def test_the_last_full_window_ends_with_the_text() -> None:
