@@ -37,31 +37,24 @@ def test_many_batches_of_texts_keep_their_order(framed_tokenizer: PreTrainedToke
     assert [int(rows[i]["input_ids"][1]) for i in (0, 1999, 2000, 4499)] == [5, 2004, 2005, 4504]
 
 
-def test_targets_of_a_regression_are_float32(framed_tokenizer: PreTrainedTokenizerBase) -> None:
-    labels = encode(Examples(["10", "11"], None, [0.0, 0.25]), framed_tokenizer, 8).columns["labels"]
-    assert labels.dtype == np.float32 and labels.tolist() == [0.0, 0.25]
-    classes = encode(Examples(["10"], None, [2]), framed_tokenizer, 8).columns["labels"]
-    assert classes.dtype == np.int64
-
-
 def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     rows = encode(Examples(["10 11 12", "13"], ["20", "21"], [1, 0]), framed_tokenizer, 16)
-    batch = PaddingCollator(pad_token_id=0)([rows[1], rows[0]])
+    batch = PaddingCollator(pad_token_id=9)([rows[1], rows[0]])
     cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
-    assert batch["input_ids"].tolist() == [[cls, 13, sep, 21, sep, 0, 0], [cls, 10, 11, 12, sep, 20, sep]]
-    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]]
-    assert batch["labels"].tolist() == [0, 1]
+    assert {name: values.tolist() for name, values in batch.items()} == {
+        "input_ids": [[cls, 13, sep, 21, sep, 9, 9], [cls, 10, 11, 12, sep, 20, sep]],
+        "token_type_ids": [[0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]],
+        "attention_mask": [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]],
+        "labels": [0, 1],
+    }
+    targets = encode(Examples(["10", "11"], None, [0.0, 0.25]), framed_tokenizer, 8)
+    assert PaddingCollator(0)([targets[0], targets[1]])["labels"].tolist() == [0.0, 0.25]  # of a regression
+    assert targets.columns["labels"].dtype == np.float32 and rows.columns["labels"].dtype == np.int64
 
 
 def test_both_orders_are_every_pair_twice_with_its_label() -> None:
     doubled = both_orders(Examples(["a", "b"], ["c", "d"], [1, 0]))
-    assert list(zip(doubled.first, doubled.second or [], doubled.labels or [], strict=True)) == [
-        ("a", "c", 1),
-        ("b", "d", 0),
-        ("c", "a", 1),
-        ("d", "b", 0),
-    ]
+    assert doubled == Examples(["a", "b", "c", "d"], ["c", "d", "a", "b"], [1, 0, 1, 0])
     single = Examples(["a"], None, [1])
     assert both_orders(single) is single
 

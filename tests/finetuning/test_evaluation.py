@@ -11,7 +11,7 @@ from filelock import FileLock
 from electra.errors import UserError
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
 from electra.finetuning.runner import check_same_settings
-from electra.finetuning.task import TaskAdapter, is_one_answer
+from electra.finetuning.task import TaskAdapter
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.multiple_choice.task import parse_arguments
 
@@ -82,13 +82,3 @@ def test_results_of_other_settings_or_data_are_told_apart_by_name() -> None:
     ):  # fmt: skip
         with pytest.raises(UserError, match=named):
             check_same_settings(found, found.settings | settings, rows, Path("run"))
-
-
-@pytest.mark.parametrize(
-    ("share", "expected", "is_collapsed"),
-    [(1.0, 0.5, True), (0.99, 0.5, True), (0.98, 0.5, False), (0.99, 0.95, False)],
-)
-def test_one_answer_to_all_is_a_collapse_unless_the_references_explain_it(
-    share: float, expected: float, is_collapsed: bool
-) -> None:
-    assert is_one_answer(share, expected) == is_collapsed

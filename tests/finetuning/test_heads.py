@@ -35,11 +35,10 @@ def make_encoder(model_type: str = "electra", **values: float) -> PreTrainedMode
     return encoder
 
 
-def make_batch(width: int = 9, padding_id: int = 0) -> dict[str, Tensor]:
-    attention_mask = (torch.arange(width) < torch.tensor(LENGTHS).unsqueeze(1)).long()
-    ids = torch.randint(5, 60, (2, 9), generator=torch.Generator().manual_seed(1))
+def make_batch(width: int = 9, padding_id: int = 0, lengths: tuple[int, int] = LENGTHS) -> dict[str, Tensor]:
+    attention_mask = (torch.arange(width) < torch.tensor(lengths).unsqueeze(1)).long()
     input_ids = torch.full((2, width), padding_id)
-    input_ids[:, :9] = ids
+    input_ids[:, :9] = torch.randint(5, 60, (2, 9), generator=torch.Generator().manual_seed(1))
     return {
         "input_ids": input_ids.masked_fill(attention_mask == 0, padding_id),
         "attention_mask": attention_mask,
@@ -85,9 +84,15 @@ def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
 
 
 @pytest.mark.parametrize("head", get_args(HeadName))
-def test_more_padding_changes_no_logit(head: str) -> None:
-    model = make_model(head)
-    torch.testing.assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
+def test_more_padding_changes_no_logit_and_heads_compute_in_float32(head: str) -> None:
+    model, batch = make_model(head), make_batch()
+    torch.testing.assert_close(model(**make_batch(width=20)), model(**batch), rtol=1e-4, atol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):  # in which the encoder computes
+        logits, hidden = model(**batch), model.encoder(**batch)[0].float()
+    is_token = batch["attention_mask"].unsqueeze(2)
+    features = (hidden * is_token).sum(1) / is_token.sum(1) if head == "mean_pool" else hidden[:, 0]
+    assert logits.dtype == torch.float32 and not torch.equal(logits, model(**batch))
+    torch.testing.assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("head", "dropouts"), [("google", [0]), ("hf", [0, 3]), ("mean_pool", [0])])
@@ -123,18 +128,6 @@ def test_token_types_reach_the_encoders_that_know_two_and_no_others(model_type: 
     knows_types = model_type in ("electra", "bert", "albert")
     assert passed[0] == {"input_ids", "attention_mask"} | ({"token_type_ids"} if knows_types else set())
     assert ((with_types - without).abs().max().item() > 1e-3) == knows_types
-
-
-@pytest.mark.parametrize("head", get_args(HeadName))
-def test_the_head_computes_in_float32_where_the_encoder_computes_in_bfloat16(head: str) -> None:
-    model, batch = make_model(head), make_batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        logits = model(**batch)
-        hidden = model.encoder(**batch)[0].float()
-    is_token = batch["attention_mask"].unsqueeze(2)
-    features = (hidden * is_token).sum(1) / is_token.sum(1) if head == "mean_pool" else hidden[:, 0]
-    assert logits.dtype == torch.float32 and not torch.equal(logits, model(**batch))
-    torch.testing.assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
 
 
 def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
+from transformers import ElectraModel, PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import ClassificationArguments
-from electra.finetuning.encoding import Examples, PaddingCollator, encode
+from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.rows import ColumnRows
 from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss
 from electra.optimization import product_schedule
+from tests.finetuning.encoders import tiny_electra
 
 OPTIONS: dict[str, Any] = {
     "learning_rate": 1e-3, "layerwise_lr_decay": 0.8, "num_train_epochs": 1.0, "max_length": 16, "head_dropout": 0.0,
@@ -28,13 +28,7 @@ def make_options(**values: Any) -> ClassificationArguments:
 
 
 def make_encoder(dropout: float = 0.0) -> ElectraModel:
-    return ElectraModel(
-        ElectraConfig(
-            vocab_size=6000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=32, max_position_embeddings=16, hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout, initializer_range=0.2,
-        )
-    )  # fmt: skip
+    return tiny_electra(dropout=dropout, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=16)
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +36,8 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
     """84 rows of 3 to 12 tokens, class 1 where the first token is above 100: two and a half batches of 32."""
     random = np.random.default_rng(0)
     labels = random.integers(2, size=84).tolist()
-    texts = [
-        " ".join(
-            map(str, [random.integers(100 * label + 10, 100 * label + 90), *range(300, 300 + random.integers(9))])
-        )
-        for label in labels
-    ]
-    return encode(Examples(texts, None, labels), framed_tokenizer, 16)
+    words = [[random.integers(100 * c + 10, 100 * c + 90), *range(300, 300 + random.integers(9))] for c in labels]
+    return encode(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
 
 
 def run(
@@ -59,14 +48,9 @@ def run(
     return fine_tune(
         lambda: EncoderWithHead(make_encoder(dropout), "google", num_labels, dropout),
         make_options(**options),
-        seed=seed,
-        train=rows,
-        dev={"dev": rows},
+        seed=seed, train=rows, dev={"dev": rows}, collator=PaddingCollator(0), folder=folder, name="run",
         score=score or (lambda logits: float((logits["dev"].argmax(1) == labels).mean())),
-        collator=PaddingCollator(0),
-        folder=folder,
-        name="run",
-    )
+    )  # fmt: skip
 
 
 def history(outcome: Outcome, name: str) -> list[float]:

@@ -32,8 +32,7 @@ from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import flags as choice_flags
 from tests.tasks.multiple_choice.files import rows, write_questions
-from tests.tasks.tagging.files import flags, write_columns
-from tests.tasks.tagging.files import write_encoder as write_wide_encoder
+from tests.tasks.tagging.files import flags, write_columns, write_wide_encoder
 
 TAGGING = {"learning_rate": 3e-3, "num_train_epochs": 4, "bf16": False, "save_model": "best"}
 CHOICE = {"learning_rate": 1e-2, "num_train_epochs": 8, "bf16": False, "save_model": "all"}

@@ -2,11 +2,13 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from tests.finetuning.commands import tiny_flags
+from tests.finetuning.encoders import tiny_electra
 from tests.pretraining.runs import WORDS
 
 BINARY, NLI2 = ["0", "1"], ["entailment", "not_entailment"]
@@ -61,16 +63,10 @@ def _lines(source: random.Random, title: str, is_test: bool, rows: int) -> list[
     return lines
 
 
-def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, dropout: float = 0.1) -> Path:
-    """A model folder with an encoder of random weights."""
+def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, **values: Any) -> Path:
+    """A model folder with a `tiny_electra` of random weights."""
     torch.manual_seed(seed)
-    config = ElectraConfig(
-        vocab_size=len(tokenizer), embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
-    model = ElectraModel(config)
-    model.save_pretrained(folder)
+    tiny_electra(len(tokenizer), pad_token_id=tokenizer.pad_token_id, **values).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

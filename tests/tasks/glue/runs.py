@@ -8,15 +8,11 @@ from electra.tasks.glue.tasks import GLUE_TASKS, TASKS
 
 
 def result(task: str, seed: int, metrics: dict[str, float | None], **others: Any) -> Result:
+    rows = dict(TASKS[task].rows) if task in TASKS else {}
     values: dict[str, Any] = {
-        "collapsed": False,
-        "epoch": 3.0,
-        "start": "pretrained",
-        "model": "output/small",
-        "parameters": 13_548_800,
-        "rows": dict(TASKS[task].rows) if task in TASKS else {},
-        "settings": {"learning_rate": 3e-4},
-    }
+        "collapsed": False, "epoch": 3.0, "start": "pretrained", "model": "output/small", "parameters": 13_548_800,
+        "rows": rows, "settings": {"learning_rate": 3e-4},
+    }  # fmt: skip
     return Result(task, seed, metrics, **(values | others))
 
 

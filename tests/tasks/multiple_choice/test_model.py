@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.rows import ColumnRows
+from electra.finetuning.encoding import ColumnRows
 from electra.finetuning.trainer import step_loss
 from electra.tasks.multiple_choice.data import Question
 from electra.tasks.multiple_choice.model import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_questions
+from tests.finetuning.encoders import tiny_electra
 
 
 def question(first: str, choices: list[str], answer: int | None) -> Question:
@@ -24,11 +25,7 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
 @pytest.fixture
 def model() -> ChoiceScorer:
     torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=6000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=16, initializer_range=0.2,
-    )  # fmt: skip
-    return ChoiceScorer(ElectraModel(config), "google", 1, 0.0).eval()
+    return ChoiceScorer(tiny_electra(), "google", 1, 0.0).eval()
 
 
 def test_each_choice_is_a_pair_and_only_tokens_are_padded(

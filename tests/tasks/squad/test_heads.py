@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from electra.tasks.squad.heads import Candidates, IndependentHead, SpanLogits, SpanModel, span_loss
+from tests.finetuning.test_heads import make_batch as make_texts
 from tests.finetuning.test_heads import make_encoder
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
@@ -20,14 +21,7 @@ ALLOWED = [0, 4, 5, 6, 7], [0, 3, 4]
 
 
 def make_batch(length: int = LENGTH) -> dict[str, Tensor]:
-    attention_mask = (torch.arange(length) < torch.tensor([[9], [6]])).long()
-    input_ids = torch.zeros((2, length), dtype=torch.long)
-    input_ids[:, :9] = torch.randint(5, 60, (2, 9), generator=torch.Generator().manual_seed(1))
-    types = (torch.arange(length) >= CONTEXT[:, :1]).long() * attention_mask
-    return {
-        "input_ids": input_ids * attention_mask, "attention_mask": attention_mask, "token_type_ids": types,
-        "context": CONTEXT,
-    }  # fmt: skip
+    return {**make_texts(length, lengths=(9, 6)), "context": CONTEXT}
 
 
 def make_model(head: str, *, has_classifier: bool = True, beam_size: int = 3) -> SpanModel:
@@ -163,8 +157,3 @@ def test_the_head_computes_in_float32_under_autocast(head: str) -> None:
     expected = model.head(hidden, can_be_answer, torch.tensor([6, 0]))
     for value, right in zip(logits[:2], expected[:2], strict=True):
         torch.testing.assert_close(value, right, rtol=1e-6, atol=1e-6)
-
-
-def test_weights_are_drawn_as_the_encoder_s() -> None:
-    for name, value in SpanModel(make_encoder(), "joint", True, 2).head.named_parameters():
-        assert value.std().item() == pytest.approx(0.02, rel=0.5) if name.endswith("weight") else not value.any()

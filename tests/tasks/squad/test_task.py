@@ -4,34 +4,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import PreTrainedTokenizerBase
 
-import run_squad
-from electra.errors import UserError
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
 from electra.tasks.squad.decoding import Decoded
 from electra.tasks.squad.task import Squad, parse_arguments
-from tests.tasks.glue.files import write_encoder
-from tests.tasks.squad.files import flags, write_squad
+from tests.tasks.squad.files import flags
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
-    path = tmp_path_factory.mktemp("squad")
-    write_encoder(path / "encoder", glue_tokenizer, dropout=0.0)
-    write_squad(path / "squad", version_2=True)
-    return path
-
-
-def adapter(folder: Path, output_dir: Path, **options: object) -> Squad:
-    args = parse_arguments(flags(folder, output_dir=output_dir, **options))
+def adapter(files: Path, output_dir: Path, **options: object) -> Squad:
+    args = parse_arguments(flags(files, output_dir=output_dir, **options))
     return Squad(args, open_encoder(args), open_evaluation(args, "squad"))
 
 
-def test_if_answering_nothing_is_best_nothing_is_answered(folder: Path, tmp_path: Path) -> None:
-    squad = adapter(folder, tmp_path)
+def test_if_answering_nothing_is_best_nothing_is_answered(files: Path, tmp_path: Path) -> None:
+    squad = adapter(files, tmp_path)
     references = squad.questions["dev"].references
     wrong = {name: [{"text": "nowhere"}] for name in references}
     odds = {name: -5.0 - number for number, name in enumerate(references)}
@@ -43,8 +31,8 @@ def test_if_answering_nothing_is_best_nothing_is_answered(folder: Path, tmp_path
     assert squad.threshold(some) == -1.0 and squad.official_metrics(some)["f1"] == 100.0
 
 
-def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(folder: Path, tmp_path: Path) -> None:
-    squad = adapter(folder, tmp_path, head="joint", beam_size=1)
+def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(files: Path, tmp_path: Path) -> None:
+    squad = adapter(files, tmp_path, head="joint", beam_size=1)
     squad.load(["squad_v2"], {"squad_v2": resolve(squad.args, "squad_v2", squad.encoder)})
     windows = squad.dev
     starts = windows.context[:, 0] + np.arange(len(windows)) % 3  # not all at one place
@@ -57,9 +45,9 @@ def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(folder: Path, 
 
 
 @pytest.mark.parametrize(("head", "beam_size"), [("joint", 4), ("independent", 3)])
-def test_options_reach_windows_model_and_answers(folder: Path, tmp_path: Path, head: str, beam_size: int) -> None:
+def test_options_reach_windows_model_and_answers(files: Path, tmp_path: Path, head: str, beam_size: int) -> None:
     options = {"max_length": 17, "max_query_length": 2, "doc_stride": 3, "beam_size": 4}
-    squad = adapter(folder, tmp_path, head=head, **options, n_best_size=3, max_answer_length=2, head_dropout=0.25)
+    squad = adapter(files, tmp_path, head=head, **options, n_best_size=3, max_answer_length=2, head_dropout=0.25)
     settings = resolve(squad.args, "squad_v2", squad.encoder)
     train = squad.load(["squad_v2"], {"squad_v2": settings})["squad_v2"].train
     assert train.lengths.max() == 17 and "labels" in train[0] and "labels" not in squad.dev[0]
@@ -73,20 +61,3 @@ def test_options_reach_windows_model_and_answers(folder: Path, tmp_path: Path, h
     answers = squad.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
     assert max(len(answer["text"].split()) for found in answers for answer in found) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"dataset_name": "squad_v2"}, "--dataset_name.*--train_file"),
-        ({"train_file": "nowhere.json"}, r"nowhere\.json"),
-        ({"train_file": None, "validation_file": None}, "squad.*--train_file"),  # the default, without a network
-        ({"max_length": 12}, r"--max_length 12 "),
-        ({"head": "google"}, "--head.*'google'"),
-        ({"save_model": "best"}, "--head independent"),  # the joint head has no class in transformers
-    ],
-)
-def test_bad_options_are_one_line_and_leave_nothing(folder: Path, tmp_path: Path, options: dict, named: str) -> None:
-    with pytest.raises(UserError, match=named) as error:
-        run_squad.main(flags(folder, output_dir=tmp_path, **options))
-    assert "\n" not in str(error.value) and not list(tmp_path.glob("[!.]*"))

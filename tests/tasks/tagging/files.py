@@ -3,13 +3,11 @@
 import random
 from pathlib import Path
 
-import torch
-from transformers import ElectraConfig, ElectraModel
-
 from electra.config import TokenizerArguments
 from electra.tokenizer_training import train_tokenizer
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
+from tests.tasks.glue.files import write_encoder
 
 NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
 
@@ -33,20 +31,11 @@ def write_columns(folder: Path) -> Path:
     return folder
 
 
-def write_encoder(folder: Path) -> Path:
+def write_wide_encoder(folder: Path) -> Path:
     """A model folder with random weights, wide enough that words, a token each, are told apart without training."""
     tokenizer = train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
-    torch.manual_seed(0)
-    model = ElectraModel(
-        ElectraConfig(
-            vocab_size=len(tokenizer), embedding_size=64, hidden_size=64, num_hidden_layers=1, num_attention_heads=2,
-            intermediate_size=64, max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        )
-    )  # fmt: skip
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    sizes = dict.fromkeys(("embedding_size", "hidden_size", "intermediate_size"), 64)
+    return write_encoder(folder, tokenizer, dropout=0.0, initializer_range=0.02, **sizes)
 
 
 def flags(folder: Path, **options: object) -> list[str]:

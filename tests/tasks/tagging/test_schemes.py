@@ -75,12 +75,8 @@ def test_an_entity_counts_if_its_type_and_both_ends_are_right() -> None:
 
 
 def test_without_entities_f1_is_zero_and_plain_labels_have_accuracy_alone() -> None:
-    assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == {
-        "f1": 0.0,
-        "precision": 0.0,
-        "recall": 0.0,
-        "accuracy": 1.0,
-    }
+    nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
+    assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == nothing
     assert schemes.score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
 
 

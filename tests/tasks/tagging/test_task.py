@@ -4,21 +4,18 @@ from pathlib import Path
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
 from electra.tasks.tagging.task import Tagging, parse_arguments
-from tests.tasks.glue.files import write_encoder
-from tests.tasks.tagging.files import flags, write_columns
+from tests.tasks.tagging.files import flags
 
 
-def test_options_reach_labels_and_windows(tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase) -> None:
-    write_encoder(tmp_path / "encoder", glue_tokenizer)
-    write_columns(tmp_path / "names")
+def test_options_reach_labels_and_windows(files: Path, tmp_path: Path) -> None:
     for scheme, prefixes in (("auto", "BI"), ("bioes", "BIES")):
-        args = parse_arguments(flags(tmp_path, scheme=scheme, max_length=8, experiment_name=scheme))
+        options = {"scheme": scheme, "max_length": 8, "experiment_name": scheme, "output_dir": tmp_path}
+        args = parse_arguments(flags(files, **options))
         task = Tagging(args, open_encoder(args), open_evaluation(args, "x"))
         rows = task.load(["names"], {"names": resolve(args, "names", task.encoder)})["names"]
         assert task.tags == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]

@@ -1,0 +1,26 @@
+"""Tiny data for every kind of task that reads files."""
+
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from tests.tasks.glue.files import write_encoder
+from tests.tasks.multiple_choice.files import write_questions
+from tests.tasks.squad.files import write_squad
+from tests.tasks.tagging.files import write_columns
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+    """encoder/, names/, quiz/ and squad/, which is of version 2.0; not to be changed."""
+    path = tmp_path_factory.mktemp("files")
+    write_encoder(path / "encoder", glue_tokenizer, dropout=0.0)
+    write_columns(path / "names")
+    write_questions(path / "quiz")
+    write_squad(path / "squad", version_2=True)
+    for name, old, new in (
+        ("type", " I-PER", " I-ORG"), ("tag", " I-PER", " PER"), ("width", " X I-LOC", " I-LOC"),
+    ):  # fmt: skip
+        (path / "names" / f"{name}.txt").write_text((path / "names" / "dev.txt").read_text().replace(old, new))
+    return path
