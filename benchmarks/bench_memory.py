@@ -13,29 +13,21 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.cli import as_flags
 
 ROOT = Path(__file__).parents[1]
 FROM_STEP = 200
 """By then allocators and caches have what they need."""
 WORDS = [first + second for first in ("ba", "de", "fi", "go", "lu", "ma") for second in ("k", "ler", "n", "ste", "t")]
-OPTIONS = [
-    "--vocab_size=120",
-    "--max_documents=500",
-    "--embedding_size=16",
-    "--hidden_size=16",
-    "--num_hidden_layers=1",
-    "--num_attention_heads=2",
-    "--intermediate_size=64",
-    "--max_position_embeddings=32",
-    "--generator_size=0.5",
-    "--max_length=16",
-    "--per_device_train_batch_size=4",
-    "--logging_steps=50",
-    "--eval_strategy=no",
-    "--disable_tqdm",
-    "--use_cpu",
-]
+OPTIONS = {
+    "vocab_size": 120, "max_documents": 500, "embedding_size": 16, "hidden_size": 16, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 32, "generator_size": 0.5,
+    "max_length": 16, "per_device_train_batch_size": 4, "logging_steps": 50, "eval_strategy": "no",
+    "save_strategy": "no", "disable_tqdm": True, "use_cpu": True,
+}  # fmt: skip
 WATCHED = """
 import sys
 from transformers import TrainerCallback
@@ -58,13 +50,6 @@ run_pretraining.main(sys.argv[1:])
 """
 
 
-class Memory(NamedTuple):
-    """Of a process, bytes."""
-
-    resident: int
-    anonymous: int
-
-
 def write_text(path: Path, megabytes: float) -> None:
     """Seeded documents of nonsense words, no two alike."""
     source, number = random.Random(0), 0
@@ -74,12 +59,12 @@ def write_text(path: Path, megabytes: float) -> None:
             number += 1
 
 
-def measure(folder: Path, megabytes: float, steps: int) -> tuple[Memory, Memory]:
-    """Memory at `FROM_STEP` and before the last of so many steps of a run over that much text."""
+def measure(folder: Path, megabytes: float, steps: int) -> list[tuple[float, float]]:
+    """Resident and anonymous memory, MB, at `FROM_STEP` and before the last of the steps of a run over that text."""
     write_text(folder / "corpus.txt", megabytes)
-    paths = [f"--train_file={folder}/corpus.txt", f"--output_dir={folder}/output", f"--cache_dir={folder}/cache"]
+    paths = {"train_file": folder / "corpus.txt", "output_dir": folder / "output", "cache_dir": folder / "cache"}
     result = subprocess.run(
-        [sys.executable, "-c", WATCHED % FROM_STEP, *OPTIONS, *paths, f"--max_steps={steps}", "--save_strategy=no"],
+        [sys.executable, "-c", WATCHED % FROM_STEP, *as_flags({**OPTIONS, **paths, "max_steps": steps})],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -88,8 +73,7 @@ def measure(folder: Path, megabytes: float, steps: int) -> tuple[Memory, Memory]
     if result.returncode:
         raise RuntimeError(result.stderr)
     lines = [line.split()[1:] for line in result.stdout.splitlines() if line.startswith("MEMORY")]
-    early, late = (Memory(*map(int, line)) for line in lines)
-    return early, late
+    return [(int(resident) / 1e6, int(anonymous) / 1e6) for resident, anonymous in lines]
 
 
 def main() -> None:
@@ -101,8 +85,7 @@ def main() -> None:
     for megabytes in args.megabytes:
         with tempfile.TemporaryDirectory() as folder:
             measured = measure(Path(folder), megabytes, args.steps)
-        for step, memory in zip((FROM_STEP, args.steps - 1), measured, strict=True):
-            resident, anonymous = memory.resident / 1e6, memory.anonymous / 1e6
+        for step, (resident, anonymous) in zip((FROM_STEP, args.steps - 1), measured, strict=True):
             print(f"| {megabytes:g} | {step} | {resident:.1f} | {anonymous:.1f} |", flush=True)
 
 

@@ -36,6 +36,7 @@ from transformers import TrainerCallback
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from benchmarks.plain_electra import PlainElectra
+from electra.cli import as_flags
 from electra.hardware import device_name, measure_matmul_flops
 from electra.pretraining import trainer as trainer_module
 from electra.pretraining.data import load_data
@@ -44,6 +45,7 @@ from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer, make_trainer
+from electra.report.blocks import markdown_table
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -53,6 +55,7 @@ def flags(case: dict[str, Any], options: argparse.Namespace, folder: str) -> lis
     """Of run_pretraining.py."""
     values = {
         "model_size": case["size"],
+        "train_file": options.train_file,
         "tokenizer_path": options.tokenizer_path,
         "max_length": case["length"],
         "per_device_train_batch_size": case["batch"],
@@ -67,12 +70,7 @@ def flags(case: dict[str, Any], options: argparse.Namespace, folder: str) -> lis
         "disable_tqdm": True,
         "validation_fraction": 0,
     }
-    return [
-        *(f"--{name}={value}" for name, value in values.items()),
-        "--train_file",
-        *options.train_file,
-        *options.rest,
-    ]
+    return [*as_flags(values), *options.rest]
 
 
 class StepTimes(TrainerCallback):
@@ -231,18 +229,20 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def print_table(found: list[dict[str, Any]]) -> None:
-    print(
-        "| size | length | batch | precision | plain tokens/s | ours tokens/s | speedup | through train() | overhead "
-        "| memory, plain | ours | MFU |\n" + "|---" * 12 + "|"
-    )
-    for row in found:
-        rates, memory = row["tokens_per_second"], row["memory_bytes"]
-        cells = [row["size"], row["length"], row["batch"], row["precision"]]
-        cells += [f"{rates['plain']:,.0f}", f"{rates['ours']:,.0f}", f"{row['speedup']:.2f}", f"{rates['train']:,.0f}"]
-        cells += [f"{100 * row['trainer_overhead']:.1f} %", *(f"{memory[way] / 1e9:.2f} GB" for way in memory)]
-        cells += [f"{100 * row['mfu']:.0f} % of {row['matmul_flops'] / 1e9:,.0f} GFLOP/s"]
-        print("| " + " | ".join(map(str, cells)) + " |")
+HEADER = (
+    *("size", "length", "batch", "precision", "plain tokens/s", "ours tokens/s", "speedup", "through train()"),
+    *("overhead", "memory, plain", "memory, ours", "MFU"),
+)
+
+
+def cells_of(row: dict[str, Any]) -> list[str]:
+    rates, memory = row["tokens_per_second"], row["memory_bytes"]
+    return [
+        *(str(row[name]) for name in ("size", "length", "batch", "precision")),
+        *(f"{rates['plain']:,.0f}", f"{rates['ours']:,.0f}", f"{row['speedup']:.2f}", f"{rates['train']:,.0f}"),
+        *(f"{100 * row['trainer_overhead']:.1f} %", *(f"{memory[way] / 1e9:.2f} GB" for way in ("plain", "ours"))),
+        f"{100 * row['mfu']:.0f} % of {row['matmul_flops'] / 1e9:,.0f} GFLOP/s",
+    ]
 
 
 def main() -> None:
@@ -270,7 +270,7 @@ def main() -> None:
                     hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
                     told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
                     options.output.write_text(json.dumps(told, indent=2) + "\n")
-    print_table(found)
+    print(markdown_table(HEADER, [cells_of(row) for row in found]))
 
 
 if __name__ == "__main__":

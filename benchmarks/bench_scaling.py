@@ -22,6 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
+from electra.cli import as_flags
 from electra.hardware import device_name
 
 BASE = {"model_size": "small", "per_device_train_batch_size": 16, "max_length": 128, "generator_size": 0.25}
@@ -54,6 +55,7 @@ def measure(values: dict[str, Any], options: argparse.Namespace, folder: Path) -
     files = grown(options.train_file, copies, folder)
     flags = {
         **values,
+        "train_file": files,
         "tokenizer_path": options.tokenizer_path,
         "max_steps": options.steps,
         "logging_steps": max(1, options.steps // 2),
@@ -69,7 +71,7 @@ def measure(values: dict[str, Any], options: argparse.Namespace, folder: Path) -
     if processes > 1:
         flags["per_device_train_batch_size"] //= processes
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-    command += ["run_pretraining.py", *(f"--{name}={value}" for name, value in flags.items()), "--train_file", *files]
+    command += ["run_pretraining.py", *as_flags(flags)]
     for name in ("build", "measured"):
         started = time.monotonic()
         process = subprocess.Popen([*command, "--experiment_name", name], stdout=subprocess.DEVNULL)

@@ -1,23 +1,26 @@
-"""The numbers of some thirty tiny runs with two checkouts: for changes that should not affect any of them.
+"""The numbers of some thirty tiny runs with two commits: for changes that should not affect any of them.
 
-    git worktree add ../before main~1
-    python -m benchmarks.compare_commits ../before . --work /tmp/compare
+    python -m benchmarks.compare_commits main~1 . --work /tmp/compare
 
 The runs cover objectives, backbones, ways to share weights, segment policies, resuming, and fine-tuning on every kind
-of task. Logged losses, held-out metrics, plans and results.jsonl are compared. A checkout takes five to ten minutes on
-one core.
+of task. Logged losses, held-out metrics, plans and results.jsonl are compared. Exit code 1: a run failed, or a number
+differs. Both commits take five minutes on an idle core; --runs chooses some of the runs.
 """
 
 import argparse
+import io
 import json
 import math
+import multiprocessing
 import os
 import random
 import re
+import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +78,20 @@ def words_of(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def commands() -> Iterator[list[str]]:
+def commands(chosen: Sequence[str]) -> Iterator[list[str]]:
+    """Script and options of the chosen runs; fine-tuning starts from `electra`, which always runs."""
     tokenizer = {"train_file": "corpus.txt", "vocab_size": 300, "output_dir": "tokenizer"}
     yield ["train_tokenizer.py", *words_of(tokenizer)]
     for name, options in RUNS.items():
-        merged = {"config": "empty.yaml", **PRETRAINING, **options, "experiment_name": name}
-        yield ["run_pretraining.py", *words_of(merged)]
-    yield ["run_pretraining.py", "--resume_from_checkpoint", "output/tie_word/checkpoint-6"]
+        if name in ("electra", *chosen):
+            merged = {"config": "empty.yaml", **PRETRAINING, **options, "experiment_name": name}
+            yield ["run_pretraining.py", *words_of(merged)]
+    if "tie_word" in chosen:
+        yield ["run_pretraining.py", "--resume_from_checkpoint", "output/tie_word/checkpoint-6"]
     for name, (script, options) in TASKS.items():
-        files = {"train_file": DATA[name], "validation_file": DATA[name]} if name in DATA else {}
-        yield [script, *words_of({**FINE_TUNING, **files, **options, "experiment_name": name})]
+        if name in chosen:
+            files = {"train_file": DATA[name], "validation_file": DATA[name]} if name in DATA else {}
+            yield [script, *words_of({**FINE_TUNING, **files, **options, "experiment_name": name})]
 
 
 def write_data(folder: Path) -> None:
@@ -129,20 +136,33 @@ def write_data(folder: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
 
 
-def run_all(checkout: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
+    """In a process of its own: imports the checkout once and forks for each run; exit code 1 if one fails."""
     write_data(folder)
     (folder / "configs").symlink_to(checkout / "configs")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(checkout)}
-    for script, *words in commands():
+    os.chdir(folder)
+    sys.path.insert(0, str(checkout))
+    is_whole = True
+    for script, *words in commands(chosen):
+        runpy.run_path(str(checkout / script), run_name="imports")
         if "--resume_from_checkpoint" in words:
-            shutil.rmtree(folder / "output" / "tie_word" / "checkpoint-12")
-        command = [sys.executable, str(checkout / script), *words]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        print(f"{checkout.name}: {'ok' if done.returncode == 0 else 'FAILED'} {script} {words[-1]}", flush=True)
-        if done.returncode:
-            print(done.stderr[-800:])
+            shutil.rmtree("output/tie_word/checkpoint-12")
+        process = multiprocessing.get_context("fork").Process(target=run_one, args=(str(checkout / script), words))
+        process.start()
+        process.join()
+        is_whole &= process.exitcode == 0
+        print(f"{folder.name}: {'FAILED' if process.exitcode else 'ok'} {script} {words[-1]}", flush=True)
+        if process.exitcode:
+            print(Path("log.txt").read_text(encoding="utf-8")[-800:], flush=True)
+    sys.exit(not is_whole)
+
+
+def run_one(script: str, words: list[str]) -> None:
+    with open("log.txt", "wb") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    sys.argv = [script, *words]
+    runpy.run_path(script, run_name="__main__")
 
 
 def numbers_of(folder: Path) -> dict[str, float]:
@@ -164,30 +184,50 @@ def numbers_of(folder: Path) -> dict[str, float]:
     return {name: v for name, v in found.items() if isinstance(v, int | float) and not NOT_COMPARED.search(name)}
 
 
+def checkout_of(name: str, folder: Path) -> Path:
+    """A folder itself, or the files of a commit of this repository in `folder`."""
+    if Path(name).is_dir():
+        return Path(name).resolve()
+    command = ["git", "-C", str(Path(__file__).parent.parent), "archive", name]
+    content = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare the numbers of tiny runs with two checkouts.")
-    parser.add_argument("before", type=Path, help="folder of a checkout")
-    parser.add_argument("after", type=Path, help="folder of another checkout")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", help="commit, or folder of a checkout")
+    parser.add_argument("after", help="another commit or folder")
     parser.add_argument(
         "--work", type=Path, required=True, help="folder for the runs; before/ and after/ are replaced"
     )
+    names = [*RUNS, *TASKS]
+    parser.add_argument("--runs", nargs="+", choices=names, default=names, metavar="RUN", help=f"of {' '.join(names)}")
     arguments = parser.parse_args()
-    numbers = []
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    numbers, is_same = [], True
     for name in ("before", "after"):
         folder = arguments.work.resolve() / name
-        run_all(getattr(arguments, name).resolve(), folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        checkout = checkout_of(getattr(arguments, name), folder / "checkout")
+        process = multiprocessing.get_context("spawn").Process(target=run_all, args=(checkout, folder, arguments.runs))
+        process.start()
+        process.join()
+        is_same &= process.exitcode == 0
         numbers.append(numbers_of(folder))
     before, after = numbers
     for name in sorted(before.keys() ^ after.keys()):
         print(f"only {'before' if name in before else 'after'}: {name}")
-    same = 0
-    for name in sorted(before.keys() & after.keys()):
+    shared = sorted(before.keys() & after.keys())
+    differing = 0
+    for name in shared:
         pair = float(before[name]), float(after[name])
-        if math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=TOLERANCE) or all(map(math.isnan, pair)):
-            same += 1
-        else:
+        if not math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=TOLERANCE) and not all(map(math.isnan, pair)):
+            differing += 1
             print(f"differs: {name}: {pair[0]:g} before, {pair[1]:g} after")
-    print(f"{same:,} of {len(before.keys() & after.keys()):,} numbers agree to {TOLERANCE:g}")
+    print(f"{len(shared) - differing:,} of {len(shared):,} numbers agree to {TOLERANCE:g}")
+    sys.exit(not is_same or bool(differing) or before.keys() != after.keys())
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
+from electra.cli import as_flags
 from electra.console import setup_logging
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.objectives import OBJECTIVES
 from electra.pretraining.model import DROPOUTS, SIZES
 from electra.pretraining.options import Arguments, parse_arguments
 from electra.pretraining.plan import training_flops
+from electra.report.blocks import markdown_table
 
 CONFIG = Path("configs/pretraining/study_cpu.yaml")
 FULL_SIZE = {"generator_size": 1.0, "generator_layer_size": 1.0}
@@ -83,9 +85,9 @@ def arm_flags(arm: str, options: argparse.Namespace, seed: int) -> list[str]:
         "experiment_name": run_name(arm, seed),
         "disable_tqdm": True,
         "auto_resume": True,
-        **{name: value for name, value in ARMS[arm].items() if value is not None},
+        **ARMS[arm],
     }
-    return [f"--{name}={value}" for name, value in values.items()]
+    return as_flags(values)
 
 
 def write_config(arm: str, output_dir: Path) -> Path:
@@ -107,24 +109,31 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
     folder = options.output_dir / run_name(arm, seed)
     budget = flops_per_step(parse_arguments(arm_flags("electra", options, seed))) * options.steps
     flags = arm_flags(arm, options, seed)
-    steps = round(budget / flops_per_step(parse_arguments(flags)))
     if not (folder / "discriminator").is_dir():
-        run = ["run_pretraining.py", *flags, f"--max_steps={steps}"]
-        subprocess.run([sys.executable, *run], check=True)
-    glue = ["run_glue.py", f"--pretrain_path={folder}", f"--glue_dir={options.glue_dir}", "--tasks", *TASKS]
-    glue += [f"--output_dir={options.output_dir}", f"--experiment_name={folder.name}-glue", "--disable_tqdm", "true"]
-    subprocess.run([sys.executable, *glue, f"--num_seeds={options.glue_seeds}", f"--config={GLUE_CONFIG}"], check=True)
+        steps = round(budget / flops_per_step(parse_arguments(flags)))
+        subprocess.run([sys.executable, "run_pretraining.py", *flags, f"--max_steps={steps}"], check=True)
+    glue = {
+        "config": GLUE_CONFIG,
+        "pretrain_path": folder,
+        "glue_dir": options.glue_dir,
+        "tasks": list(TASKS),
+        "num_seeds": options.glue_seeds,
+        "output_dir": options.output_dir,
+        "experiment_name": f"{folder.name}-glue",
+        "disable_tqdm": True,
+    }
+    subprocess.run([sys.executable, "run_glue.py", *as_flags(glue)], check=True)
 
 
 def report(options: argparse.Namespace) -> None:
     """The table of all that is done: means over seeds, and behind ± half of the range."""
     names = ["steps", "generator_loss", "discriminator_loss", "discriminator_auc", "mlm_accuracy", *TASKS, "mean"]
-    print("| arm | seeds | " + " | ".join(names) + " |\n|---|---|" + "---|" * len(names))
+    table = []
     for arm in ARMS:
         rows = [row for seed in options.seeds if (row := read_row(arm, seed, options.output_dir))]
         if rows:
-            cells = [cell([row[name] for row in rows if name in row]) for name in names]
-            print(f"| {arm} | {len(rows)} | " + " | ".join(cells) + " |")
+            table.append([arm, str(len(rows)), *(cell([row[name] for row in rows if name in row]) for name in names)])
+    print(markdown_table(["arm", "seeds", *names], table))
 
 
 def read_row(arm: str, seed: int, output_dir: Path) -> dict[str, float]:

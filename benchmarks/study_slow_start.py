@@ -18,7 +18,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
+from electra.cli import as_flags
 from electra.pretraining.callbacks.health import assess, evaluations_of
+from electra.report.blocks import markdown_table
 
 BASE: dict[str, Any] = {
     "max_documents": 5000,
@@ -46,7 +48,6 @@ BASE: dict[str, Any] = {
     "disable_tqdm": True,
     "auto_resume": True,
 }
-TOKENS_PER_STEP = 32 * 64
 MODERNBERT = {"discriminator_type": "modernbert", "initializer_range": 0.02}
 ROWS: dict[str, dict[str, Any]] = {
     "reference": {},
@@ -91,8 +92,7 @@ def run(row: str, seed: int, options: argparse.Namespace) -> None:
         "eval_steps": every,
         **changes,
     }
-    flags = [f"--{name}={value}" for name, value in values.items()]
-    subprocess.run([sys.executable, "run_pretraining.py", *flags], check=True)
+    subprocess.run([sys.executable, "run_pretraining.py", *as_flags(values)], check=True)
 
 
 def folder_of(row: str, seed: int, options: argparse.Namespace) -> Path:
@@ -100,15 +100,16 @@ def folder_of(row: str, seed: int, options: argparse.Namespace) -> Path:
 
 
 def report(options: argparse.Namespace) -> None:
-    print("| changed | tokens until it started, millions | AUC at the end | generator loss |\n|---|---|---|---|")
+    table = []
     for row in ROWS:
         found = [told for seed in options.seeds if (told := read(folder_of(row, seed, options)))]
         if found:
-            started = ", ".join(f"> {options.tokens / 1e6:.1f}" if s is None else f"{s / 1e6:.2f}" for s, *_ in found)
-            aucs, losses = [told[1] for told in found], [told[2] for told in found]
-            auc, loss, half = statistics.fmean(aucs), statistics.fmean(losses), (max(aucs) - min(aucs)) / 2
-            spread = f" ± {half:.3f}" if len(found) > 1 else ""
-            print(f"| {row} | {started} | {auc:.3f}{spread} | {loss:.2f} |")
+            starts, aucs, losses = zip(*found, strict=True)
+            started = ", ".join(f"> {options.tokens / 1e6:.1f}" if s is None else f"{s / 1e6:.2f}" for s in starts)
+            spread = f" ± {(max(aucs) - min(aucs)) / 2:.3f}" if len(found) > 1 else ""
+            table.append([row, started, f"{statistics.fmean(aucs):.3f}{spread}", f"{statistics.fmean(losses):.2f}"])
+    header = ("changed", "tokens until it started, millions", "AUC at the end", "generator loss")
+    print(markdown_table(header, table))
 
 
 def read(folder: Path) -> tuple[int | None, float, float] | None:

@@ -120,7 +120,8 @@ class CommandLine(HfArgumentParser):
         namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv])
         if unknown:
             self._refuse(unknown[0])
-        values = {name: value for name, value in vars(namespace).items() if name != "config"}
+        values = vars(namespace)
+        del values["config"]
         options = self._option_string_actions
         self.flags = {options[name].dest for name in (word.partition("=")[0] for word in argv) if name in options}
         recorded = ALWAYS_WRITTEN | self.flags
@@ -153,15 +154,13 @@ class CommandLine(HfArgumentParser):
 
     def _replaced(self, argv: Sequence[str]) -> set[str]:
         """Options of the file that flags replace: files give way to data sets and data sets to files."""
-        replaced: set[str] = set()
-        for names in ({f.name for f in fields(cls)} for cls in self.dataclass_types):
-            if not names >= {"dataset_name", "train_file"}:
-                continue
-            if self.value_of("dataset_name", argv) is not None:
-                replaced |= {name for name in names if name.startswith("dataset_") or name.endswith("_file")}
-            elif self.value_of("train_file", argv) is not None:
-                replaced |= {name for name in names if name.startswith("dataset_")}
-        return replaced
+        groups = ({f.name for f in fields(cls)} for cls in self.dataclass_types)
+        names = set().union(*(group for group in groups if group >= {"dataset_name", "train_file"}))
+        if self.value_of("dataset_name", argv) is not None:
+            return {name for name in names if name.startswith("dataset_") or name.endswith("_file")}
+        if self.value_of("train_file", argv) is not None:
+            return {name for name in names if name.startswith("dataset_")}
+        return set()
 
     def _file_tokens(self, path: str, replaced: set[str]) -> list[str]:
         """The lines of a YAML file as flags, without the options that flags replace."""
@@ -214,9 +213,8 @@ def _tokens(name: str, value: Any) -> list[str]:
         return []
     if isinstance(value, dict):
         return [f"--{name}", json.dumps(value)]
-    words = [
-        str(v).lower() if isinstance(v, bool) else str(v) for v in (value if isinstance(value, list) else [value])
-    ]
+    values = value if isinstance(value, list) else [value]
+    words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     return [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
 
 

@@ -308,5 +308,12 @@ class SegmentArguments(Options):
 class TokenizerTrainingArguments(Options):
     """The output of a tokenizer training."""
 
+    extend: str | None = option(
+        None,
+        "Tokenizer to lengthen by the tokens that shorten the text most, instead of training a new one: a folder, a "
+        "Hub id, or a JSON file of the tokenizers library. Its ids stay as they are.",
+        NOT_EMPTY,
+    )
+    new_tokens: int = option(2000, "Tokens to add with --extend.", POSITIVE)
     output_dir: str = option("tokenizer", "Folder to write the tokenizer to.")
     seed: int = option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.", SEED)

@@ -101,7 +101,7 @@ def system_of_run(
 
     The peak of a device is `peak_tflops`, else that of `hardware`, else what the run has measured.
     """
-    compute = run.compute
+    compute = run.metrics.get("compute", {})
     if compute.get("training_seconds") is None:
         why = "; ".join(run.notes) or "a run of a few steps is too short to be timed"
         raise UserError(f"{run.folder} does not say how long it trained ({why}); name a finished run")

@@ -52,10 +52,7 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed:
     Raises:
         UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
     """
-    # The trainers take quadratic time in the length of a word.
-    documents = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
-    if options.max_documents is not None:
-        documents = _sample_documents(documents, options.max_documents, seed)
+    documents = prepare_documents(documents, options.max_documents, seed)
     tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
     if len(tokenizer) < options.vocab_size:
         logger.warning(
@@ -63,6 +60,12 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed:
             "--vocab_size to that, train on more text or lower --min_frequency"
         )
     return tokenizer
+
+
+def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:
+    """All documents or a sample, with words cut to 500 characters: trainers take quadratic time in their length."""
+    cut = (re.sub(r"(\S{500})(?=\S)", r"\1 ", document) for document in documents)
+    return cut if max_documents is None else _sample_documents(cut, max_documents, seed)
 
 
 def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -> list[str]:
@@ -79,7 +82,7 @@ def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -
 
 def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
     normalizer = normalizers.BertNormalizer(strip_accents=options.strip_accents, lowercase=options.lowercase)
-    words = _count_words(documents, normalizer, pre_tokenizers.BertPreTokenizer())
+    words = count_words(documents, normalizer, pre_tokenizers.BertPreTokenizer())
     alphabet = _choose_alphabet(words, options.vocab_size)
     # A word with a character outside the alphabet becomes [UNK] as a whole: nothing can be learned from it.
     words = {word: count for word, count in words.items() if alphabet.issuperset(word)}
@@ -93,7 +96,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
         special_tokens=SPECIAL + symbols,
         show_progress=False,
     )
-    vocab = _train_on_words(models.WordPiece(unk_token="[UNK]"), trainer, words).get_vocab()
+    vocab = train_on_words(models.WordPiece(unk_token="[UNK]"), trainer, words).get_vocab()
     vocab = dict(sorted(vocab.items(), key=lambda item: item[1]))
     return BertTokenizer(vocab=vocab, do_lower_case=options.lowercase, strip_accents=options.strip_accents)
 
@@ -127,7 +130,7 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     spaces = normalizers.Replace(Regex(r"[\s\x00]+"), " ")
     folding = _case_folding(options)
     normalizer = normalizers.Sequence([normalizers.Nmt(), *folding, normalizers.NFKC(), spaces, normalizers.Strip()])
-    words = _count_words(documents, normalizer, pre_tokenizers.Metaspace())
+    words = count_words(documents, normalizer, pre_tokenizers.Metaspace())
     alphabet = _choose_alphabet(words, options.vocab_size)
     _check_vocab_size(options, len(alphabet))
     # Unigram makes a token of every character it gets, so words are cut where one is outside the alphabet.
@@ -138,7 +141,7 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     trainer = trainers.UnigramTrainer(
         vocab_size=options.vocab_size, special_tokens=SPECIAL, unk_token="[UNK]", show_progress=False
     )
-    pieces = _canonical_pieces(_train_on_words(models.Unigram(), trainer, parts))
+    pieces = _canonical_pieces(train_on_words(models.Unigram(), trainer, parts))
     backend = Tokenizer(models.Unigram(pieces, unk_id=SPECIAL.index("[UNK]")))
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -153,7 +156,7 @@ def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
     return [*folding, normalizers.Lowercase()] if options.lowercase else folding
 
 
-def _count_words(
+def count_words(
     documents: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> dict[str, int]:
     """Count every pre-token, in Rust on all cores, while the documents are streamed."""
@@ -180,7 +183,7 @@ def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
     return set(ranked[: max(kept, min(COMMON_CHARACTERS, vocab_size // 4))])
 
 
-def _train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[str, int]) -> Tokenizer:
+def train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[str, int]) -> Tokenizer:
     """Train on counted words, which have no plain space, by repeating each as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")

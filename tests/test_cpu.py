@@ -91,13 +91,12 @@ def test_a_tuned_network_computes_what_it_did(model_type: str) -> None:
     assert not any(type(module) is nn.Dropout for module in network.modules())
 
 
-def test_an_attention_that_was_chosen_stays() -> None:
-    for chosen in ("eager", None):
-        network = masked_lm(network_config("bert"))
-        if chosen:
-            network.set_attn_implementation(chosen)
-        tune_networks(network)
-        assert network.config._attn_implementation == (chosen or ATTENTION)
+@pytest.mark.parametrize(("chosen", "tuned"), [("eager", "eager"), ("sdpa", ATTENTION)])
+def test_an_attention_that_was_chosen_stays(chosen: str, tuned: str) -> None:
+    network = masked_lm(network_config("bert"))
+    network.set_attn_implementation(chosen)
+    tune_networks(network)
+    assert network.config._attn_implementation == tuned
 
 
 TUNED = """

@@ -20,29 +20,22 @@ LARGE = shape(1024, 24, 1024), shape(256, 24, 1024)
 
 # Expected: what google-research/electra's flops_computation.py prints for these networks.
 @pytest.mark.parametrize(
-    ("discriminator", "generator", "max_length", "train_batch_size", "steps", "expected"),
+    ("networks", "run", "expected"),
     [
-        pytest.param(SMALL, shape(64, 12, 128), 128, 128, 1_000_000, 1.293743798e18, id="electra_small"),
-        pytest.param(SMALL, shape(128, 12, 128), 128, 128, 1_000_000, 1.424050338e18, id="small, generator 1/2"),
-        pytest.param(None, SMALL, 128, 128, 1_450_000, 1.418739915e18, id="bert_small"),
-        pytest.param(shape(768, 12, 768), shape(256, 12, 768), 512, 256, 766_000, 6.424541834e19, id="electra_base"),
-        pytest.param(*LARGE, 512, 2048, 400_000, 7.117606041e20, id="electra_400k"),
-        pytest.param(None, shape(1024, 24, 1024, 50265), 512, 8000, 500_000, 3.187221436e21, id="roberta"),
-        pytest.param(None, shape(4096, 12, 128, 30000), 512, 4096, 1_500_000, 3.113923955e22, id="albert"),
+        pytest.param((SMALL, shape(64, 12, 128)), (128, 128, 1_000_000), 1.293743798e18, id="electra_small"),
+        pytest.param((SMALL, shape(128, 12, 128)), (128, 128, 1_000_000), 1.424050338e18, id="small, generator 1/2"),
+        pytest.param((None, SMALL), (128, 128, 1_450_000), 1.418739915e18, id="bert_small"),
+        pytest.param((shape(768, 12, 768), shape(256, 12, 768)), (512, 256, 766_000), 6.424541834e19, id="base"),
+        pytest.param(LARGE, (512, 2048, 400_000), 7.117606041e20, id="electra_400k"),
+        pytest.param((None, shape(1024, 24, 1024, 50265)), (512, 8000, 500_000), 3.187221436e21, id="roberta"),
+        pytest.param((None, shape(4096, 12, 128, 30000)), (512, 4096, 1_500_000), 3.113923955e22, id="albert"),
     ],
 )
 def test_the_google_rule_gives_the_published_training_flops(
-    discriminator: TransformerShape | None,
-    generator: TransformerShape | None,
-    max_length: int,
-    train_batch_size: int,
-    steps: int,
-    expected: float,
+    networks: tuple[TransformerShape | None, TransformerShape], run: tuple[int, int, int], expected: float
 ) -> None:
-    flops = google_training_flops(
-        discriminator, generator, max_length=max_length, train_batch_size=train_batch_size, steps=steps
-    )
-    assert flops == pytest.approx(expected, rel=1e-9)
+    sizes = dict(zip(("max_length", "train_batch_size", "steps"), run, strict=True))
+    assert google_training_flops(*networks, **sizes) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_google_rule_counts_the_lm_head_where_it_predicts_and_the_embeddings_as_told() -> None:
@@ -55,14 +48,8 @@ def test_the_google_rule_counts_the_lm_head_where_it_predicts_and_the_embeddings
 
 @pytest.mark.parametrize("embedding_size", [16, 32])
 def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -> None:
-    config = ElectraConfig(
-        hidden_size=32,
-        intermediate_size=96,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        embedding_size=embedding_size,
-        vocab_size=101,
-    )
+    layers = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 2}
+    config = ElectraConfig(vocab_size=101, embedding_size=embedding_size, **layers)
     with torch.device("meta"):
         discriminator, generator = ElectraForPreTraining(config), ElectraForMaskedLM(config)
 

@@ -25,7 +25,8 @@ from electra.data.corpus import Corpus
 from electra.data.token_cache import build_folder
 from electra.errors import UserError
 from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, plain_backend
-from electra.tokenizer_training import train_tokenizer
+from electra.tokenizer_extension import extend_tokenizer
+from electra.tokenizer_training import prepare_documents, train_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +49,28 @@ _OWN_FILES = {
 def main(argv: list[str] | None = None) -> None:
     """The command train_tokenizer.py."""
     setup_logging()
-    corpus_args, options, output = CommandLine(GROUPS, "Train a tokenizer.").parse(argv)
+    command_line = CommandLine(GROUPS, "Train a tokenizer.")
+    corpus_args, options, output = command_line.parse(argv)
+    _check_extension(output, command_line.flags)
     folder = Path(output.output_dir)
     check_tokenizer_folder(folder)
     corpus = Corpus(corpus_args, output.seed)
     logger.info("corpus: %s", corpus.names)
-    tokenizer, report = train_on_corpus(corpus, options, output.seed)
+    source = None if output.extend is None else load_tokenizer(output.extend)
+    tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
     check_tokenizer_folder(folder)
     build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new), overwrite=True)
     logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
+
+
+def _check_extension(output: TokenizerTrainingArguments, flags: set[str]) -> None:
+    if output.extend is None:
+        if "new_tokens" in flags:
+            raise UserError("--new_tokens needs --extend, the tokenizer to lengthen; --vocab_size sizes a new one")
+        return
+    for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
+        if name in flags:
+            raise UserError(f"--{name} has no effect with --extend, which keeps that of {output.extend}; leave it out")
 
 
 def load_or_train_tokenizer(
@@ -95,10 +109,16 @@ def check_tokenizer_folder(folder: Path) -> None:
 
 
 def train_on_corpus(
-    corpus: Corpus, options: TokenizerArguments, seed: int = 42
+    corpus: Corpus,
+    options: TokenizerArguments,
+    seed: int = 42,
+    source: PreTrainedTokenizerBase | None = None,
+    new_tokens: int = 0,
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Any] | None]:
     """Train on all documents but a twentieth, measure on that twentieth.
 
+    Args:
+        source: a tokenizer to lengthen by `new_tokens`; it is measured, too.
     Returns:
         the tokenizer and its report, which is None if no document was held out.
     """
@@ -125,31 +145,39 @@ def train_on_corpus(
             held_out.clear()
 
     started = time.monotonic()
-    tokenizer = train_tokenizer(training_documents(), options, seed)
+    if source is None:
+        tokenizer = train_tokenizer(training_documents(), options, seed)
+    else:
+        documents = prepare_documents(training_documents(), options.max_documents, seed)
+        tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
     seconds = round(time.monotonic() - started, 2)
     used = min(used, options.max_documents or used)
     logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
     if not held_out:
         return tokenizer, None
-    tokens = unknown = 0
-    for encoding in plain_backend(tokenizer).encode_batch_fast(held_out, add_special_tokens=False):
-        tokens += len(encoding.ids)
-        unknown += encoding.ids.count(tokenizer.unk_token_id)
     report = {
         "vocab_size": len(tokenizer),
         "training_documents": used,
         "training_seconds": seconds,
         "held_out_documents": len(held_out),
-        "unknown_token_rate": unknown / max(1, tokens),
-        "bytes_per_token": sum(len(document.encode()) for document in held_out) / max(1, tokens),
-        "tokens": tokens,
+        **_measure(tokenizer, held_out),
     }
-    logger.info(
-        "on %(held_out_documents)d held-out documents: unknown tokens %(unknown_token_rate).5f, "
-        "bytes per token %(bytes_per_token).2f",
-        report,
-    )
+    line = "unknown tokens %(unknown_token_rate).5f, bytes per token %(bytes_per_token).2f"
+    if source is not None:
+        report["before"] = {"vocab_size": len(source), **_measure(source, held_out)}
+        logger.info(f"on %d held-out documents, before: {line % report['before']}", len(held_out))
+    logger.info(f"on %d held-out documents: {line % report}", len(held_out))
     return tokenizer, report
+
+
+def _measure(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
+    tokens = unknown = 0
+    for encoding in plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False):
+        tokens += len(encoding.ids)
+        unknown += encoding.ids.count(tokenizer.unk_token_id)
+    size = sum(len(document.encode()) for document in documents)
+    rates = {"unknown_token_rate": unknown / max(1, tokens), "bytes_per_token": size / max(1, tokens)}
+    return {**rates, "tokens": tokens}
 
 
 def is_held_out(document: str, seed: int) -> bool:

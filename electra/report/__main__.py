@@ -19,7 +19,7 @@ from pathlib import Path
 from electra.console import log_plainly
 from electra.errors import Parser, UserError, run_script
 from electra.files import write_file
-from electra.report.blocks import Block, blocks_to_markdown
+from electra.report.blocks import Block, to_markdown
 from electra.report.curves import AXES, Axis
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.page import write_report as write_run_report
@@ -28,8 +28,6 @@ from electra.tasks.glue.report import TITLE, glue_section
 from electra.tasks.glue.tasks import TASKS
 
 logger = logging.getLogger("electra.report")
-
-CARD = Path("discriminator") / "README.md"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -57,28 +55,22 @@ def main(argv: list[str] | None = None) -> None:
 
 def _write(folders: list[Path], glue: Path | None, x: Axis, output: Path | None) -> list[Path]:
     """Write the report of runs or of evaluations; return its files."""
-    evaluations = [folder for folder in folders if (folder / RESULTS_NAME).exists()]
-    if not evaluations:
-        if glue is not None and len(folders) > 1:
-            raise UserError(f"--glue belongs to one run, but {len(folders)} are named; name one")
+    is_evaluation = any((folder / RESULTS_NAME).exists() for folder in folders)
+    if glue is not None and (is_evaluation or len(folders) > 1):
+        raise UserError(f"--glue belongs to one run, not to {', '.join(map(str, folders))}; name one run")
+    if not is_evaluation:
         section = [] if glue is None else glue_section(glue)
         paths = write_run_report(folders, x, output, section)
-        if section and (folders[0] / CARD).exists():
-            paths.append(add_to_card(folders[0] / CARD, TITLE, section))
-    else:
-        for folder in folders:
-            if folder not in evaluations:
-                raise UserError(f"{folder} has no {RESULTS_NAME}; name evaluations alone, or runs alone")
-        if glue is not None:
-            raise UserError(f"--glue belongs to a run, but {folders[0]} is an evaluation; name the run")
-        kinds = {kind_of(folder): folder for folder in evaluations}
-        if len(kinds) > 1:
-            named = " and ".join(f"{folder} of {kind}" for kind, folder in kinds.items())
-            raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
-        # A package is imported when it is needed, because one of them needs seqeval.
-        reporting: Reporting = import_module(f"electra.tasks.{next(iter(kinds))}.report").REPORTING
-        paths = write_report(reporting, evaluations, output or evaluations[0])
-        logger.info("%s\n", terminal_table(reporting, evaluations))
+        card = folders[0] / "discriminator" / "README.md"
+        return [*paths, add_to_card(card, TITLE, section)] if section and card.exists() else paths
+    kinds = {kind_of(folder): folder for folder in folders}
+    if len(kinds) > 1:
+        named = " and ".join(f"{folder} of {kind}" for kind, folder in kinds.items())
+        raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
+    # A package is imported when it is needed, because one of them needs seqeval.
+    reporting: Reporting = import_module(f"electra.tasks.{next(iter(kinds))}.report").REPORTING
+    paths = write_report(reporting, folders, output or folders[0])
+    logger.info("%s\n", terminal_table(reporting, folders))
     return paths
 
 
@@ -89,7 +81,7 @@ def kind_of(folder: Path) -> str:
     if recorded.is_file() and (kind := json.loads(recorded.read_text(encoding="utf-8")).get("kind")):
         return str(kind)
     metrics, path = results[0].metrics, folder / "config.yaml"
-    options = set(re.findall(r"^\w+(?=:)", path.read_text(encoding="utf-8"), re.MULTILINE)) if path.exists() else set()
+    options = re.findall(r"^\w+(?=:)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
     if "exact_match" in metrics:
         return "squad"
     if "glue_dir" in options or (results[0].task in TASKS and "train_file" not in options):
@@ -103,7 +95,7 @@ def add_to_card(path: Path, title: str, section: Sequence[Block]) -> Path:
     before, heading, rest = card.partition(f"## {title}\n")
     _, next_heading, after = rest.partition("\n## ")
     before = before if heading else f"{before.rstrip()}\n\n"
-    write_file((before + blocks_to_markdown(section) + next_heading + after).encode(), path)
+    write_file((before + to_markdown(section) + next_heading + after).encode(), path)
     return path
 
 

@@ -6,9 +6,8 @@ Blocks hold plain text; the renderers escape it. Names of models and folders may
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, Template
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 
@@ -47,20 +46,15 @@ class Table:
 
 
 @dataclass(frozen=True)
-class LegendEntry:
-    """A label, and the CSS classes of its line."""
-
-    label: str
-    style: str
-
-
-@dataclass(frozen=True)
 class Figure:
-    """SVG elements side by side; only in HTML, because the tables contain the same numbers."""
+    """SVG elements side by side; only in HTML, because the tables contain the same numbers.
+
+    The legend has labels and the CSS classes of their lines.
+    """
 
     svgs: Sequence[str]
     caption: str = ""
-    legend: Sequence[LegendEntry] = ()
+    legend: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -74,12 +68,8 @@ class Details:
 Block = Heading | Text | Items | Table | Figure | Details | Markup
 
 
-def to_markdown(title: str, blocks: Sequence[Block]) -> str:
+def to_markdown(blocks: Sequence[Block]) -> str:
     """GitHub's Markdown, with a final newline."""
-    return blocks_to_markdown([Heading(title, 1), *blocks])
-
-
-def blocks_to_markdown(blocks: Sequence[Block]) -> str:
     parts = []
     for block in blocks:
         if isinstance(block, Heading):
@@ -93,38 +83,28 @@ def blocks_to_markdown(blocks: Sequence[Block]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def markdown_table(
-    header: Sequence[str], rows: Sequence[Sequence[str | Link]], words: Sequence[str] | None = None
-) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]], words: Sequence[str] = ()) -> str:
     """The table in GitHub's Markdown, without a final newline; for `words` see `Table`."""
-    table = Table(header, rows, words or ())
+    table = Table(header, rows, words)
     rule = ["---:" if table.is_number(column) else "---" for column in range(len(header))]
-    lines = [[_escaped(cell) for cell in row] for row in (header, *rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+    first, *others = ([_escaped(cell) for cell in row] for row in (header, *rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *others))
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The table for a terminal: the first column aligned to the left, the others to the right."""
-    cells = [list(header), *(list(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    columns = []
+    for number, column in enumerate(zip(header, *rows, strict=True)):
+        width = max(map(len, column))
+        columns.append([cell.rjust(width) if number else cell.ljust(width) for cell in column])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """A complete page with its style sheet; light and dark."""
-    return _page_template().render(title=title, blocks=blocks).lstrip()
-
-
-@cache
-def _page_template() -> Template:
     loader = PackageLoader("electra.report")
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    templates.filters["kind"] = lambda block: type(block).__name__
-    return templates.get_template("page.html")
+    return templates.get_template("page.html").render(title=title, blocks=blocks).lstrip()
 
 
 def _escaped(cell: str | Link) -> str:

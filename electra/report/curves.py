@@ -18,8 +18,8 @@ from electra.errors import UserError
 from electra.report.runs import RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]
-AXES: tuple[Axis, ...] = ("steps", "tokens", "flops")
-AXIS_TITLES = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
+AXES: dict[Axis, str] = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
+"""Axis -> its title."""
 TOO_LARGE = 1e300
 """Larger values count as not finite: the difference of two of them overflows."""
 POINTS = 1600
@@ -71,12 +71,9 @@ def metric_title(name: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in name.split("_"))
 
 
-def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = POINTS) -> list[Panel]:
-    """A panel per metric, those of `MAIN` first.
+def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps") -> list[Panel]:
+    """A panel per metric, those of `MAIN` first. Tokens are without padding, FLOPs by 6 N T with attention.
 
-    Args:
-        axis: unit of x; tokens without padding, FLOPs by 6 N T with attention.
-        points: approximate maximum per panel.
     Raises:
         UserError: a log does not contain tokens or FLOPs.
     """
@@ -88,17 +85,15 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps", points: int = P
             steps, y = np.array(columns[key], dtype=np.float64).T
             finite = np.abs(y) < TOO_LARGE  # false of a nan
             name, kind = key.removeprefix("eval_"), "held-out" if key.startswith("eval_") else "training"
-            curve = Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum()))
-            by_metric.setdefault(name, []).append(curve)
+            curves = by_metric.setdefault(name, [])
+            curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
             if kind == "held-out" and name in baselines:
-                ends = scale(np.array([0.0, float(run.step)]))
-                by_metric[name].append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
+                ends = scale(np.array([0.0, run.step]))
+                curves.append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
     panels = []
     for name in [*(name for name in MAIN if name in by_metric), *sorted(by_metric.keys() - set(MAIN))]:
-        stretches = max(10, points // (4 * sum(curve.kind != "frequencies" for curve in by_metric[name])))
-        kept = [(curve, thin(curve.y, stretches)) for curve in by_metric[name]]
-        thinned = [curve._replace(x=curve.x[positions], y=curve.y[positions]) for curve, positions in kept]
-        panels.append(Panel(name, thinned, name in MAIN))
+        stretches = max(10, POINTS // (4 * sum(curve.kind != "frequencies" for curve in by_metric[name])))
+        panels.append(Panel(name, [thin(curve, stretches) for curve in by_metric[name]], name in MAIN))
     return panels
 
 
@@ -124,18 +119,14 @@ def axis_of(run: RunRecord, axis: Axis) -> Callable[[NDArray[np.float64]], NDArr
     return lambda steps: steps
 
 
-def thin(values: NDArray[np.float64], stretches: int) -> NDArray[np.int64]:
-    """Positions to keep, ascending, (N,) -> (M,): first, last, lowest and highest of each of `stretches` equal parts.
-
-    All positions if there are at most four per part.
-    """
-    if len(values) <= 4 * stretches:
-        return np.arange(len(values))
-    kept: set[int] = set()
-    for part in np.array_split(np.arange(len(values)), stretches):
-        kept |= {int(part[0]), int(part[-1])}
-        kept |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
-    return np.array(sorted(kept))
+def thin(curve: Curve, stretches: int) -> Curve:
+    """The curve with the first, last, lowest and highest of each of `stretches` parts, if that leaves out any."""
+    if len(curve.y) <= 4 * stretches:
+        return curve
+    parts = np.array_split(np.arange(len(curve.y)), stretches)
+    kept = [(part[0], part[-1], part[curve.y[part].argmin()], part[curve.y[part].argmax()]) for part in parts]
+    positions = np.unique(kept)
+    return curve._replace(x=curve.x[positions], y=curve.y[positions])
 
 
 def _columns(logs: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:

@@ -47,7 +47,7 @@ class Column:
         """Such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
         summary = run.tasks.get(self.task)
         spread = summary and (summary.metrics.get(self.metric) if self.metric else summary.headline)
-        if not summary or not spread:
+        if not (summary and spread):
             return ""
         std = f" ± {percent(spread.std)}" if with_std and spread.std is not None else ""
         counts = ((summary.collapsed, "collapsed"), (spread.undefined, "undefined"))
@@ -73,14 +73,12 @@ class PublishedScores:
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one kind of task is reported: a column for each task and shown metric; no averages.
+    """How one kind of task is reported: a column for each task and shown metric.
 
     Args:
-        title: of the report.
         known: results -> the possible tasks by name, in the order of the tables.
         shown: metric -> title, for the overview and the published rows.
         definitions: of these metrics.
-        published: rows to compare with.
         averages: name -> the tasks that it is the mean of.
     """
 
@@ -131,16 +129,10 @@ class Reporting:
     def _published_table(self, rows: Sequence[PublishedScores], tasks: Mapping[str, ScoredTask]) -> Table:
         metrics = [metric for metric in self.shown if any(metric in row.scores for row in rows)]
         header = ["Model", "Task", *(self.shown[metric] for metric in metrics), "Protocol", "Source"]
-        cells: list[list[str | Link]] = [
-            [
-                row.name,
-                tasks[row.task].title,
-                *(f"{row.scores[metric]:.1f}" if metric in row.scores else "" for metric in metrics),
-                row.protocol,
-                Link(row.table, row.source),
-            ]
-            for row in rows
-        ]
+        cells: list[list[str | Link]] = []
+        for row in rows:
+            scores = [f"{row.scores[metric]:.1f}" if metric in row.scores else "" for metric in metrics]
+            cells.append([row.name, tasks[row.task].title, *scores, row.protocol, Link(row.table, row.source)])
         return Table(header, cells, words=("Task", "Protocol", "Source"))
 
 
@@ -192,36 +184,26 @@ def details(runs: Sequence[RunSummary], names: Sequence[str], titles: Mapping[st
     header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed", "Epochs", "Start", "Learning rate"]
     blocks: list[Block] = []
     for name in names:
-        summaries = {run.name: run.tasks[name] for run in runs if name in run.tasks}
         rows = []
-        for run_name, summary in summaries.items():
-            task = summary.task
+        for run in runs:
+            if name not in run.tasks:
+                continue
+            summary, task = run.tasks[name], run.tasks[name].task
             metrics = {f"{titles.get(task.headline, task.headline)} (headline)": summary.headline}
             metrics |= {titles.get(m, m): spread for m, spread in summary.metrics.items() if m != task.headline}
             settings = [(f"{r.epoch:g}", r.start, f"{r.settings.get('learning_rate', '')}") for r in summary.results]
-            rows += [
-                [
-                    run_name,
-                    metric,
-                    *(percent(value, 2) for value in (spread.median, spread.mean, spread.best)),
-                    "" if len(spread.values) < 2 else percent(spread.std, 2),
-                    _by_seed(spread, summary),
-                    *(", ".join(dict.fromkeys(column)) for column in zip(*settings, strict=True)),
-                ]
-                for metric, spread in metrics.items()
-            ]
+            distinct = [", ".join(dict.fromkeys(column)) for column in zip(*settings, strict=True)]
+            for metric, spread in metrics.items():
+                values = [percent(value, 2) for value in (spread.median, spread.mean, spread.best)]
+                std = "" if len(spread.values) < 2 else percent(spread.std, 2)
+                by_seed = ", ".join(
+                    f"{r.seed}: {percent(spread.values[r.seed], 2, 'undefined')}{' (collapsed)' * r.collapsed}"
+                    for r in summary.results
+                )
+                rows.append([run.name, metric, *values, std, by_seed, *distinct])
         if rows:
-            title = next(iter(summaries.values())).task.title
-            blocks += [Heading(title, 3), Table(header, rows, words=("Metric", "By seed", "Start"))]
+            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed", "Start"))]
     return blocks
-
-
-def _by_seed(spread: Spread, summary: TaskSummary) -> str:
-    cells = [
-        f"{run.seed}: {'undefined' if value is None else percent(value, 2)}{' (collapsed)' if run.collapsed else ''}"
-        for run, value in zip(summary.results, spread.values.values(), strict=True)
-    ]
-    return ", ".join(cells)
 
 
 def plot(task: ScoredTask, runs: Sequence[RunSummary], published: Sequence[tuple[str, float]]) -> str:
@@ -256,7 +238,7 @@ def write_report(reporting: Reporting, folders: Sequence[Path], output: Path) ->
     runs = read_runs(reporting, folders)
     blocks, values = reporting.blocks(runs), report_values(reporting, runs)
     texts = {
-        "report.md": to_markdown(reporting.title, blocks),
+        "report.md": to_markdown([Heading(reporting.title, 1), *blocks]),
         "report.html": to_html(reporting.title, blocks),
         "report.json": json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
     }
@@ -293,6 +275,7 @@ def report_values(reporting: Reporting, runs: Sequence[RunSummary]) -> dict[str,
         }
 
     def task_values(summary: TaskSummary) -> dict[str, Any]:
+        of_seed = ("seed", "epoch", "start", "rows", "settings")
         return {
             "headline": spread_values(summary.headline),
             "metrics": {name: spread_values(spread) for name, spread in summary.metrics.items()},
@@ -300,28 +283,22 @@ def report_values(reporting: Reporting, runs: Sequence[RunSummary]) -> dict[str,
             "collapsed": summary.collapsed,
             "collapsed_seeds": [r.seed for r in summary.results if r.collapsed],
             "rows_not_official": summary.other_rows,
-            "by_seed": [
-                {"seed": r.seed, "epoch": r.epoch, "start": r.start, "rows": r.rows, "settings": r.settings}
-                for r in summary.results
-            ],
+            "by_seed": [{name: getattr(r, name) for name in of_seed} for r in summary.results],
+        }
+
+    def run_values(run: RunSummary) -> dict[str, Any]:
+        return {
+            "name": run.name,
+            "model": run.model,
+            "parameters": run.parameters,
+            "tasks": {name: task_values(summary) for name, summary in run.tasks.items()},
+            "averages": {n: {"value": in_percent(a.value), "missing": a.missing} for n, a in run.averages.items()},
         }
 
     return {
         "unit": "percent",
         "definitions": reporting.all_definitions,
-        "average_tasks": {name: list(tasks) for name, tasks in reporting.averages.items()},
-        "runs": [
-            {
-                "name": run.name,
-                "model": run.model,
-                "parameters": run.parameters,
-                "tasks": {name: task_values(summary) for name, summary in run.tasks.items()},
-                "averages": {
-                    name: {"value": in_percent(average.value), "missing": list(average.missing)}
-                    for name, average in run.averages.items()
-                },
-            }
-            for run in runs
-        ],
+        "average_tasks": dict(reporting.averages),
+        "runs": [run_values(run) for run in runs],
         "published": reporting.published_values(),
     }

@@ -10,20 +10,28 @@ from markupsafe import Markup
 from electra.console import format_seconds
 from electra.errors import UserError
 from electra.files import write_file
-from electra.report.blocks import Block, Details, Figure, Heading, Items, LegendEntry, Table, Text, to_html
+from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
 from electra.report.charts import COLOURS, Line, line_chart
-from electra.report.curves import AXIS_TITLES, Axis, Panel, draw, make_panels, metric_title
+from electra.report.curves import AXES, Axis, Panel, draw, make_panels, metric_title
 from electra.report.runs import RunRecord, is_number, read_runs
 from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger(__name__)
 
 REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
-LINE_STYLES = {"training": "thin", "held-out": "dots", "frequencies": "dashed"}
-KINDS = {"training": "training", "held-out": "held-out text", "frequencies": "token frequencies, no context"}
+KINDS = {
+    "training": ("training", "thin"),
+    "held-out": ("held-out text", "dots"),
+    "frequencies": ("token frequencies, no context", "dashed"),
+}
+"""Kind of a curve -> its label in the legend, the style of its line."""
 GREY = 7
 MAIN_NETWORK = "main network"
 """Replaced by the network's name, such as discriminator, if all runs of the page have the same."""
+ABOUT_SAMPLES = (
+    "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator considers the "
+    "token more likely to be replaced; the number above is this probability in percent."
+)
 PLAN = {
     "objective": "objective",
     "documents": "documents",
@@ -71,12 +79,12 @@ def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, 
         if curve.not_finite
     ]
     drawn = [panel for panel in panels if panel.has_points]
-    main, others = ([_chart(p, names, axis) for p in drawn if p.is_main == is_main] for is_main in (True, False))
+    main, others = ([_chart(p, names, axis) for p in drawn if p.is_main == which] for which in (True, False))
     kinds = {curve.kind for panel in drawn for curve in panel.curves}
-    legend = [] if is_single else [LegendEntry(name, f"c{number} dots") for number, name in enumerate(names)]
+    legend = [] if is_single else [(name, f"c{number} dots") for number, name in enumerate(names)]
     legend += [
-        LegendEntry(label, f"c{0 if is_single and kind != 'frequencies' else GREY} {LINE_STYLES[kind]}")
-        for kind, label in KINDS.items()
+        (label, f"c{0 if is_single and kind != 'frequencies' else GREY} {style}")
+        for kind, (label, style) in KINDS.items()
         if kind in kinds
     ]
     blocks: list[Block] = [Items(notes)] if notes else []
@@ -86,21 +94,16 @@ def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, 
     blocks += [*_held_out(runs), *more]
     networks = {run.plan.get("main_network", "discriminator") for run in runs}
     plan = PLAN | ({"discriminator_shape": networks.pop()} if len(networks) == 1 else {})
-    for title, labels, values in (
-        ("Plan", plan, [run.plan for run in runs]),
-        ("Compute", COMPUTE, [run.compute for run in runs]),
-    ):
+    for part, labels in (("plan", plan), ("compute", COMPUTE)):
+        values = [run.metrics.get(part, {}) for run in runs]
         rows = [[label, *(_cell(key, v.get(key)) for v in values)] for key, label in labels.items()]
         if any(values):
-            blocks += [Heading(title), Table(["", *names], [row for row in rows if any(row[1:])])]
-    if any(run.samples for run in runs):
-        about = (
-            "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator "
-            "considers the token more likely to be replaced; the number above is this probability in percent."
-        )
-        blocks += [Heading("Samples"), Text(about)]
-    for run in runs:
-        if run.samples and not is_single:
+            blocks += [Heading(part.capitalize()), Table(["", *names], [row for row in rows if any(row[1:])])]
+    sampled = [run for run in runs if run.samples]
+    if sampled:
+        blocks += [Heading("Samples"), Text(ABOUT_SAMPLES)]
+    for run in sampled:
+        if not is_single:
             blocks.append(Heading(run.name, 3))
         blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
     blocks += _options(runs)
@@ -113,13 +116,13 @@ def _chart(panel: Panel, names: Sequence[str], axis: Axis) -> str:
         Line(
             curve.kind if is_single else f"{names[curve.run]}, {curve.kind}",
             GREY if is_single and curve.kind == "frequencies" else curve.run,
-            LINE_STYLES[curve.kind],
+            KINDS[curve.kind][1],
             curve.x.tolist(),
             curve.y.tolist(),
         )
         for curve in panel.curves
     ]
-    return line_chart(f"chart-{panel.name}", panel.title, AXIS_TITLES[axis], lines)
+    return line_chart(f"chart-{panel.name}", panel.title, AXES[axis], lines)
 
 
 def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
@@ -182,23 +185,18 @@ def write_report(
     runs = read_runs(list(folders))
     if len(runs) > COLOURS:
         raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {COLOURS}")
-    if output is not None:
-        if not output.name or output.is_dir():
-            raise UserError(f"--output {output} is a folder; name the .html file of the page")
-        if output.suffix == ".png":
-            raise UserError(f"--output {output} must be an .html file; the picture gets the same name with .png")
-        page_file, picture_file = output, output.with_suffix(".png")
-    elif len(runs) == 1:
+    if output is not None and (output.is_dir() or output.suffix == ".png"):
+        raise UserError(f"--output {output} is a folder or the picture; name the .html file of the page")
+    page_file = output or runs[0].folder.resolve().parent / "comparison.html"
+    picture_file = page_file.with_suffix(".png")
+    if output is None and len(runs) == 1:
         page_file, picture_file = runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
-    else:
-        page_file = runs[0].folder.resolve().parent / "comparison.html"
-        picture_file = page_file.with_suffix(".png")
     panels = make_panels(runs, axis)
     page = report_page(runs, panels, axis, more)
     page_file.parent.mkdir(parents=True, exist_ok=True)
     write_file(page.encode(errors="backslashreplace"), page_file)
     try:
-        picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, AXIS_TITLES[axis])
+        picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, AXES[axis])
     except ModuleNotFoundError:
         logger.warning("%s needs matplotlib; run: pip install 'electra[report]'", picture_file.name)
         return [page_file]

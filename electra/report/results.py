@@ -150,8 +150,18 @@ class TaskSummary:
 
     task: ScoredTask
     results: tuple[Result, ...]
-    headline: Spread
-    metrics: Mapping[str, Spread]
+
+    @property
+    def headline(self) -> Spread:
+        return self._spread(self.task.headline)
+
+    @property
+    def metrics(self) -> dict[str, Spread]:
+        names = dict.fromkeys(metric for result in self.results for metric in result.metrics)
+        return {name: self._spread(name) for name in names}
+
+    def _spread(self, metric: str) -> Spread:
+        return Spread({result.seed: _defined(result.metrics.get(metric)) for result in self.results})
 
     @property
     def collapsed(self) -> int:
@@ -199,23 +209,12 @@ def summarize(
                 raise UserError(f"{name} holds two results for {one.task} with seed {one.seed}; remove a line")
         if unknown := [result.task for result in own if result.task not in known]:
             raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(known)}")
-        tasks = {
-            task.name: _summarize_task(task, runs)
-            for task in known.values()
-            if (runs := tuple(result for result in own if result.task == task.name))
-        }
+        by_task = {name: tuple(result for result in own if result.task == name) for name in known}
+        tasks = {name: TaskSummary(known[name], runs) for name, runs in by_task.items() if runs}
         row = name if len(models) == 1 else f"{name}: {model}"
         means = {title: _average(tasks, names) for title, names in averages.items()}
         summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
     return summaries
-
-
-def _summarize_task(task: ScoredTask, runs: tuple[Result, ...]) -> TaskSummary:
-    def spread(metric: str) -> Spread:
-        return Spread({run.seed: _defined(run.metrics.get(metric)) for run in runs})
-
-    names = dict.fromkeys(metric for run in runs for metric in run.metrics)
-    return TaskSummary(task, runs, spread(task.headline), {name: spread(name) for name in names})
 
 
 def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> Average:

@@ -43,10 +43,6 @@ class RunRecord:
         return self.metrics.get("plan", {})
 
     @property
-    def compute(self) -> dict[str, Any]:
-        return self.metrics.get("compute", {})
-
-    @property
     def held_out(self) -> dict[str, dict[str, float]]:
         """Columns of held-out metrics; for an unfinished run, the last evaluation of its log."""
         columns = self.metrics.get("held_out", {})
@@ -65,8 +61,7 @@ def read_run(folder: Path) -> RunRecord:
     notes: list[str] = []
     state = _latest_state(folder, notes)
     if state is None:
-        reason = f" ({'; '.join(notes)})" if notes else ""
-        raise UserError(f"{folder} has no training log{reason}; name a run that has saved a checkpoint")
+        raise UserError("; ".join([f"{folder} has no training log", *notes, "name a run that has saved a checkpoint"]))
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
     samples: list[Sample] = []
     try:

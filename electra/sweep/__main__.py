@@ -15,6 +15,7 @@ import logging
 import os
 import shlex
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,6 @@ from electra.sweep.runner import Runner, Task, cores, devices
 from electra.sweep.summary import Summary
 
 logger = logging.getLogger("electra.sweep")
-
-FAILED_EXIT_CODE = 1
 
 
 def parser() -> Parser:
@@ -58,8 +57,8 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> None:
     log_plainly()
     words = list(sys.argv[1:] if argv is None else argv)
-    own, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-    options = parser().parse_args(own)
+    end = words.index("--") if "--" in words else len(words)
+    options, flags = parser().parse_args(words[:end]), words[end + 1 :]
     sweep = read_sweep(options.file)
     task = make_task(sweep, options, flags)
     total = number_of_points(sweep, options.max_runs)
@@ -67,16 +66,16 @@ def main(argv: list[str] | None = None) -> None:
     task = replace(task, sweep=sweep)
     settings = {"sweep": sweep.content, "flags": flags, "seed": options.seed, "glue": task.glue and list(task.glue)}
     folder = open_folder(expand(options.output_dir) / task.group, settings)
-    available = devices(os.environ)
-    runner = Runner(task, folder, total=total, parallel=options.parallel, seed=options.seed, devices=available)
+    gpus = devices(os.environ)
+    runner = Runner(task, folder, total=total, parallel=options.parallel, seed=options.seed, devices=gpus)
 
     aim = f", to {sweep.goal} {sweep.metric}"
     if sweep.differing:
         aim = f", {'ranked by GLUE' if task.glue else 'not ranked'}, as {sweep.not_comparable}"
     logger.info("sweep          %s, %s search%s", sweep.path, sweep.method, aim)
     logger.info("points         %d, %d of them finished", total, total - len(runner.left))
-    gpus = f", a GPU each of {len(available)}" if len(available) > 1 else ""
-    logger.info("at a time      %d on %d CPU cores%s", options.parallel, cores(), gpus)
+    shared = f", a GPU each of {len(gpus)}" if len(gpus) > 1 else ""
+    logger.info("at a time      %d on %d CPU cores%s", options.parallel, cores(), shared)
     logger.info("folder         %s\n", folder.path)
     try:
         runner.run_all()
@@ -93,9 +92,7 @@ def make_task(sweep: Sweep, options: argparse.Namespace, flags: list[str]) -> Ta
     if options.glue_flags and options.glue is None:
         raise UserError("--glue_flags need --glue, such as --glue configs/glue/paper.yaml")
     if options.glue is not None and sweep.program.name != PRETRAINING:
-        raise UserError(
-            f"--glue is for sweeps of {PRETRAINING}, but {sweep.path} runs {sweep.program.name}; remove --glue"
-        )
+        raise UserError(f"--glue is for sweeps of {PRETRAINING}; {sweep.path} runs {sweep.program.name}; remove it")
     glue = None if options.glue is None else ("--config", options.glue, *options.glue_flags)
     return Task(sweep, tuple(flags), glue, options.experiment_name or f"sweep_{options.file.stem}")
 
@@ -116,15 +113,14 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
             write_file(picture.getvalue(), folder.path / "results.svg")
         except ModuleNotFoundError:
             logger.warning("results.svg needs matplotlib; run: pip install 'electra[report]'")
-        header, *rows = summary.table()
-        logger.info("\n%s\n\n%s", text_table(header, rows), summary.best())
+        logger.info("\n%s\n\n%s", text_table(*summary.table()), summary.best())
         logger.info("\nresults        %s", folder.path / "results.md")
     for failure in failures:
         logger.info("\nfailed         %s in %s, %s, %s", failure.name, failure.stage, failure.how, failure.log)
-        logger.info("%s", "\n".join(f"  {line}" for line in failure.last_lines))
+        logger.info("%s", textwrap.indent("\n".join(failure.last_lines), "  "))
     if failures:
         logger.info("\n%d points failed; the same command resumes them from their checkpoints", len(failures))
-        sys.exit(FAILED_EXIT_CODE)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

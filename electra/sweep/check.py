@@ -28,13 +28,13 @@ def check_task(task: Task) -> tuple[str, ...]:
 
 def check_flags(task: Task) -> None:
     """Refuse flags that the sweep sets itself, and swept options that another flag would override."""
-    sweep, swept = task.sweep, [parameter.name for parameter in task.sweep.swept]
+    sweep, swept = task.sweep, {parameter.name for parameter in task.sweep.swept}
     given = _names([*sweep.words, *task.flags, *(task.glue or ())])
     for name in [*given, *(parameter.name for parameter in sweep.parameters)]:
-        if name in _OWN or (name in _QUIET and name in swept):
+        if name in _OWN or name in swept.intersection(_QUIET):
             raise UserError(f"--{name} does not work in a sweep, which sets the options of its points; remove it")
     for flag in _names(task.flags):
-        if {flag, "lowercase" if flag == "cased" else flag.removeprefix("no_")} & {*swept}:
+        if swept & {flag, "lowercase" if flag == "cased" else flag.removeprefix("no_")}:
             raise UserError(f"--{flag} is swept by {sweep.path}; remove it behind -- or from the file")
 
 

@@ -8,6 +8,7 @@ therefore continues with the same points.
 """
 
 import difflib
+import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,6 @@ from electra.files import YAML_ERRORS, read_yaml
 
 ROOT = Path(__file__).parents[2]
 PRETRAINING, GLUE = PROGRAMS = ("run_pretraining.py", "run_glue.py")
-METHODS = ("grid", "random", "bayes")
-GOALS = ("minimize", "maximize")
 DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "constant": ("value",),
     "categorical": ("values",),
@@ -33,7 +32,7 @@ DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "q_uniform": ("min", "max", "q"),
 }
 """Name -> its keys in the file."""
-_USED = ("program", "method", "metric", "parameters", "command", "run_cap")
+_USED = ("program", "method", "metric", "parameters", "command")
 _IGNORED = ("name", "description", "project", "entity", "apiVersion", "kind")
 _FEW = 30
 FIRST_RANDOM = 5
@@ -124,12 +123,12 @@ def read_sweep(path: Path) -> Sweep:
 
 def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     for key in content:
-        check_one_of(key, (*_USED, *_IGNORED), "key")
-    check_one_of(content.get("method"), METHODS, "method")
+        check_one_of(key, (*_USED, "run_cap", *_IGNORED), "key")
+    check_one_of(content.get("method"), ("grid", "random", "bayes"), "method")
     metric = content.get("metric")
     if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
         raise UserError("metric is missing, such as 'metric: {name: eval/discriminator_auc, goal: maximize}'")
-    check_one_of(metric.get("goal", "minimize"), GOALS, "goal of the metric")
+    check_one_of(metric.get("goal", "minimize"), ("minimize", "maximize"), "goal of the metric")
     parameters, run_cap = content.get("parameters"), content.get("run_cap")
     if not isinstance(parameters, dict) or not parameters:
         raise UserError(f"parameters must map options of the script to their values; got {parameters!r}")
@@ -155,7 +154,7 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
         parameters=read,
         words=_words(content.get("command")),
         run_cap=run_cap,
-        content={key: content[key] for key in _USED if key in content and key != "run_cap"},
+        content={key: content[key] for key in _USED if key in content},
     )
 
 
@@ -199,10 +198,11 @@ def read_parameter(name: str, spec: Any) -> Parameter:
         return Parameter(name, kind, tuple(spec["values"]))
     low, high, q = spec["min"], spec["max"], spec.get("q", 1)
     numbers = (int,) if kind == "int_uniform" else (int, float)
-    if not all(type(number) in numbers for number in (low, high, q)) or not low < high or q <= 0:
-        raise UserError(f"parameter {name}: min {low!r} must be a number less than max {high!r}, and q above 0")
-    if kind == "log_uniform_values" and low <= 0:
-        raise UserError(f"parameter {name}: min {low} of {kind} must be above 0")
+    least = 0 if kind == "log_uniform_values" else -math.inf
+    if not all(type(number) in numbers for number in (low, high, q)) or not least < low < high or q <= 0:
+        raise UserError(
+            f"parameter {name}: {kind} needs numbers min < max, q above 0, and min above {least}; got {spec}"
+        )
     if kind == "int_uniform":
         return Parameter(name, kind, range(low, high + 1))
     if kind == "q_uniform":  # multiples without rounding noise in the last digits
@@ -235,9 +235,9 @@ def propose(sweep: Sweep, number: int, seed: int, observed: Sequence[Observed] =
     new ones away.
     """
     if sweep.method == "grid":
-        sizes = [len(p.values or ()) for p in sweep.parameters]
-        positions = np.unravel_index(number - 1, sizes)  # the last parameter varies fastest
-        return {p.name: (p.values or ())[int(k)] for p, k in zip(sweep.parameters, positions, strict=True)}
+        points = itertools.product(*(p.values or () for p in sweep.parameters))
+        point = next(itertools.islice(points, number - 1, None))
+        return {p.name: value for p, value in zip(sweep.parameters, point, strict=True)}
 
     import optuna
 
@@ -261,6 +261,6 @@ def propose(sweep: Sweep, number: int, seed: int, observed: Sequence[Observed] =
         value = None if not is_finished else worst if score is None else score
         trial = optuna.trial.create_trial(state=state, params=params, distributions=distributions, value=value)
         study.add_trial(trial)
-    params = study.ask(distributions).params
-    point = {p.name: params[p.name] if p.values is None else p.values[params[p.name]] for p in sweep.swept}
-    return {p.name: point[p.name] if p.name in point else (p.values or ())[0] for p in sweep.parameters}
+    asked = study.ask(distributions).params
+    drawn = {p.name: asked.get(p.name, 0) for p in sweep.parameters}
+    return {p.name: drawn[p.name] if p.values is None else p.values[drawn[p.name]] for p in sweep.parameters}

@@ -60,9 +60,11 @@ class Failure(NamedTuple):
     @property
     def how(self) -> str:
         """The exit code, or the signal, such as SIGKILL when memory ran out."""
-        if self.exit_code < 0:
-            return f"ended by {signal.Signals(-self.exit_code).name}"
-        return f"exit code {self.exit_code}"
+        code = self.exit_code
+        return f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
+
+
+KINDS: dict[str, type[Any]] = {"points": Point, "results": PointResult, "failures": Failure}
 
 
 @dataclass
@@ -76,18 +78,16 @@ class SweepFolder:
     failures: dict[int, Failure]
 
     def save(self) -> None:
-        files: dict[str, dict[int, Any]]
-        files = {"points": self.points, "results": self.results, "failures": self.failures}
-        for name, rows in files.items():
-            lines = (json.dumps(row._asdict(), default=str) + "\n" for _, row in sorted(rows.items()))
+        for name in KINDS:
+            rows = sorted(getattr(self, name).items())
+            lines = (json.dumps(row._asdict(), default=str) + "\n" for _, row in rows)
             write_file("".join(lines).encode(), self.path / f"{name}.jsonl")
 
 
 def point_name(number: int, sweep: Sweep, values: dict[str, Any]) -> str:
     """Such as 003-generator_size=0.5-seed=43."""
-    words = (f"{p.name}={short(values[p.name])}" for p in sweep.swept)
-    name = re.sub(r"[^\w.=-]+", "_", "-".join([f"{number:03d}", *words]), flags=re.ASCII)
-    return name[:_LONGEST_NAME].rstrip(".")
+    words = [f"{number:03d}", *(f"{p.name}={short(values[p.name])}" for p in sweep.swept)]
+    return re.sub(r"[^\w.=-]+", "_", "-".join(words), flags=re.ASCII)[:_LONGEST_NAME].rstrip(".")
 
 
 def short(value: Any) -> str:
@@ -111,8 +111,7 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
     file = path / "sweep.yaml"
     if file.is_file():
         try:
-            before = read_yaml(file.read_text(encoding="utf-8"))
-            before = dict(before)
+            before = dict(read_yaml(file.read_text(encoding="utf-8")))
         except (*YAML_ERRORS, TypeError) as error:
             raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
         for name, value in settings.items():
@@ -129,13 +128,12 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
     text = f"# The options of this sweep; electra.sweep compares them.\n{write_as_yaml(settings)}"
     write_file(text.encode(), file)  # first, because it identifies the folder
     (path / "logs").mkdir(exist_ok=True)
-    rows: list[dict[int, Any]] = []
-    for name, kind in (("points", Point), ("results", PointResult), ("failures", Failure)):
-        rows_file = path / f"{name}.jsonl"
-        lines = rows_file.read_text(encoding="utf-8").splitlines() if rows_file.is_file() else []
+    by_number: dict[str, dict[int, Any]] = {}
+    for name, kind in KINDS.items():
+        file = path / f"{name}.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
         try:
-            found: list[Any] = [kind(**json.loads(line)) for line in lines]
+            by_number[name] = {row.number: row for row in (kind(**json.loads(line)) for line in lines)}
         except (ValueError, TypeError) as error:
-            raise UserError(f"cannot read {rows_file}: {error}; choose another --experiment_name") from error
-        rows.append({row.number: row for row in found})
-    return SweepFolder(path, lock, *rows)
+            raise UserError(f"cannot read {file}: {error}; choose another --experiment_name") from error
+    return SweepFolder(path, lock, **by_number)

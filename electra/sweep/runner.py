@@ -64,9 +64,8 @@ class Stage:
 
     def is_done(self) -> bool:
         """Always False for GLUE: run_glue.py skips what is finished."""
-        if self.name != PRETRAINING or not (self.folder / METRICS_NAME).is_file():
-            return False
-        return all(find_file_corruption(self.folder / name) is None for name in (METRICS_NAME, STATE_NAME))
+        files = (self.folder / METRICS_NAME, self.folder / STATE_NAME)
+        return self.name == PRETRAINING and files[0].is_file() and not any(map(find_file_corruption, files))
 
     def command(self) -> list[str]:
         """The command line; pre-training resumes from a valid checkpoint, else its folder is removed."""
@@ -144,7 +143,6 @@ class Running(NamedTuple):
     stage: Stage
     left: list[Stage]
     process: subprocess.Popen[bytes]
-    log: Path
     started: float
 
 
@@ -214,8 +212,7 @@ class Runner:
             self._finish(point, started)
             return
         stage = left[0]
-        command = stage.command()
-        log = self.folder.path / "logs" / f"{point.name}.{Path(stage.name).stem}.log"
+        command, log = stage.command(), self.folder.path / self._log_of(point, stage)
         with open(log, "wb") as output:
             output.write(f"{shlex.join(command)}\n\n".encode(errors="backslashreplace"))
             output.flush()
@@ -228,24 +225,26 @@ class Runner:
                 start_new_session=True,  # Ctrl-C reaches the sweep alone, which then ends its processes
                 preexec_fn=_die_with_parent if _LIBC else None,
             )
-        self.running[slot] = Running(point, stage, left[1:], process, log, started)
+        self.running[slot] = Running(point, stage, left[1:], process, started)
+
+    def _log_of(self, point: Point, stage: Stage) -> str:
+        return f"logs/{point.name}.{stage.program.stem}.log"
 
     def _continue_point(self, slot: int, running: Running) -> None:
         point, code = running.point, running.process.returncode
         if code == 0:
             self._start(slot, point, running.left, running.started)
             return
-        lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        log = self._log_of(point, running.stage)
+        lines = (self.folder.path / log).read_text(encoding="utf-8", errors="replace").splitlines()
         last = [line for line in lines[1:] if line.strip()][-LAST_LINES:]
-        log = str(running.log.relative_to(self.folder.path))
         self._fail(Failure(*point, running.stage.name, code, log, last))
 
     def _fail(self, failure: Failure) -> None:
         self.folder.failures[failure.number] = failure
         self.folder.save()
-        logger.info(
-            "%s failed in %s, %s: %s", failure.name, failure.stage, failure.how, "".join(failure.last_lines[-1:])
-        )
+        last = "".join(failure.last_lines[-1:])
+        logger.info("%s failed in %s, %s: %s", failure.name, failure.stage, failure.how, last)
 
     def _finish(self, point: Point, started: float) -> None:
         metrics: Metrics = {}
@@ -259,8 +258,8 @@ class Runner:
                     medians, by_seed = glue_metrics(stage.folder)
                     metrics |= medians
             except (UserError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-                log = f"logs/{point.name}.{Path(stage.name).stem}.log"
-                self._fail(Failure(*point, stage.name, 0, log, [f"its results cannot be read: {error}"]))
+                reason = [f"its results cannot be read: {error}"]
+                self._fail(Failure(*point, stage.name, 0, self._log_of(point, stage), reason))
                 return
         seconds = round(time.monotonic() - started, 1)
         self.folder.results[point.number] = PointResult(*point, metrics, by_seed, seconds)

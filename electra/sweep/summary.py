@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from electra.report.blocks import markdown_table
@@ -25,15 +25,16 @@ class Group(NamedTuple):
 
     def median(self, metric: str) -> float | None:
         """None if any value is undefined, because the median of the others would be too good."""
-        values = self.spread(metric)
-        defined = [value for value in values if value is not None]
-        return statistics.median(defined) if len(defined) == len(values) else None
+        return _of_all(statistics.median, self.spread(metric))
 
     def score(self, metrics: Sequence[str]) -> float | None:
         """Mean of the medians of these metrics."""
-        medians = [self.median(metric) for metric in metrics]
-        defined = [median for median in medians if median is not None]
-        return statistics.mean(defined) if len(defined) == len(medians) else None
+        return _of_all(statistics.mean, [self.median(metric) for metric in metrics])
+
+
+def _of_all(statistic: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return statistic(defined) if len(defined) == len(values) else None
 
 
 class Summary:
@@ -67,12 +68,10 @@ class Summary:
     def _title(self, metric: str) -> str:
         return f"{metric} (not comparable)" if self.sweep.differing and metric == self.sweep.metric else metric
 
-    def table(self) -> list[list[str]]:
-        """The header, then a row per group: values, number of points, and median and range of each metric."""
-        header = [*(p.name for p in self.sweep.axes), "points"]
-        for metric in self.metrics:
-            header += [self._title(metric), "range"]
-        rows = [header]
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The header, and a row per group: values, number of points, and median and range of each metric."""
+        titles = [title for metric in self.metrics for title in (self._title(metric), "range")]
+        rows = []
         for group in self.groups:
             row = [*(short(value) for value in group.values.values()), str(len(group.points))]
             for metric in self.metrics:
@@ -81,7 +80,7 @@ class Summary:
                 row.append("undefined" if median is None else f"{median:.4f}")
                 row.append(f"{min(values):.4f} to {max(values):.4f}" if median is not None and len(values) > 1 else "")
             rows.append(row)
-        return rows
+        return [*(p.name for p in self.sweep.axes), "points", *titles], rows
 
     def best(self) -> str:
         """A sentence with the best group, or with the reason why there is none."""
@@ -98,10 +97,10 @@ class Summary:
 
     def markdown(self, name: str, failures: Sequence[Failure], picture: str) -> str:
         """The page results.md."""
-        sweep, table = self.sweep, self.table()
+        sweep = self.sweep
         aim = "" if sweep.differing else f", to {sweep.goal} `{sweep.metric}`"
         lines = [f"# {name}", "", f"{sweep.method} search{aim}. {self.best()}", ""]
-        lines += [markdown_table(table[0], table[1:]), "", "Medians and ranges are over seeds.", ""]
+        lines += [markdown_table(*self.table()), "", "Medians and ranges are over seeds.", ""]
         lines += [f"![{sweep.metric}]({picture})", ""]
         constant = [f"`{p.name}={p.values[0]}`" for p in sweep.parameters if p.values and not p.is_swept]
         if constant:

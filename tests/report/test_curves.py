@@ -25,14 +25,9 @@ def record(logs: list[dict[str, Any]], **others: Any) -> RunRecord:
 def test_curves_are_the_columns_of_the_log_with_the_frequencies_as_a_level_line() -> None:
     logs = logs_until(100)
     panels = make_panels([record(logs, metrics={"held_out": HELD_OUT})])
-    for name, kind, key in (
-        ("loss", "training", "loss"),
-        ("learning_rate", "training", "learning_rate"),
-        ("tokens_per_second", "training", "tokens_per_second"),
-        ("loss", "held-out", "eval_loss"),
-        ("discriminator_auc", "held-out", "eval_discriminator_auc"),
-    ):
-        curve = curve_of(panels, name, kind)
+    for key in ("loss", "learning_rate", "tokens_per_second", "eval_loss", "eval_discriminator_auc"):
+        kind = "held-out" if key.startswith("eval_") else "training"
+        curve = curve_of(panels, key.removeprefix("eval_"), kind)
         expected = [(line["step"], line[key]) for line in logs if key in line]
         assert list(zip(curve.x.tolist(), curve.y.tolist(), strict=True)) == expected
     curve = curve_of(panels, "generator_loss", "frequencies")
@@ -80,7 +75,8 @@ def test_thinning_keeps_the_ends_and_every_spike() -> None:
     values = random.normal(size=100_000)
     spikes = np.arange(500, 100_000, 5000)  # each in a stretch of its own
     values[spikes] += 50 * np.sign(random.normal(size=20))
-    kept = thin(values, 100)
-    assert len(kept) <= 400 and kept[0] == 0 and kept[-1] == 99_999
-    assert (np.diff(kept) > 0).all() and set(spikes) <= set(kept)
-    assert thin(np.arange(40.0), 10).tolist() == list(range(40)) and len(thin(np.arange(41.0), 10)) < 41
+    curve = Curve(0, "training", np.arange(100_000.0), values)
+    kept = thin(curve, 100)
+    assert len(kept.x) <= 400 and kept.x[0] == 0 and kept.x[-1] == 99_999
+    assert (np.diff(kept.x) > 0).all() and set(spikes) <= set(kept.x)
+    assert (kept.y == values[kept.x.astype(int)]).all() and thin(curve, 25_000) is curve

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from electra.errors import UserError
 from electra.report.__main__ import main
@@ -18,7 +20,7 @@ from electra.report.curves import make_panels
 from electra.report.page import report_page, try_to_report, write_report
 from electra.report.runs import RunRecord, read_runs
 from electra.samples import Sample, write_samples
-from tests.report.folders import finished_run, logs_until, training_logs, write_state
+from tests.report.folders import finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -110,30 +112,24 @@ def test_a_long_log_makes_a_small_page_and_keeps_its_spikes() -> None:
     assert len(drawn) == 8 and all((4_322.0, 99.0) in points for points in drawn.values())
 
 
-def test_a_metric_without_any_number_leaves_a_note_and_no_chart(tmp_path: Path) -> None:
-    logs = logs_until(50)
-    for line in logs:
-        if "eval_loss" in line:
-            line["eval_discriminator_auc"] = math.nan
-    write_state(finished_run(tmp_path), logs)
-    page = page_of(tmp_path)
-    assert "3 values of discriminator AUC (held-out) are not finite" in page
-    assert "discriminator AUC" not in charts(page) and charts(page)["total loss"]
-
-
 @pytest.mark.parametrize(
-    "logs",
+    ("logs", "drawn", "note"),
     [
-        [{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}],
-        [{"step": 1, "loss": math.nan}],
-        training_logs([1, 2, 3], generator_loss=[-1.7e308, 1.7e308, 1.0]),
+        ([{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}], {"total loss": {"held-out": [(0.0, 5.0)]}}, ""),
+        ([{"step": 1, "loss": math.nan}], {}, "1 values of total loss (training) are not finite"),
+        (
+            [{"step": step, "loss": loss} for step, loss in ((1, -1.7e308), (2, 1.7e308), (3, 1.0))],
+            {"total loss": {"training": [(3.0, 1.0)]}},
+            "2 values of total loss (training) are not finite",
+        ),
     ],
 )
-def test_a_report_is_written_of_odd_numbers_too(tmp_path: Path, logs: list[dict[str, float]]) -> None:
+def test_a_report_is_written_of_odd_numbers_too(
+    tmp_path: Path, logs: list[dict[str, float]], drawn: dict[str, Any], note: str
+) -> None:
     page_file, picture_file = write_report([write_state(tmp_path / "a$b$", logs)])
-    drawn = charts(page_file.read_text())
-    assert drawn.get("total loss", {}).get("held-out", [(0.0, 5.0)]) == [(0.0, 5.0)]
-    assert drawn.get("generator loss", {}).get("training", [(3.0, 1.0)]) == [(3.0, 1.0)]
+    page = page_file.read_text()
+    assert charts(page) == drawn and note in page
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
@@ -141,9 +137,7 @@ def test_the_files_of_one_run_and_of_several(tmp_path: Path) -> None:
     one, other = finished_run(tmp_path / "one"), finished_run(tmp_path / "other")
     page_file, picture_file = write_report([one])
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
-    content = picture_file.read_bytes()
-    width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
-    assert content[:8] == b"\x89PNG\r\n\x1a\n" and width == 1584 and height == round(110 * (3 * 2.5 + 0.6))
+    assert Image.open(picture_file).size == (1584, round(110 * (3 * 2.5 + 0.6)))  # three rows of four panels
     main([str(one), str(other), "--x", "flops"])
     page = (tmp_path / "comparison.html").read_text()
     assert charts(page)["total loss"]["one, training"][-1][0] == pytest.approx(2e11) and "billion FLOPs" in page
@@ -173,7 +167,7 @@ def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
     for argv, message in (
         ([str(run), str(finished_run(tmp_path / "b")), "--glue", str(tmp_path)], "--glue belongs to one run"),
         ([str(run), "--glue", str(tmp_path)], "has no results.jsonl"),
-        ([str(run), "--output", str(tmp_path / "x.png")], "x.png must be an .html file"),
+        ([str(run), "--output", str(tmp_path / "x.png")], r"x\.png .*\.html"),
         ([str(finished_run(tmp_path / f"r{n}")) for n in range(9)], "9 runs"),
     ):
         with pytest.raises(UserError, match=message):

@@ -118,19 +118,20 @@ def test_a_folder_takes_one_sweep_and_one_process(tmp_path: Path) -> None:
     (tmp_path / "sweep" / ".sweep.yaml.123").write_text("sw")  # of a sweep that was killed at its start
     asked = {"sweep": {"method": "grid"}, "flags": [], "glue": None}
     opened = open_folder(tmp_path / "sweep", asked)
-    with pytest.raises(UserError, match="another process"):
-        open_folder(tmp_path / "sweep", asked)
-    opened.lock.release()
-    with pytest.raises(UserError, match=r"another flags.*--bf16"):
-        open_folder(tmp_path / "sweep", {**asked, "flags": ["--bf16"]})
-    open_folder(tmp_path / "sweep", {**asked, "glue": ["--config", "a.yaml"]}).lock.release()
-    open_folder(tmp_path / "sweep", asked).lock.release()  # GLUE may be left out, but is not forgotten
-    with pytest.raises(UserError, match="another glue"):
-        open_folder(tmp_path / "sweep", {**asked, "glue": ["--config", "b.yaml"]})
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    with pytest.raises(UserError, match="--experiment_name"):
-        open_folder(tmp_path / "taken", asked)
+
+    def refuse(folder: str, named: str, **others: Any) -> None:
+        with pytest.raises(UserError, match=named):
+            open_folder(tmp_path / folder, asked | others)
+
+    refuse("sweep", "another process")
+    opened.lock.release()
+    refuse("sweep", r"another flags.*--bf16", flags=["--bf16"])
+    open_folder(tmp_path / "sweep", {**asked, "glue": ["--config", "a.yaml"]}).lock.release()
+    open_folder(tmp_path / "sweep", asked).lock.release()  # GLUE may be left out, but is not forgotten
+    refuse("sweep", "another glue", glue=["--config", "b.yaml"])
+    refuse("taken", "--experiment_name")
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,12 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
         open_folder(tmp_path / "sweep", asked)
 
 
-def test_metrics_are_the_held_out_ones_and_undefined_where_they_are_null(tmp_path: Path) -> None:
+def test_metrics_are_the_held_out_ones_and_undefined_where_they_are_null_or_were_never_logged(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text('{"held_out": {"trained": {"discriminator_auc": 0.5, "loss": null}}}')
-    assert pretraining_metrics(tmp_path, "AVG") == {"eval/discriminator_auc": 0.5, "eval/loss": None}
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"step": 1}]}')
+    held_out = {"eval/discriminator_auc": 0.5, "eval/loss": None}
+    assert pretraining_metrics(tmp_path, "AVG") == held_out
+    assert pretraining_metrics(tmp_path, "train/loss") == {**held_out, "train/loss": None}
 
 
 @pytest.mark.parametrize("content", [None, "[]", '{"held_out": 3}', '{"held'])
@@ -158,12 +162,6 @@ def test_a_point_whose_results_cannot_be_read_fails_alone(tmp_path: Path, conten
         (tmp_path / "sweep" / "001" / "metrics.json").write_text(content)
     runner._finish(point, 0.0)
     assert not runner.folder.results and runner.folder.failures[1].stage == "run_pretraining.py"
-
-
-def test_a_training_metric_that_was_never_logged_is_undefined(tmp_path: Path) -> None:
-    (tmp_path / "metrics.json").write_text('{"held_out": {"trained": {}}}')
-    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"step": 1}]}')
-    assert pretraining_metrics(tmp_path, "train/loss") == {"train/loss": None}
 
 
 def test_a_point_whose_metrics_or_log_were_edited_is_not_done(tmp_path: Path) -> None:

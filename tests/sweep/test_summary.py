@@ -37,8 +37,9 @@ def study() -> list[PointResult]:
 
 def test_the_table_has_median_and_range_over_seeds_and_never_hides_an_undefined_one(tmp_path: Path) -> None:
     summary = Summary(sweep_of(tmp_path, parameters=SIZES), study()[::-1])
-    assert summary.table() == [
-        ["generator_size", "points", AUC, "range", "median/cola", "range"],
+    header, rows = summary.table()
+    assert header == ["generator_size", "points", AUC, "range", "median/cola", "range"]
+    assert rows == [
         ["0.25", "3", "0.6000", "0.5000 to 0.9000", "0.2000", "0.1000 to 0.3000"],
         ["0.5", "2", "undefined", "", "0.4500", "0.4000 to 0.5000"],
         ["1", "1", "0.6500", "", "0.6000", ""],
@@ -82,7 +83,7 @@ def test_a_point_of_several_fine_tunings_has_their_spread_and_an_average_only_of
     metric = {"name": "median/rte", "goal": "maximize"}
     sweep = sweep_of(tmp_path, metric=metric, parameters={"learning_rate": {"values": [1e-4, 1e-3]}})
     summary = Summary(sweep, [result(1, metrics, by_seed, learning_rate=1e-4)])
-    assert summary.table()[1] == ["0.0001", "1", "0.6000", "0.5000 to 0.9000"]
+    assert summary.table()[1][0] == ["0.0001", "1", "0.6000", "0.5000 to 0.9000"]
     metrics, _ = glue_metrics(run_folder(tmp_path / "all", all_tasks(*AVG_TASKS)))
     # 0.51 to 0.58; MNLI counts with its mean of both sets, 0.02 more
     assert metrics["AVG"] == pytest.approx(0.545 + 0.02 * ("mnli" in AVG_TASKS) / 8)

@@ -1,0 +1,112 @@
+"""Longer tokenizers: old ids stay, the new tokens are those that shorten the text most, in every algorithm."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from electra.config import TokenizerArguments
+from electra.data.tokenizer import REPORT_NAME, main
+from electra.tokenizer import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
+from electra.tokenizer_extension import extend_tokenizer
+from electra.tokenizer_training import train_tokenizer
+from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
+
+ALGORITHMS = ("wordpiece", "byte_bpe", "unigram")
+SIZES = {"wordpiece": 160, "byte_bpe": 300, "unigram": 100}
+DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume", "kubelet -v"] * 3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_old_ids_stay_new_words_are_one_token_and_old_text_is_cut_as_before(algorithm: str, tmp_path: Path) -> None:
+    options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])  # type: ignore[arg-type]
+    tokenizer = train_tokenizer([*TEXTS * 3, "kmov qubelet"], options)
+    before = tokenizer_fingerprint(tokenizer)
+    count = 5 if algorithm == "wordpiece" else 12
+    longer = extend_tokenizer(tokenizer, DOMAIN, count, min_frequency=2)
+    assert tokenizer_fingerprint(tokenizer) == before  # a copy
+    old, new = tokenizer.get_vocab(), longer.get_vocab()
+    assert old.items() <= new.items()
+    assert sorted(new.values()) == list(range(len(old) + count))
+    cut, whole = (len(t("Kubelet")["input_ids"]) - 2 for t in (tokenizer, longer))
+    assert cut > 2 and whole == 1
+    assert len(longer("kubelets")["input_ids"]) < len(tokenizer("kubelets")["input_ids"])  # a continuation
+    for text in TEXTS:
+        cuts = [plain_backend(t).encode(text, add_special_tokens=False).ids for t in (tokenizer, longer)]
+        assert len(cuts[1]) <= len(cuts[0])
+        assert cuts[0] == cuts[1] or max(cuts[1]) >= len(old)
+    longer.save_pretrained(tmp_path)
+    opened = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer_fingerprint(opened) == tokenizer_fingerprint(longer)
+    assert opened.decode(opened("the kubelet")["input_ids"], skip_special_tokens=True).strip() == "the kubelet"
+
+
+def test_wordpiece_ranks_words_by_the_pieces_that_they_save_and_knows_unknown_ones() -> None:
+    text = "abc abc abc abcd abcd bbbbbb bbbbbb zz zz zz zz once"
+    vocab = [*SPECIAL_TOKENS.values(), "a", "##b", "##bc", "##d", "b"]
+    backend = Tokenizer(models.WordPiece({token: i for i, token in enumerate(vocab)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
+    longer = extend_tokenizer(tokenizer, [text], 10, min_frequency=2)
+    # bbbbbb 2 x 5, zz unknown 4 x 2, abcd 2 x 2, abc 3 x 1; "once" occurs once
+    assert longer.convert_ids_to_tokens(range(10, 14)) == ["bbbbbb", "zz", "abcd", "abc"]
+    assert len(longer) == 14
+
+
+def test_byte_bpe_goes_on_where_its_training_ended() -> None:
+    """As if it had been trained on the same text with the larger vocabulary at once."""
+    rng = random.Random(0)
+    words = ["".join(rng.choices("aeioklmnst", k=rng.randint(3, 9))) for _ in range(400)]
+    text = [" ".join(rng.choices(words, weights=[1 / (i + 1) for i in range(400)], k=20_000))]
+    options = {"tokenizer_algorithm": "byte_bpe", "min_frequency": 2}
+    short, whole = (train_tokenizer(text, TokenizerArguments(vocab_size=n, **options)) for n in (300, 350))
+    longer = extend_tokenizer(short, text, 50, min_frequency=2)
+    merges = [json.loads(t.backend_tokenizer.to_str())["model"]["merges"] for t in (longer, whole)]
+    same = sum(one == other for one, other in zip(*merges, strict=True))
+    assert same > 0.8 * len(merges[1])  # equal counts are merged in another order
+    assert len(longer(text)["input_ids"][0]) == pytest.approx(len(whole(text)["input_ids"][0]), rel=1e-3)
+
+
+def test_ids_of_added_tokens_behind_a_unigram_model_stay() -> None:
+    """As in DeBERTa-v3, whose [MASK] follows the pieces."""
+    pieces = [("[PAD]", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[UNK]", 0.0), ("▁", -2.0), ("▁a", -3.0), ("b", -4.0)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=3))
+    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Metaspace()
+    backend.add_special_tokens(["[MASK]"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS)
+    longer = extend_tokenizer(tokenizer, ["ab ab ab b", "ab"], 1, min_frequency=2)
+    assert longer.mask_token_id == 7 and longer.convert_ids_to_tokens(8) == "▁ab"
+    assert longer("AB [MASK] b", add_special_tokens=False)["input_ids"] == [8, 4, 7, 4, 6]
+    assert plain_backend(longer).encode("[MASK]").ids != [7]
+
+
+def test_what_cannot_be_lengthened_is_one_line() -> None:
+    wordpiece = train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160))
+    assert "WordLevel" in refused(lambda: extend_tokenizer(make_number_tokenizer(20), DOMAIN, 5, 2))
+    assert "no room" in refused(lambda: extend_tokenizer(wordpiece, DOMAIN, 2**24, 2))
+    assert "no new token" in refused(lambda: extend_tokenizer(wordpiece, ["the"], 5, 2))
+    marked = Tokenizer(models.BPE(vocab={"a": 0}, merges=[], end_of_word_suffix="</w>"))
+    marked.pre_tokenizer = pre_tokenizers.Whitespace()
+    assert "marked" in refused(
+        lambda: extend_tokenizer(PreTrainedTokenizerFast(tokenizer_object=marked), DOMAIN, 5, 2)
+    )
+
+
+def test_the_command_measures_before_and_after_and_refuses_options_of_a_new_tokenizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160)).save_pretrained(tmp_path / "old")
+    (tmp_path / "text.txt").write_text("\n\n".join(f"the kubelet {i} mounts a volume" for i in range(300)))
+    command = ["--train_file", str(tmp_path / "text.txt"), "--output_dir", str(tmp_path / "new")]
+    extend = [*command, "--extend", str(tmp_path / "old"), "--new_tokens", "3"]
+    main(extend)
+    report = json.loads((tmp_path / "new" / REPORT_NAME).read_text())
+    assert report["vocab_size"] == report["before"]["vocab_size"] + 3
+    assert report["bytes_per_token"] > 1.5 * report["before"]["bytes_per_token"]
+    assert "--lowercase" in refused_command(main, [*extend, "--cased"], capsys).replace("--cased", "--lowercase")
+    assert "--vocab_size" in refused_command(main, [*extend, "--vocab_size", "300"], capsys)
+    assert "--extend" in refused_command(main, [*command, "--new_tokens", "5"], capsys)
+    assert "nowhere" in refused_command(main, [*command, "--extend", str(tmp_path / "nowhere")], capsys)
