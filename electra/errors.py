@@ -24,6 +24,11 @@ class UserError(ValueError):
     """A wrong argument, file or environment. The message says what was got, what was expected and what to do."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error of a library, which often has many or none; else the error's type."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError`."""
 

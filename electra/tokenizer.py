@@ -15,23 +15,19 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.errors import UserError
+from electra.errors import UserError, first_line
 from electra.files import expand, may_be_hub_id
 
 logger = logging.getLogger(__name__)
 
-_BERT_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-SPECIAL_TOKENS = dict(
-    zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _BERT_TOKENS, strict=True)
-)
+SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 """In the order of their ids, 0 to 4."""
 _RC2020_TOKENS = {"pad": "<PAD>", "mask": "<MASK>", "cls": "<BOS>", "eos": "<EOS>", "sep": "<SEP>", "unk": "<UNK>"}
 SPECIAL_TOKEN_CONVENTIONS = (SPECIAL_TOKENS, {f"{role}_token": token for role, token in _RC2020_TOKENS.items()})
 """A bare `tokenizers` JSON does not say which token has which role. `unk_token` and `eos_token` may be missing."""
 REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
 ROLES = (*REQUIRED_ROLES, "unk_token")
-UNMATCHABLE_PREFIX = "\ufdd0"
-"""A noncharacter: the Unicode standard excludes it from exchanged text."""
+UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
     "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
@@ -64,19 +60,20 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
-    candidates = [folder, *(folder / name for name in TOKENIZER_SUBFOLDERS)]
-    found = next((f for f in candidates if any((f / name).is_file() for name in TOKENIZER_FILES)), None)
-    if found is None:
+    for found in (folder, *(folder / name for name in TOKENIZER_SUBFOLDERS)):
+        files = {name for name in TOKENIZER_FILES if (found / name).is_file()}
+        if files:
+            break
+    else:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
-    if not any((found / name).is_file() for name in TOKENIZER_FILES if name != "tokenizer_config.json"):
+    if files == {"tokenizer_config.json"}:
         raise UserError(f"tokenizer {found}: the folder has no vocabulary, only tokenizer_config.json")
     # Without a configuration `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
-    if not (found / "tokenizer_config.json").is_file():
-        if (found / "tokenizer.json").is_file():
-            return _load_tokenizers_json(found / "tokenizer.json")
-        if (found / "vocab.txt").is_file():
-            return _load_vocab_file(found / "vocab.txt")
+    if "tokenizer_config.json" not in files and "tokenizer.json" in files:
+        return _load_tokenizers_json(found / "tokenizer.json")
+    if "tokenizer_config.json" not in files and "vocab.txt" in files:
+        return _load_vocab_file(found / "vocab.txt")
     return _load_with_auto_tokenizer(str(found))
 
 
@@ -86,7 +83,7 @@ def _load_with_auto_tokenizer(name: str) -> PreTrainedTokenizerBase:
     except Exception as error:  # of many types; the Rust side raises bare `Exception`
         problem = "transformers cannot load it" if expand(name).exists() else "no such folder, and not on the Hub"
         raise UserError(
-            f"tokenizer {name}: {problem} ({_first_line(error)}); expected a folder with a tokenizer, a tokenizers "
+            f"tokenizer {name}: {problem} ({first_line(error)}); expected a folder with a tokenizer, a tokenizers "
             "JSON file, or a Hub id while the Hub can be reached"
         ) from error
 
@@ -96,11 +93,12 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     try:
         backend = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing more specific
-        raise UserError(f"tokenizer {path}: not a tokenizers JSON file, or damaged ({_first_line(error)})") from error
+        raise UserError(f"tokenizer {path}: not a tokenizers JSON file, or damaged ({first_line(error)})") from error
     vocab = backend.get_vocab(with_added_tokens=True)
     for convention in SPECIAL_TOKEN_CONVENTIONS:
-        if all(convention[role] in vocab for role in REQUIRED_ROLES):
-            return wrap_backend(backend, {role: token for role, token in convention.items() if token in vocab})
+        roles = {role: token for role, token in convention.items() if token in vocab}
+        if roles.keys() >= set(REQUIRED_ROLES):
+            return wrap_backend(backend, roles)
     known = " or ".join(" ".join(names[role] for role in REQUIRED_ROLES) for names in SPECIAL_TOKEN_CONVENTIONS)
     raise UserError(f"tokenizer {path}: the special tokens in its vocabulary are unknown here, expected {known}")
 
@@ -152,9 +150,8 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         UserError: says what is missing.
     """
     state = _state(tokenizer)
-    bytes_known = state["model"].get("byte_fallback") or "ByteLevel" in str(
-        [state["pre_tokenizer"], state["normalizer"]]
-    )
+    levels = str([state["pre_tokenizer"], state["normalizer"]])
+    bytes_known = state["model"].get("byte_fallback") or "ByteLevel" in levels
     ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES if getattr(tokenizer, role) is not None}
     missing = [role for role in ROLES if role not in ids and not (role == "unk_token" and bytes_known)]
     wrong = None
@@ -239,7 +236,3 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         )
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return state
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,9 +1,8 @@
 """A corpus: everything that the user names as text, as one stream of documents with "\\n" between lines.
 
 The sources are data sets of the Hugging Face Hub, folders written by `datasets.save_to_disk`, files, folders and globs
-of files, and "builtin", the documentation that comes with Python. Names, formats and columns are checked when the
-corpus is made, before hours of tokenization. Iterating keeps one document in memory (a few dozen for tables) and can
-be repeated with the same result. `datasets` maps data sets into memory; the first use of a Hub data set downloads it.
+of files, and "builtin" (builtin.py). Names, formats and columns are checked when the corpus is made, before hours of
+tokenization. Iterating keeps one document in memory (a few dozen for tables) and always gives the same documents.
 """
 
 import glob
@@ -20,15 +19,7 @@ import pyarrow as pa
 
 from electra.config import CorpusArguments
 from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
-from electra.data.readers import (
-    ROWS_PER_BATCH,
-    SUPPORTED,
-    check_arrow_column,
-    clean,
-    kind,
-    read_file,
-    streams_of,
-)
+from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file, streams_of
 from electra.errors import UserError
 from electra.files import absolute, may_be_hub_id
 
@@ -66,11 +57,12 @@ class Source(NamedTuple):
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
     """One file, the supported files below a folder, or the matches of a glob."""
     arguments = (options.text_column, options.document_separator)
-    files: list[tuple[str, int, int]] = []
+    paths = find_files(entry)
+    files = [
+        (path, status.st_size, status.st_mtime_ns) for path, status in zip(paths, map(os.stat, paths), strict=True)
+    ]
     formats: list[str] = []
-    for path in find_files(entry):
-        status = os.stat(path)
-        files.append((path, status.st_size, status.st_mtime_ns))
+    for path in paths:
         found = [file_format for file_format, _ in streams_of(path).values()]
         formats += found
         if set(found) != {"text"}:

@@ -24,17 +24,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from electra.errors import UserError
+from electra.errors import UserError, first_line
 from electra.files import is_encodable
 
 FORMATS = {
-    "": "text", ".txt": "text", ".text": "text", ".raw": "text", ".tokens": "text", ".md": "text",
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
-    ".csv": "csv", ".tsv": "tsv",
-    ".parquet": "parquet", ".zip": "zip",
-}  # fmt: skip
+    **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **{f".{name}": name for name in ("csv", "tsv", "parquet", "zip")},
+}
 SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as .gz .bz2 .xz .zst"
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
+DOCUMENTS_PER_TELL = 64  # asking for the place in the file takes longer than reading a short line
 CSV_FIELD_CHARACTERS = 1 << 28  # a longer field means a quotation mark that was never closed
 
 # RuntimeError is what zipfile raises for encrypted members and unknown compression methods.
@@ -70,9 +70,7 @@ def kind(path: str) -> tuple[str, str]:
 
 
 def read_file(path: str, text_column: str, document_separator: str) -> Iterator[tuple[str, int]]:
-    """Yield each document, with "\\n" between lines, and the bytes of the file read so far.
-
-    A document without text is "". Plain text has no `text_column`, the other formats no `document_separator`.
+    """Yield each document, "" if it has no text, and about how many bytes of the file have been read.
 
     Raises:
         UserError: the file is broken or not UTF-8, or a row is not as expected.
@@ -87,14 +85,17 @@ def read_file(path: str, text_column: str, document_separator: str) -> Iterator[
                 stream = _OPENERS[compression](archive.open(name) if archive else raw)
                 # Accepts the line ends of every system and a byte-order mark; closes `raw` when it is deleted.
                 text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+                lines = _lines(text, place)
                 if file_format == "text":
-                    documents = _text_documents(_lines(text, place), document_separator)
+                    documents = _text_documents(lines, document_separator)
                 elif file_format == "jsonl":
-                    documents = _json_documents(_lines(text, place), text_column, place)
+                    documents = _json_documents(lines, text_column, place)
                 else:
-                    documents = _csv_documents(_lines(text, place), file_format, text_column, place)
-            for document in documents:
-                yield document, raw.tell()
+                    documents = _csv_documents(lines, file_format, text_column, place)
+            for number, document in enumerate(documents):
+                if number % DOCUMENTS_PER_TELL == 0:
+                    bytes_read = raw.tell()
+                yield document, bytes_read
 
 
 def clean(text: str | None) -> str:
@@ -107,7 +108,7 @@ def clean(text: str | None) -> str:
 def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
     """Raise UserError unless the schema has `text_column` and its type is text, or null: only missing values."""
     if text_column not in schema.names:
-        raise UserError(_missing_column(name, text_column, schema.names))
+        raise _missing_column(name, text_column, schema.names)
     column_type = schema.field(text_column).type
     if not re.match("null|(dictionary<values=)?(large_)?string", str(column_type)):
         raise UserError(
@@ -159,7 +160,7 @@ def _naming_errors(name: str) -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"{name} cannot be read, it is broken, incomplete or not permitted: {reason}") from error
 
 
@@ -214,7 +215,7 @@ def _json_documents(lines: Iterable[str], text_column: str, place: str) -> Itera
         if not isinstance(row, dict):
             raise UserError(f"{place}, line {number}: expected one JSON object per line, got: {str(row)[:80]}")
         if text_column not in row:
-            raise UserError(_missing_column(f"{place}, line {number}", text_column, list(row)))
+            raise _missing_column(f"{place}, line {number}", text_column, list(row))
         value = row[text_column]
         # JSON can hold half of a surrogate pair, which no tokenizer takes.
         if value is not None and not (isinstance(value, str) and is_encodable(value)):
@@ -229,7 +230,7 @@ def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, pla
     try:
         header = next(rows, [text_column])
         if text_column not in header:
-            raise UserError(_missing_column(place, text_column, header))
+            raise _missing_column(place, text_column, header)
         for row in filter(None, rows):
             if len(row) != len(header):
                 raise csv.Error(f"{len(row)} fields where the header has {len(header)}")
@@ -241,5 +242,6 @@ def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, pla
         ) from error
 
 
-def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> str:
-    return f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; name the text with --text_column"
+def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> UserError:
+    listed = ", ".join(columns)
+    return UserError(f"{place} has no column {text_column!r}, it has: {listed}; name the text with --text_column")

@@ -20,7 +20,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,11 @@ class TokenCache:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.description: dict[str, Any] = json.loads((self.path / DESCRIPTION_NAME).read_text())
+        self.num_tokens: int = self.description["tokens"]
         table = pa.ipc.open_stream(pa.memory_map(str(self.path / ARROW_NAME))).read_all()
         self._ids, offsets = _flat(table.column("input_ids"))
         self._lines, self._line_offsets = _flat(table.column("line_lengths"))
-        self._first_document = np.cumsum([0] + [len(o) - 1 for o in offsets])
+        self._first_document = np.cumsum([0] + [len(o) - 1 for o in offsets])  # of each chunk
         self._starts = np.concatenate([o[:-1] for o in offsets]).astype(np.int64)
         self.lengths: NDArray[np.int64] = np.concatenate([np.diff(o) for o in offsets]).astype(np.int64)
         """Tokens of each document, int64 (D,)."""
@@ -76,10 +77,6 @@ class TokenCache:
 
     def __len__(self) -> int:
         return len(self.lengths)
-
-    @property
-    def num_tokens(self) -> int:
-        return int(self.description["tokens"])
 
     def _chunk(self, document: int) -> int:
         return int(np.searchsorted(self._first_document, document, side="right")) - 1
@@ -147,14 +144,11 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None], overwri
 def split_documents(
     content_hashes: NDArray[np.uint64], held_out_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split documents by content, so that equal documents stay together.
+    """Indices of the training and of the held-out documents, both sorted; equal documents stay together.
 
     Args:
         content_hashes: uint64 (D,).
         held_out_fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
-        seed: of the draw.
-    Returns:
-        indices of the training and of the held-out documents, both sorted, int64.
     """
     everything = np.arange(len(content_hashes))
     if held_out_fraction == 0:
@@ -171,15 +165,12 @@ def split_documents(
     return everything[~is_held_out], everything[is_held_out]
 
 
-def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
-    batch, characters = [], 0
-    for text in documents:
-        batch.append(text)
-        characters += len(text)
-        if characters >= BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
+def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
+    for first in documents:
+        batch, characters = [first], len(first)
+        while characters < BATCH_CHARACTERS and (text := next(documents, None)) is not None:
+            batch.append(text)
+            characters += len(text)
         yield batch
 
 
@@ -204,10 +195,7 @@ def _cut_long_line(line: str) -> list[str]:
 
 
 def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: Any) -> tuple[pa.RecordBatch, int]:
-    """Tokenize documents into Arrow rows, without rows for documents that have no token; also their UTF-8 bytes.
-
-    Pieces make lines, lines make documents.
-    """
+    """Tokenize documents into Arrow rows, but for documents without a token, and count the text's UTF-8 bytes."""
     documents = [_lines(text, keep_newlines) for text in texts]
     lines = [_cut_long_line(line) for document in documents for line in document]
     encodings = backend.encode_batch_fast(list(itertools.chain.from_iterable(lines)), add_special_tokens=False)
@@ -274,7 +262,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             if tokenizer.unk_token_id is not None:
                 unknown += int(np.count_nonzero(values == tokenizer.unk_token_id))
             bar.update(corpus.bytes_read - bar.n)
-    tokens = sum(source["tokens"] for source in sources)
+    documents, tokens = (sum(source[name] for source in sources) for name in ("documents", "tokens"))
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
     if unknown == tokens:
@@ -289,7 +277,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         "fingerprint": fingerprint,
         "sources": sources,
         "tokenizer": {"name": tokenizer.name_or_path, "vocab_size": vocabulary_size(tokenizer)},
-        "documents": sum(source["documents"] for source in sources),
+        "documents": documents,
         "tokens": tokens,
         "unknown_tokens": unknown,
         "unknown_rate": unknown / tokens,

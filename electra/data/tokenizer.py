@@ -35,14 +35,8 @@ HELD_OUT_FRACTION = 0.05
 HELD_OUT_BYTES = 5_000_000
 """At most so much held-out text is kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
-_OWN_FILES = {
-    *TOKENIZER_FILES,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
-    REPORT_NAME,
-    MANIFEST_NAME,
-}
+_MORE_FILES = ("special_tokens_map.json", "added_tokens.json", "merges.txt", REPORT_NAME, MANIFEST_NAME)
+_OWN_FILES = {*TOKENIZER_FILES, *_MORE_FILES}
 """The only files in a folder that a tokenizer may replace: the folder of a model has a tokenizer, too."""
 
 
@@ -79,9 +73,7 @@ def load_or_train_tokenizer(
     """The tokenizer of a corpus: from the cache, or trained now and written there."""
     key = json.dumps([corpus.fingerprint(), {**asdict(options), "seed": seed}], sort_keys=True)
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    build_folder(
-        target, "the tokenizer", lambda folder: save_tokenizer(*train_on_corpus(corpus, options, seed), folder)
-    )
+    build_folder(target, "the tokenizer", lambda new: save_tokenizer(*train_on_corpus(corpus, options, seed), new))
     return load_tokenizer(str(target))
 
 
@@ -100,12 +92,12 @@ def check_tokenizer_folder(folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+        if not os.access(folder.parent, os.W_OK):
+            raise PermissionError(f"{folder.parent} is read-only")
     except OSError as error:
         raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
-    if names and ("tokenizer_config.json" not in names or not names.issubset(_OWN_FILES)):
+    if names and ("tokenizer_config.json" not in names or not names <= _OWN_FILES):
         raise UserError(f"{folder} has other files than a tokenizer's; name a new folder with --output_dir")
-    if not os.access(folder.parent, os.W_OK):
-        raise UserError(f"cannot write the tokenizer to {folder}: {folder.parent} is read-only; name another folder")
 
 
 def train_on_corpus(

@@ -9,8 +9,7 @@ from electra.backbones import BACKBONES
 from electra.errors import UserError
 from electra.objectives import OBJECTIVES, objective_of
 
-SMALLEST_HEAD = 8
-"""Width of the narrowest attention head."""
+SMALLEST_HEAD = 8  # width of the narrowest attention head
 
 
 class ElectraPretrainingConfig(PreTrainedConfig):
@@ -178,7 +177,6 @@ def generator_config(
     as the discriminator's where the architecture projects them.
 
     Args:
-        discriminator: the network that the sizes are relative to.
         generator_size: width relative to the discriminator's, > 0.
         generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
         model_type: a name of `BACKBONES`; the discriminator's if not given.
@@ -188,7 +186,6 @@ def generator_config(
     Raises:
         UserError: too narrow for one head.
     """
-    model_type = model_type or discriminator.model_type
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     if num_attention_heads is not None:
@@ -213,18 +210,15 @@ def generator_config(
         notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
     if abs(wanted_layers - layers) > 0.01 * wanted_layers:
         notes.append(f"generator layers {wanted_layers:g} rounded to {layers}")
+    kept = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
     config = discriminator_config(
-        vocab_size=discriminator.vocab_size,
-        pad_token_id=discriminator.pad_token_id,
+        **{name: value_of(discriminator, name) for name in kept},
         embedding_size=embedding_width(discriminator),
         hidden_size=hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=intermediate_size,
         max_position_embeddings=longest_text(discriminator),
-        hidden_dropout_prob=value_of(discriminator, "hidden_dropout_prob"),
-        attention_probs_dropout_prob=value_of(discriminator, "attention_probs_dropout_prob"),
-        initializer_range=discriminator.initializer_range,
-        model_type=model_type,
+        model_type=model_type or discriminator.model_type,
     )
     return config, notes

@@ -41,16 +41,12 @@ def probe(
     batch: dict[str, Tensor],
     config: ElectraPretrainingConfig,
 ) -> Probe:
-    """Corrupt a batch and apply the main network to it, in evaluation mode.
-
-    A discriminator without generator judges the text as given; a masked language model without one fills [MASK].
+    """Corrupt a batch of `SegmentCollator` and apply the main network to it, in evaluation mode.
 
     Args:
-        generator: a masked language model of the same vocabulary.
+        generator: a masked language model. A discriminator without one judges the text as given.
         discriminator: the main network: a discriminator or a masked language model.
-        batch: `input_ids`, `token_type_ids` and, where rows are padded, `attention_mask`, int64 (B, L);
-            `mask_noise` float (B, L, 2) and `sample_noise` float (B, L), as of `SegmentCollator`, on the device of the
-            networks.
+        batch: on the device of the networks; the noise may be missing where nothing is masked.
         config: how to corrupt.
     """
     for network in (generator, discriminator):
@@ -111,10 +107,10 @@ def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[
     for token_id, name in zip(ids, names, strict=True):
         if token_id in tokenizer.all_special_ids or name == f"[{token_id}]":
             texts.append(f" {name}")
-            continue
-        text = tokenizer.decode([token_id], clean_up_tokenization_spaces=False).strip()
-        if marks_beginnings:
-            texts.append(f" {text}" if name.startswith(("Ġ", "▁")) else text)
+        elif name.startswith("##") and not marks_beginnings:
+            texts.append(name[2:])
         else:
-            texts.append(name[2:] if name.startswith("##") else f" {text}")
+            text = tokenizer.decode([token_id], clean_up_tokenization_spaces=False).strip()
+            continues = marks_beginnings and not name.startswith(("Ġ", "▁"))
+            texts.append(text if continues else f" {text}")
     return texts

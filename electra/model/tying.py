@@ -54,23 +54,20 @@ def tied_weights(
 ) -> dict[str, str]:
     """Names of the discriminator's shared weights, each with the generator's that replaces it.
 
-    Args:
-        generator, discriminator: of any two backbones.
-        tie: of `TIES`.
-        tie_embedding_projection: share the embedding projection, too.
     Returns:
         names as of the joint model, in which the networks are `generator` and `discriminator`.
     Raises:
         UserError: weights that are to be shared differ in shape.
     """
-    ties: dict[str, str] = {}
+    names: dict[str, str] = {}  # within the encoders
     if tie in ("word", "embeddings"):
-        ties |= _embeddings(generator, discriminator, roles=("word",) if tie == "word" else None)
+        names |= _embeddings(generator, discriminator, tie)
     if tie == "all":
-        ties |= _whole_encoder(generator, discriminator)
+        names |= _whole_encoder(generator, discriminator)
     if tie_embedding_projection:
-        ties |= _projection(generator, discriminator)
-    return ties
+        names |= _projection(generator, discriminator)
+    ours, theirs = f"discriminator.{discriminator.base_model_prefix}", f"generator.{generator.base_model_prefix}"
+    return {f"{ours}.{name}": f"{theirs}.{source}" for name, source in names.items()}
 
 
 def plain_state(network: PreTrainedModel) -> dict[str, Tensor]:
@@ -93,27 +90,23 @@ def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None
 
 def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
     """Replace the discriminator's word and position embeddings by `DisentangledEmbedding`s."""
-    own, shared = embedding_modules(discriminator), embedding_modules(generator)
     _check_words(generator, discriminator, "gdes")
+    own, shared = embedding_modules(discriminator), embedding_modules(generator)
     for role in ("word", "position"):
-        if role in own and role in shared and own[role].weight.shape == shared[role].weight.shape:
-            discriminator.base_model.set_submodule(
-                backbone_of(discriminator).embeddings[role], DisentangledEmbedding(shared[role])
-            )
+        if role in own and role in shared and _shapes(own[role]) == _shapes(shared[role]):
+            path = backbone_of(discriminator).embeddings[role]
+            discriminator.base_model.set_submodule(path, DisentangledEmbedding(shared[role]))
 
 
-def _embeddings(
-    generator: PreTrainedModel, discriminator: PreTrainedModel, roles: tuple[str, ...] | None
-) -> dict[str, str]:
-    _check_words(generator, discriminator, "embeddings" if roles is None else "word")
+def _embeddings(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
+    _check_words(generator, discriminator, tie)
     targets, sources = embedding_modules(discriminator), embedding_modules(generator)
-    ties: dict[str, str] = {}
-    for role in roles or targets:
+    names: dict[str, str] = {}
+    for role in ("word",) if tie == "word" else targets:
         if role in sources and _shapes(targets[role]) == _shapes(sources[role]):
-            target = f"{_encoder('discriminator', discriminator)}.{backbone_of(discriminator).embeddings[role]}"
-            source = f"{_encoder('generator', generator)}.{backbone_of(generator).embeddings[role]}"
-            ties |= {f"{target}.{name}": f"{source}.{name}" for name in _shapes(targets[role])}
-    return ties
+            target, source = backbone_of(discriminator).embeddings[role], backbone_of(generator).embeddings[role]
+            names |= {f"{target}.{name}": f"{source}.{name}" for name in _shapes(targets[role])}
+    return names
 
 
 def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> None:
@@ -136,15 +129,14 @@ def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
     """The first difference in shape between the encoders' weights; None if they are of one size."""
     ours, theirs = (
-        {name: p.shape for name, p in encoder_weights(network).items()} for network in (generator, discriminator)
+        {name: " x ".join(map(str, p.shape)) for name, p in encoder_weights(network).items()}
+        for network in (generator, discriminator)
     )
-    name = min((name for name in ours | theirs if ours.get(name) != theirs.get(name)), default=None)
-    if name is None:
-        return None
-    sizes = [
-        "absent" if shape is None else " x ".join(map(str, shape)) for shape in (ours.get(name), theirs.get(name))
-    ]
-    return f"{name} is {sizes[0]} in the generator and {sizes[1]} in the discriminator"
+    for name in sorted(ours | theirs):
+        if ours.get(name) != theirs.get(name):
+            sizes = ours.get(name, "absent"), theirs.get(name, "absent")
+            return f"{name} is {sizes[0]} in the generator and {sizes[1]} in the discriminator"
+    return None
 
 
 def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
@@ -157,40 +149,24 @@ def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -
             f"--tie all makes one encoder of both, but {different}; give them one type and size (--generator_size 1.0 "
             "--generator_layer_size 1.0), or choose --tie embeddings"
         )
-    target, source = _encoder("discriminator", discriminator), _encoder("generator", generator)
-    return {f"{target}.{name}": f"{source}.{name}" for name in encoder_weights(discriminator)}
+    return {name: name for name in encoder_weights(discriminator)}
 
 
 def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
     paths = [backbone_of(network).projection for network in (generator, discriminator)]
-    shapes = [
-        _shapes(network.base_model.get_submodule(path)) if path and _has(network, path) else None
+    modules = [
+        dict(network.base_model.named_modules()).get(path) if path else None
         for network, path in zip((generator, discriminator), paths, strict=True)
     ]
+    shapes = [module and _shapes(module) for module in modules]
     if None in shapes or shapes[0] != shapes[1]:
-        described = [
-            "none" if shape is None else f"one to {next(iter(shape.values()))[0]} columns" for shape in shapes
-        ]
+        described = ["none" if shape is None else f"one to {shape['weight'][0]} columns" for shape in shapes]
         raise UserError(
             f"--tie_embedding_projection: the generator has {described[0]} and the discriminator {described[1]}; it "
             "needs two networks of one width, wider than --embedding_size, of types that project their embeddings"
         )
-    names = (_encoder("discriminator", discriminator), _encoder("generator", generator))
-    return {f"{names[0]}.{paths[1]}.{name}": f"{names[1]}.{paths[0]}.{name}" for name in shapes[1] or {}}
-
-
-def _encoder(role: str, network: PreTrainedModel) -> str:
-    """Name of a network's encoder in the joint model."""
-    return f"{role}.{network.base_model_prefix}"
+    return {f"{paths[1]}.{name}": f"{paths[0]}.{name}" for name in shapes[1] or {}}
 
 
 def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: parameter.shape for name, parameter in module.named_parameters()}
-
-
-def _has(network: PreTrainedModel, path: str) -> bool:
-    try:
-        network.base_model.get_submodule(path)
-    except AttributeError:
-        return False
-    return True
