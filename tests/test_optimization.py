@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from electra.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, join_schedules, product_schedule, product_scheduler
+from tests.conftest import refused
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
@@ -79,20 +79,8 @@ def test_many_steps_equal_the_original_written_out(kernel: dict[str, bool], devi
         scheduler.step()
         original.step(expected, LEARNING_RATE * schedule(step))
     for parameter, start, reference in zip(parameters, make_parameters(device=device), expected, strict=True):
-        moved = (reference - start).abs().min()
-        assert moved > 1e-4
+        assert (reference - start).abs().min() > 1e-4
         torch.testing.assert_close(parameter, reference, rtol=1e-9, atol=1e-12)
-
-
-def test_the_first_update_is_3_16_learning_rates_where_adamw_makes_one() -> None:
-    steps = {}
-    for kind in (AdamWNoBiasCorrection, torch.optim.AdamW):
-        parameter = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-        parameter.grad = torch.full_like(parameter, 0.3)
-        kind([parameter], lr=0.1, betas=BETAS, eps=0.0, weight_decay=0.0).step()
-        steps[kind] = -parameter.item() / 0.1
-    assert steps[AdamWNoBiasCorrection] == pytest.approx(0.1 / 0.001**0.5, rel=1e-12)
-    assert steps[torch.optim.AdamW] == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -125,8 +113,7 @@ def test_a_parameter_that_never_has_a_gradient_has_no_state_and_does_not_move() 
     optimizer = AdamWNoBiasCorrection([used, unused], lr=0.1, weight_decay=0.1)
     used.grad = torch.ones_like(used)
     optimizer.step()
-    assert torch.equal(unused, before)
-    assert set(optimizer.state_dict()["state"]) == {0}
+    assert torch.equal(unused, before) and set(optimizer.state_dict()["state"]) == {0}
 
 
 def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_either() -> None:
@@ -149,10 +136,12 @@ def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_eith
 @pytest.mark.parametrize("betas", [(0.9, 0.999999), (0.999999, 0.999)])
 def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: tuple[float, float]) -> None:
     parameters = make_parameters()
-    with pytest.raises(UserError, match="betas"):
-        AdamWNoBiasCorrection(parameters, betas=betas)
-    with pytest.raises(UserError, match="betas"):
-        AdamWNoBiasCorrection(parameters[:1]).add_param_group({"params": parameters[1:], "betas": betas})
+    group = {"params": parameters[1:], "betas": betas}
+    for make in (
+        lambda: AdamWNoBiasCorrection(parameters, betas=betas),
+        lambda: AdamWNoBiasCorrection(parameters[:1]).add_param_group(group),
+    ):
+        assert "betas" in refused(make)
     AdamWNoBiasCorrection(parameters, betas=(0.99999, 0.99999))
 
 
@@ -197,8 +186,7 @@ def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_w
 
 
 def test_a_schedule_without_a_length_is_an_error() -> None:
-    with pytest.raises(UserError, match="total_steps"):
-        product_schedule(0, warmup_steps=0, total_steps=0)
+    assert "total_steps" in refused(lambda: product_schedule(0, warmup_steps=0, total_steps=0))
 
 
 def test_joined_schedules_follow_one_another_each_from_its_start() -> None:

@@ -22,15 +22,9 @@ from electra.tokenizer import (
     vocabulary_size,
 )
 from electra.tokenizer_training import ALGORITHMS, _choose_alphabet, _sample_documents, train_tokenizer
-from tests.conftest import refused
+from tests.conftest import TEXTS, refused
 
-ENGLISH = [
-    "The quick brown fox jumps over the lazy dog and the dog does not mind.",
-    "A generator fills the masked words, a discriminator says which words are real.",
-    "She sells sea shells by the sea shore; the shells she sells are real shells.",
-    "How much wood would a woodchuck chuck if a woodchuck could chuck wood?",
-    "Words that are replaced by the generator are told from the words that are real.",
-]
+ENGLISH = [*TEXTS, "How much wood would a woodchuck chuck if a woodchuck could chuck wood?"]
 GERMAN = [
     "Äpfel und Öl haben eine Größe, über die man sich übermäßig ärgern kann.",
     "Die Größe der Äpfel ärgert über alle Maßen die Übersetzer.",
@@ -69,8 +63,8 @@ def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
 def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm: str) -> None:
     tokenizer = train(algorithm)
     check_tokenizer(tokenizer, algorithm)
-    ids = [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
-    assert [*ids, tokenizer.mask_token_id] == [0, 1, 2, 3, 4]
+    assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS.values())) == [0, 1, 2, 3, 4]
+    assert {role: getattr(tokenizer, role) for role in SPECIAL_TOKENS} == SPECIAL_TOKENS
     assert len(tokenizer) == VOCAB_SIZES[algorithm] == vocabulary_size(tokenizer) and not vocabulary_gaps(tokenizer)
     first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("The dog", "real words"))
     encoded = tokenizer("The dog", "real words")
@@ -306,14 +300,13 @@ def test_the_single_json_of_the_reference_gets_its_roles_and_frame(name: str, tm
 
 
 def test_a_byte_level_tokenizer_may_lack_the_unknown_token_but_not_the_others(tmp_path: Path) -> None:
-    for special_tokens in (REFERENCE_SPECIAL_TOKENS[:-1], ["<|endoftext|>"]):
+    for name, special_tokens in (("good", REFERENCE_SPECIAL_TOKENS[:-1]), ("bad", ["<|endoftext|>"])):
         bpe = ByteLevelBPETokenizer()
         bpe.train_from_iterator(CORPUS, vocab_size=300, special_tokens=special_tokens, show_progress=False)
-        bpe.save(str(tmp_path / str(len(special_tokens))))
-    tokenizer = load_tokenizer(str(tmp_path / "5"))
-    assert tokenizer.unk_token is None
+        bpe.save(str(tmp_path / name))
+    tokenizer = load_tokenizer(str(tmp_path / "good"))
     check_tokenizer(tokenizer, "bpe")
-    assert "<BOS>" in refused(lambda: load_tokenizer(str(tmp_path / "1")))
+    assert tokenizer.unk_token is None and "<BOS>" in refused(lambda: load_tokenizer(str(tmp_path / "bad")))
 
 
 def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path: Path) -> None:
@@ -321,7 +314,6 @@ def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path: Path) -> None
     bare.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
     bare.save(str(tmp_path / "tokenizer.json"))
     for path in (tmp_path / "tokenizer.json", tmp_path):
-        check_tokenizer(load_tokenizer(str(path)), str(path))
         assert load_tokenizer(str(path))("The dog")["input_ids"] == [2, 5, 6, 3]
 
 
@@ -348,31 +340,27 @@ def test_a_vocab_txt_says_by_its_tokens_whether_it_is_cased_and_accented(tokens:
 
 @pytest.mark.parametrize("subfolder", ["tokenizer", "discriminator"])
 def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder: str, tmp_path: Path) -> None:
-    tokenizer = train()
-    saved(tokenizer, tmp_path / subfolder)
-    assert tokenizer_fingerprint(load_tokenizer(str(tmp_path))) == tokenizer_fingerprint(tokenizer)
+    saved(bert_tokenizer("a", "b"), tmp_path / subfolder)
+    assert load_tokenizer(str(tmp_path))("a b")["input_ids"] == [2, 5, 6, 3]
 
 
 def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in ("empty", "damaged", "emptied"):
-        (tmp_path / folder).mkdir()
-    saved(bert_tokenizer("a"), tmp_path / "damaged")
+    (tmp_path / "empty").mkdir()
+    for folder in ("damaged", "emptied"):
+        saved(bert_tokenizer("a"), tmp_path / folder)
     (tmp_path / "damaged" / "tokenizer.json").write_text("{ not json")
-    saved(bert_tokenizer("a"), tmp_path / "emptied")
     (tmp_path / "emptied" / "tokenizer.json").unlink()
     (tmp_path / "notes.txt").write_text("just\nsome\nlines\n")
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
-    for name, found in [
-        ("nowhere", ""),
-        ("empty", "tokenizer.json"),
-        ("damaged", ""),
-        ("damaged/tokenizer.json", ""),
-        ("emptied", "no vocabulary"),
-        ("notes.txt", "[PAD] or [UNK]"),
-        ("latin.txt", "UTF-8"),
-    ]:
+    found = {
+        "empty": "tokenizer.json",
+        "emptied": "no vocabulary",
+        "notes.txt": "[PAD] or [UNK]",
+        "latin.txt": "UTF-8",
+    }
+    for name in ("nowhere", "damaged", "damaged/tokenizer.json", *found):
         message = refused(lambda path=tmp_path / name: load_tokenizer(str(path)))
-        assert str(tmp_path / name) in message and found in message
+        assert str(tmp_path / name) in message and found.get(name, "") in message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for path, asks_the_hub in [("", False), ("~/mine", False), ("a/b/c", False), ("no/such-tokenizer", True)]:
         message = refused(lambda path=path: load_tokenizer(path))

@@ -1,29 +1,13 @@
-"""The counter-based random numbers: known values, uniform, independent along every counter; permutations."""
-
-from collections.abc import Callable
+"""The counter-based random numbers: the published values; permutations of small and of huge ranges."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from electra.data.rng import permute, random_bits, uniform
 
-N = 50_000
 SMALLEST_P = 1e-4
 """Seeded tests cannot flicker; a right implementation would be refused once in ten thousand seeds."""
-
-# The ways a stream of numbers is taken: along the last counter, along an earlier one, along the seed.
-STREAMS: dict[str, Callable[[], NDArray[np.uint64]]] = {
-    "last counter": lambda: random_bits(1, 2, 3, np.arange(N)),
-    "first counter": lambda: random_bits(1, np.arange(N), 3, 2),
-    "strided counters": lambda: random_bits(0, 10**12 + (np.arange(N) << 20)),
-    "seeds": lambda: np.array([random_bits(seed, 5, 7) for seed in range(N // 5)]),
-}
-
-
-def chi_square_p(counts: NDArray[np.int64]) -> float:
-    return float(stats.chisquare(counts.ravel()).pvalue)
 
 
 def splitmix64(state: int) -> int:
@@ -53,27 +37,20 @@ def test_scalar_and_array_counters_give_the_same_numbers_in_the_broadcast_shape(
     assert grid.tolist() == [[float(uniform(7, 3, i, j)) for j in range(5)] for i in range(4)]
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_is_uniform_and_its_neighbours_are_independent(name: str) -> None:
-    bits = STREAMS[name]()
-    numbers = (bits >> np.uint64(11)) * 2.0**-53
-    assert numbers.min() >= 0 and numbers.max() < 1
-    assert stats.kstest(numbers, "uniform").pvalue > SMALLEST_P
-    ones = ((bits[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
-    assert np.abs(ones - 0.5).max() < 5 * 0.5 / len(bits) ** 0.5
-    for shift in (60, 28, 0):  # the highest, some middle and the lowest four bits
-        digits = ((bits >> np.uint64(shift)) & np.uint64(15)).astype(int)
-        for lag in (1, 64):
-            assert chi_square_p(np.bincount(digits[:-lag] * 16 + digits[lag:], minlength=256)) > SMALLEST_P
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [((0, 1), (1, 1)), ((42, 0), (42, 1)), ((42, 0, 7), (42, 1, 7)), ((1, 2), (2, 1))]
-)
-def test_streams_of_neighbouring_seeds_and_names_are_independent(one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    first, second = uniform(*one, np.arange(N)), uniform(*other, np.arange(N))
-    pairs = np.bincount((first * 16).astype(int) * 16 + (second * 16).astype(int), minlength=256)
-    assert chi_square_p(pairs) > SMALLEST_P
+def test_neighbouring_seeds_and_counters_give_independent_uniform_numbers() -> None:
+    """Counters are chained in a way of our own, which splitmix64's published tests do not cover."""
+    places = np.arange(50_000)
+    streams = [
+        uniform(42, 0, 7, places),
+        uniform(42, 1, 7, places),
+        uniform(43, 0, 7, places),
+        uniform(42, places, 0, 7),
+    ]
+    for stream in streams:
+        assert stats.kstest(stream, "uniform").pvalue > SMALLEST_P
+        for other in [*(other for other in streams if other is not stream), np.roll(stream, 1)]:
+            pairs = np.bincount((stream * 16).astype(int) * 16 + (other * 16).astype(int), minlength=256)
+            assert stats.chisquare(pairs).pvalue > SMALLEST_P
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 4097])
@@ -92,16 +69,9 @@ def test_permute_places_indices_of_a_range_far_too_large_to_store() -> None:
     assert stats.kstest(images / size, "uniform").pvalue > SMALLEST_P
 
 
-def test_permute_leaves_no_trace_of_the_order_nor_of_the_epoch_before() -> None:
-    size = 4097
-    one, other = (permute(np.arange(size), size, 42, epoch) for epoch in (0, 1))
-    for first, second in [(one, np.arange(size)), (one, other), (one[:-1], one[1:]), (np.diff(one), np.diff(other))]:
-        assert abs(np.corrcoef(first, second)[0, 1]) < 5 / size**0.5
-
-
 @pytest.mark.parametrize("size", [3, 7, 16])
 def test_every_pair_of_places_is_equally_likely_even_in_a_tiny_range(size: int) -> None:
     images = np.array([permute(np.arange(2), size, seed) for seed in range(3000)])
     pairs = np.bincount(images[:, 0] * size + images[:, 1], minlength=size * size).reshape(size, size)
     assert pairs.trace() == 0
-    assert chi_square_p(pairs[~np.eye(size, dtype=bool)]) > SMALLEST_P
+    assert stats.chisquare(pairs[~np.eye(size, dtype=bool)]).pvalue > SMALLEST_P

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.utils.data import DataLoader, Dataset
 
 from electra.data.policies import POLICIES, make_policy
@@ -135,19 +136,15 @@ def test_noise_follows_from_the_segment_not_from_its_row_batch_or_padding() -> N
 def test_noise_is_uniform_and_different_in_every_row_position_and_channel() -> None:
     batch = COLLATOR([segment(range(98), None, seed) for seed in range(500)])
     noise = torch.cat([batch["mask_noise"], batch["sample_noise"][..., None]], dim=2)
-    assert noise.min() >= 0 and noise.max() < 1
     assert noise.unique().numel() > 0.99 * noise.numel()
-    counts = torch.histc(noise, bins=100, min=0, max=1)
-    assert ((counts - 1500) ** 2 / 1500).sum() < 163  # chi-square with 99 degrees of freedom, p = 5e-5
+    assert stats.kstest(noise.flatten()[::7].numpy(), "uniform").pvalue > 1e-4
     # Found by inverting the hash: position 2 of this seed has 64 set bits in its second channel.
     assert COLLATOR([segment([5], [6], 5323840999669243245)])["mask_noise"][0, 2, 1].item() == 1 - 2.0**-24
 
 
 def batches(dataset: Dataset, workers: int) -> list[dict[str, torch.Tensor]]:
     context = "fork" if workers else None
-    sampler = range(len(dataset))  # type: ignore[arg-type]
-    return list(DataLoader(dataset, 16, sampler=sampler, collate_fn=COLLATOR, num_workers=workers,
-                           multiprocessing_context=context))  # fmt: skip
+    return list(DataLoader(dataset, 16, collate_fn=COLLATOR, num_workers=workers, multiprocessing_context=context))
 
 
 def test_two_workers_and_a_pickled_copy_make_the_same_batches(policy: SegmentPolicy) -> None:

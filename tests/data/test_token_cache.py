@@ -28,7 +28,6 @@ from tests.conftest import TEXTS, refused
 
 Build = Callable[..., TokenCache]
 GAPS = [" ", "\n", "\n\n", "\n   ", "  \n", " \n \n ", "\n\t", "\n\n\n  \n", "\t", "  ", " \t\u3000\n\xa0"]
-VOCAB_SIZES = {"wordpiece": 160, "byte_bpe": 400, "unigram": 100}
 
 
 def spaced_texts(count: int, seed: int = 0) -> list[str]:
@@ -46,18 +45,20 @@ def spaced_texts(count: int, seed: int = 0) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, PreTrainedTokenizerBase]:
-    """One trained tokenizer per algorithm; the byte-level one has learned runs of white space as tokens."""
-    texts = spaced_texts(200, seed=1)
+    """One per algorithm; the byte-level one is cased and has learned runs of white space as tokens."""
     return {
-        algorithm: train_tokenizer(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
-        for algorithm, vocab_size in VOCAB_SIZES.items()
+        algorithm: train_tokenizer(
+            spaced_texts(200, seed=1),
+            TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=size, lowercase=algorithm != "byte_bpe"),
+        )
+        for algorithm, size in {"wordpiece": 160, "byte_bpe": 400, "unigram": 100}.items()
     }
 
 
 @pytest.fixture
 def build(
     tokenizers: dict[str, PreTrainedTokenizerBase], write_corpus: Callable[..., Corpus], tmp_path: Path
-) -> Callable[..., TokenCache]:
+) -> Build:
     """`build(texts or corpus, tokenizer, **options)`: the cache in `tmp_path / "cache"`."""
 
     def build_cache(
@@ -121,13 +122,11 @@ def test_any_stretch_of_a_document_can_be_read_and_datasets_opens_the_folder(mak
 
 
 def test_byte_level_lines_together_spell_the_document_newlines_included(
-    write_corpus: Callable[..., Corpus], build: Build
+    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build
 ) -> None:
-    options = TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=400, lowercase=False)
-    tokenizer = train_tokenizer(spaced_texts(50), options)
-    corpus = write_corpus(["First line.\nSecond  line.\n\n\n  Third.\n", "One line", *spaced_texts(20)])
-    cache = build(corpus, tokenizer)
-    assert [tokenizer.decode(ids) for ids in all_ids(cache)] == list(corpus)
+    texts, tokenizer = ["First line.\nSecond  line.\n\n\n  Third.\n", "One line"], tokenizers["byte_bpe"]
+    cache = build(texts, tokenizer)
+    assert [tokenizer.decode(ids) for ids in all_ids(cache)] == texts
     ends = np.cumsum(cache.line_lengths(0)).tolist()
     lines = [tokenizer.decode(all_ids(cache)[0][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
     assert [line.strip() for line in lines] == ["First line.", "Second  line.", "Third."]
@@ -254,20 +253,6 @@ def test_a_build_that_fails_in_the_middle_leaves_nothing_and_frees_the_lock(
     (lock,) = (tmp_path / "cache").iterdir()  # nothing else is there
     with FileLock(lock, timeout=0):  # free, although the traceback still has the frames of the build
         assert caught.value is not None
-
-
-def test_a_folder_has_its_name_only_when_it_is_complete_and_has_a_manifest(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_manifest, seen = cache_module.write_manifest, []
-
-    def write_and_look(folder: Path) -> None:
-        write_manifest(folder)
-        seen.extend(sorted(path.name.rpartition(".")[2] for path in (tmp_path / "cache").iterdir()))
-
-    monkeypatch.setattr(cache_module, "write_manifest", write_and_look)
-    build(TEXTS)
-    assert seen == ["lock", "unfinished"]
 
 
 def test_two_that_build_the_same_cache_at_once_both_get_the_complete_one(

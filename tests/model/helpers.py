@@ -1,23 +1,22 @@
-"""Small joint models of any backbone, and what the tests of the model compute from them."""
+"""Small joint models of any backbone, batches for them, and what the tests of the model compute from them."""
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
-from torch import Tensor, nn
-from transformers import ElectraForMaskedLM, ElectraForPreTraining, PreTrainedConfig
+from torch import Tensor
+from transformers import PreTrainedConfig
 
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput
+from electra.objectives import OBJECTIVES
 
 VOCAB_SIZE = 40
 """Of the models of `make_model`."""
 NETWORK_VOCAB_SIZE, LONGEST = 60, 24
 """Of `network_config`."""
 MASK = 4
-Make = Callable[..., ElectraForJointPretraining]
-MakeBatch = Callable[..., dict[str, Tensor]]
+objectives = pytest.mark.parametrize("objective", OBJECTIVES)
 
 SHARED_EMBEDDINGS = (
     "word_embeddings.weight",
@@ -31,65 +30,73 @@ ALWAYS_LIKELIEST = 1e-7
 """A sampling temperature at which the noise never decides, so that samples follow from the logits alone."""
 
 
-def network_config(model_type: str, hidden_size: int = 32, embedding_size: int = 16) -> PreTrainedConfig:
-    return discriminator_config(
-        vocab_size=NETWORK_VOCAB_SIZE,
-        pad_token_id=0,
-        embedding_size=embedding_size,
-        hidden_size=hidden_size,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=4 * hidden_size,
-        max_position_embeddings=LONGEST,
-        hidden_dropout_prob=0.25,
-        attention_probs_dropout_prob=0.125,
-        model_type=model_type,
-    )
+def network_config(model_type: str = "electra", **changes: Any) -> PreTrainedConfig:
+    sizes = {
+        "vocab_size": NETWORK_VOCAB_SIZE,
+        "pad_token_id": 0,
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 128,
+        "max_position_embeddings": LONGEST,
+        "hidden_dropout_prob": 0.25,
+        "attention_probs_dropout_prob": 0.125,
+    }
+    return discriminator_config(model_type=model_type, **{**sizes, **changes})
 
 
 def joint_model(
-    discriminator: str, generator: str | None = None, generator_size: float = 1.0, **options: object
+    discriminator: str | PreTrainedConfig,
+    generator: str | None = None,
+    generator_size: float = 1.0,
+    generator_layer_size: float = 1.0,
+    **options: Any,
 ) -> ElectraForJointPretraining:
-    config = network_config(discriminator)
-    smaller, _ = generator_config(config, generator_size, 1.0, model_type=generator)
+    config = network_config(discriminator) if isinstance(discriminator, str) else discriminator
+    smaller, _ = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)
-    options = {"mask_token_id": 4, "special_token_ids": [0, 1, 2, 3, 4], **options}
-    return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))  # type: ignore[arg-type]
+    options = {"mask_token_id": MASK, "special_token_ids": [0, 1, 2, 3, MASK], **options}
+    return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))
 
 
-def untie_networks(model: ElectraForJointPretraining) -> None:
-    """Give the discriminator embeddings of its own, of the same values."""
-    model.discriminator.electra.embeddings = copy.deepcopy(model.discriminator.electra.embeddings)
+def make_model(dropout: float = 0.1, **options: Any) -> ElectraForJointPretraining:
+    """A model with weights far enough from 0 that its predictions differ; options are those of its configuration."""
+    config = network_config(
+        vocab_size=VOCAB_SIZE,
+        embedding_size=8,
+        intermediate_size=48,
+        max_position_embeddings=40,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    model = joint_model(config, generator_size=0.5, generator_layer_size=0.5, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
 
 
-def plain_networks(model: ElectraForJointPretraining) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
-    """Two models of transformers with the same weights and nothing in common."""
-    generator = ElectraForMaskedLM(copy.deepcopy(model.config.generator)).to(model.dtype).eval()
-    discriminator = ElectraForPreTraining(copy.deepcopy(model.config.discriminator)).to(model.dtype).eval()
-    generator.load_state_dict(model.generator.state_dict())
-    discriminator.load_state_dict(model.discriminator.state_dict())
-    return generator, discriminator
+def make_batch(*lengths: int, seed: int = 0) -> dict[str, Tensor]:
+    """[CLS] text [SEP] text [SEP] and padding, with fixed noise; `lengths` count all but the padding."""
+    random = torch.Generator().manual_seed(seed)
+    columns, ends = torch.arange(max(lengths)), torch.tensor(lengths).unsqueeze(1)
+    attention_mask = (columns < ends).long()
+    input_ids = torch.randint(5, VOCAB_SIZE, attention_mask.shape, generator=random)
+    input_ids = input_ids.masked_fill(columns == 0, 2)
+    input_ids = input_ids.masked_fill((columns == ends // 2) | (columns == ends - 1), 3)
+    return {
+        "input_ids": input_ids.masked_fill(attention_mask == 0, 0),
+        "attention_mask": attention_mask,
+        "token_type_ids": ((columns > ends // 2) & (columns < ends)).long(),
+        "mask_noise": torch.rand(*attention_mask.shape, 2, generator=random),
+    }
 
 
 def chosen_cells(output: ElectraPretrainingOutput) -> list[tuple[int, int, int]]:
     """(row, slot, position) of every chosen position."""
     assert output.mlm_mask is not None and output.mlm_positions is not None
     return [(row, slot, int(output.mlm_positions[row, slot])) for row, slot in output.mlm_mask.nonzero().tolist()]
-
-
-def gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
-        for name, p in model.named_parameters(remove_duplicate=False)
-    }
-
-
-def loss_gradients(model: ElectraForJointPretraining, batch: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
-    model.config.discriminator_weight = weight
-    model.zero_grad()
-    torch.manual_seed(0)
-    model(**batch).loss.backward()
-    return gradients(model)
 
 
 def run(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> Any:

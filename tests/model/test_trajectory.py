@@ -1,14 +1,12 @@
 """Sixty steps of our model, its head at the chosen positions and its kernels tuned, against plain modules."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
 from electra.cpu import tune_networks
 from electra.model.joint import ElectraForJointPretraining
+from tests.model.helpers import make_batch, make_model
 
 
 def plain_loss(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> Tensor:
@@ -35,18 +33,8 @@ def plain_loss(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> T
     return loss
 
 
-def test_sixty_steps_have_the_losses_of_plain_modules(
-    make_model: Callable[..., ElectraForJointPretraining], make_batch: Callable[..., dict[str, Any]]
-) -> None:
-    ours, plain = make_model(), make_model()
-    for model in (ours, plain):
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-            elif hasattr(module, "attention_probs_dropout_prob"):
-                module.attention_probs_dropout_prob = 0.0
-        for network in (model.generator, model.discriminator):
-            network.config.attention_probs_dropout_prob = 0.0
+def test_sixty_steps_have_the_losses_of_plain_modules() -> None:
+    ours, plain = make_model(dropout=0.0), make_model(dropout=0.0)
     tune_networks(ours)
     optimizers = [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (ours, plain)]
     losses = []

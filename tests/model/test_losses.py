@@ -1,0 +1,204 @@
+"""Losses of every objective, and their gradients, against a computation written out over copies of the networks."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from electra.corruption import sample_tokens
+from electra.model import ablations
+from electra.model.configuration import ElectraPretrainingConfig
+from electra.objectives import OBJECTIVES, objective_of
+from tests.model.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, make_model, objectives
+
+LENGTHS = (30, 17, 4, 33)
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
+    ("mlm", {"mlm_random_probability": 0.1}),
+    ("electra", {"disallow_correct": True, "sampling_temperature": 0.5}),
+    *((objective, {"uniform_generator": True}) for objective in ("electra", "electra_15", "all_tokens_mlm")),
+]
+
+
+def noisy_batch(*lengths: int) -> dict[str, Tensor]:
+    batch = make_batch(*lengths)
+    sample_noise = torch.rand(batch["input_ids"].shape, generator=torch.Generator().manual_seed(1))
+    return {**batch, "sample_noise": sample_noise}
+
+
+def written_out(
+    copies: dict[str, Any], batch: dict[str, Tensor], output: Any, config: ElectraPretrainingConfig
+) -> dict[str, Tensor]:
+    """Fields of the output, from logits over the vocabulary at all positions and from what the output says is masked.
+
+    Fields of masked positions have one value for each of them, (N,); `at_masked` selects the output's.
+    """
+    ids, inputs = batch["input_ids"], (batch["attention_mask"], batch["token_type_ids"])
+    rows, slots = output.mlm_mask.nonzero(as_tuple=True)
+    cells = rows, output.mlm_positions[rows, slots]
+    originals, noise = ids[cells], batch["sample_noise"][cells]
+    objective = objective_of(config.objective, config.uniform_generator)
+    fields: dict[str, Tensor] = {}
+    if objective.has_generator:
+        masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[rows, slots], MASK))
+        made = copies["generator"](masked, *inputs, output_hidden_states=True)
+        logits, hidden = made.logits[cells], made.hidden_states[-1][cells]
+        log_p = logits.log_softmax(1)
+        fields["generator_nll"] = F.nll_loss(log_p, originals, reduction="none")
+        fields["generator_loss"] = fields["generator_nll"].mean()
+        fields["predicted_ids"] = logits.argmax(1)
+        disallowed = originals if config.disallow_correct else None
+        temperature = config.sampling_temperature
+        fields["sampled_ids"] = sample_tokens(logits, noise, temperature=temperature, disallowed_ids=disallowed)
+    elif objective.draws_uniformly:
+        fields["sampled_ids"] = (noise * VOCAB_SIZE).long()
+    seen = output.corrupted_input_ids
+    if objective.sees_samples:
+        seen = fields["corrupted_input_ids"] = ids.index_put(cells, fields["sampled_ids"])
+        fields["is_replaced"] = seen != ids
+
+    made = copies["discriminator"](seen, *inputs, output_hidden_states=True)
+    if objective.finds_replaced:
+        fields["discriminator_logits"] = made.logits
+        nll = F.binary_cross_entropy_with_logits(made.logits, (seen != ids).float(), reduction="none")
+    else:
+        p = made.logits.softmax(2)
+        if objective.has_copy_gate:
+            gate = copies["copy_gate"](made.hidden_states[-1])
+            fields["discriminator_logits"] = -gate.squeeze(2)
+            p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
+        nll = -p.gather(2, ids.unsqueeze(2)).squeeze(2).log()
+        fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]
+    counted = batch["attention_mask"].bool() if objective.at_all_tokens else cells
+    fields["main_loss"] = fields["loss"] = nll[counted].mean()
+    if objective.has_generator:
+        generator_loss = fields["generator_loss"]
+        if objective.is_adversarial:
+            reward, score = nll[cells].detach(), copies["baseline"](hidden.detach()).squeeze(1)
+            advantage, right = reward + F.logsigmoid(score.detach()), torch.exp(-reward)
+            fields["adversarial_loss"] = F.nll_loss(log_p * advantage[:, None], fields["sampled_ids"])
+            fields["baseline_loss"] = (-right * F.logsigmoid(score) - (1 - right) * F.logsigmoid(-score)).mean()
+            fields["generator_entropy"] = -(log_p.exp() * log_p).sum(1)
+            generator_loss = fields["adversarial_loss"] + fields["baseline_loss"]
+        fields["loss"] = generator_loss + config.discriminator_weight * fields["main_loss"]
+    return fields
+
+
+def at_masked(output: Any, values: Tensor) -> Tensor:
+    """The values (B, L) or (B, K) at the masked positions, (N,)."""
+    is_of_tokens = values.shape == output.corrupted_input_ids.shape
+    return (values.gather(1, output.mlm_positions) if is_of_tokens else values)[output.mlm_mask]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("objective", "options"), CASES)
+def test_losses_gradients_and_predictions_are_those_of_a_computation_written_out(
+    objective: str, options: dict[str, Any], training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies share nothing: equal gradients mean that shared weights get the sum, and that no other gradient flows."""
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
+    shares = {"mlm_probability": 0.3, "discriminator_weight": 3.0}
+    model = make_model(dropout=0.0, objective=objective, **shares, **options).train(training)
+    copies = {role: copy.deepcopy(module) for role, module in model.named_children()}
+    batch = noisy_batch(*LENGTHS)
+    output: Any = model(**batch)
+    output.loss.backward()
+    assert output.mlm_mask.sum(dim=1).tolist() == [round(0.3 * length) for length in LENGTHS]
+    expected = written_out(copies, batch, output, model.config)
+    for name, value in expected.items():
+        found = getattr(output, name)
+        if training and name in ("predicted_ids", "mlm_predictions"):
+            assert found is None
+        else:
+            assert name == "loss" or not found.requires_grad
+            if value.dim() < found.dim():
+                found = at_masked(output, found)
+            torch.testing.assert_close(found, value, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+    assert torch.equal(output.is_kept_token, output.mlm_mask & ~output.is_mask_token) or objective == "mlm"
+
+    expected["loss"].backward()
+    gradients: dict[Tensor, Tensor] = {}
+    for role, network in copies.items():
+        for name, parameter in network.named_parameters():
+            weight, grad = model.get_parameter(f"{role}.{name}"), parameter.grad
+            gradients[weight] = gradients.get(weight, 0.0) + (torch.zeros_like(weight) if grad is None else grad)
+    for name, parameter in model.named_parameters():
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(grad, gradients[parameter], atol=1e-5, rtol=1e-4, msg=name)
+        assert grad.any() or "attention.self.key.bias" in name  # softmax is blind to it
+
+
+@objectives
+def test_losses_are_means_over_all_tokens_however_they_are_split_into_batches(objective: str) -> None:
+    model = make_model(objective=objective, mlm_probability=0.3).eval()
+    batch = noisy_batch(30, 12, 9, 25, 6, 11)
+    whole = model(**batch)
+    whole.loss.backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    parts = [{name: values[rows] for name, values in batch.items()} for rows in ([0], [1, 2], [3, 4, 5])]
+    counts = torch.stack([model.count_tokens(part["input_ids"], part["attention_mask"]) for part in parts])
+    assert torch.equal(counts.sum(dim=0), model.count_tokens(batch["input_ids"], batch["attention_mask"]))
+    assert counts.sum(dim=0).tolist() == [whole.mlm_mask.sum(), batch["attention_mask"].sum()]
+    outputs = [model(**part, token_counts=counts.sum(dim=0) / 3) for part in parts]
+    assert torch.equal(model(**parts[0], token_counts=counts[0] / 1).loss, model(**parts[0]).loss)  # the same bits
+    sum(output.loss / 3 for output in outputs).backward()
+    for name in ("loss", "generator_loss", "main_loss", "adversarial_loss", "baseline_loss"):
+        if whole.get(name) is not None:
+            torch.testing.assert_close(sum(output[name] for output in outputs) / 3, whole[name])
+    for name, parameter in model.named_parameters():
+        if name in expected:
+            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
+
+
+@objectives
+def test_a_row_has_the_same_losses_alone_and_padded_in_a_batch(objective: str) -> None:
+    model = make_model(objective=objective, mlm_probability=0.3, sampling_temperature=ALWAYS_LIKELIEST)
+    model = model.to(torch.float64).eval()
+    batch = noisy_batch(*LENGTHS)
+    is_padding = batch["attention_mask"] == 0
+    batch["mask_noise"][is_padding] = 0.0  # would be chosen if it counted
+    batch["token_type_ids"][is_padding] = 1
+    together = model(**batch)
+    at_masked_alone = []
+    for row, length in enumerate(LENGTHS):
+        alone = model(**{name: values[row : row + 1, :length] for name, values in batch.items()})
+        assert torch.equal(alone.corrupted_input_ids[0], together.corrupted_input_ids[row, :length])
+        at_masked_alone.append(at_masked(alone, alone.main_nll))
+        if OBJECTIVES[objective].at_all_tokens:
+            torch.testing.assert_close(alone.main_nll[0], together.main_nll[row, :length])
+    torch.testing.assert_close(torch.cat(at_masked_alone), at_masked(together, together.main_nll))
+    without = model(**{**batch, "attention_mask": None})
+    ones = model(**{**batch, "attention_mask": torch.ones_like(batch["input_ids"])})
+    assert without.loss == ones.loss != together.loss
+
+
+@objectives
+def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective: str) -> None:
+    exact = make_model(objective=objective, sampling_temperature=ALWAYS_LIKELIEST).train()
+    for model in (copy.deepcopy(exact).to(torch.bfloat16), exact):
+        with torch.autocast("cpu", torch.bfloat16, enabled=model is exact):
+            output = model(**noisy_batch(*LENGTHS))
+            special = model(torch.tensor([[2, 3], [2, 3]]))  # nothing can be masked
+        losses = [value for name, value in output.items() if name.endswith(("loss", "_nll"))]
+        assert len(losses) >= 3 and {value.dtype for value in losses} == {torch.float32}
+        (output.loss + special.loss).backward()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        assert torch.isfinite(special.loss) and all(torch.isfinite(grad).all() for grad in grads)
+
+
+def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
+    model = make_model(objective="all_tokens_mlm").train()
+    kept: list[tuple[int, ...]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tuple(tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = model(**make_batch(33, 33))
+    assert (output.mlm_positions.numel(), VOCAB_SIZE) in kept and (7, VOCAB_SIZE) not in kept
