@@ -9,66 +9,19 @@ Without a generator, a discriminator judges the text as given: replace words you
 
 import copy
 import logging
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.backbones import BACKBONES
 from electra.console import setup_logging
 from electra.errors import Parser, UserError, run_script
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
-from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import class_of, is_detector
-from electra.model.pretrained import load_network, load_tokenizer_beside_model, locate_model, read_config
+from electra.model.networks import is_detector
+from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import probe, to_samples
 from electra.samples import Sample, to_terminal
-from electra.tokenizer import check_tokenizer, vocabulary_gaps
+from electra.tokenizer import vocabulary_gaps
 
 logger = logging.getLogger("electra.inspect")
-
-
-class Networks(NamedTuple):
-    """Networks to inspect; without a discriminator, a masked language model stands in its place."""
-
-    generator: PreTrainedModel | None
-    discriminator: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    joint: ElectraPretrainingConfig | None
-    """How the pair was trained, if that is known."""
-
-
-def load_networks(checkpoint: str, generator: str | None = None) -> Networks:
-    """Load the networks that a user names.
-
-    Args:
-        checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
-            model, an exported folder, or a Hub id.
-        generator: the same of a generator, in place of the one that belongs to the checkpoint.
-    """
-    source = locate_model(checkpoint)
-    tokenizer = load_tokenizer_beside_model(source)
-    check_tokenizer(tokenizer, source)
-    config, joint, small = read_config(source), None, None
-    if isinstance(config, ElectraPretrainingConfig):
-        model: Any = load_network(ElectraForJointPretraining, source, config)[0]
-        joint, small, large = config, model.generator, model.discriminator
-    else:
-        large = _load_network(source, config)
-        is_run = Path(checkpoint).is_dir() and Path(source) != Path(checkpoint)  # named as a whole
-        if is_run and generator is None and (Path(source).parent / "generator").is_dir():
-            generator = str(Path(source).parent / "generator")
-    if generator is not None:
-        generator_source = locate_model(generator)
-        small = _load_network(generator_source, read_config(generator_source))
-        if is_detector(small):
-            raise UserError(f"{generator} is a discriminator, not a generator; name a masked language model")
-    networks = [network for network in (small, large) if network is not None]
-    sizes = sorted({network.config.vocab_size for network in networks})
-    if len(sizes) > 1:
-        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one pair")
-    return Networks(small, large, tokenizer, joint)
 
 
 def inspect_texts(
@@ -78,7 +31,7 @@ def inspect_texts(
 
     The share of tokens to mask is that of the training if not given, 0.15 if that is unknown.
     """
-    generator, discriminator, tokenizer, joint = networks
+    generator, discriminator, tokenizer, joint, _ = networks
     # Of a copy: a joint configuration sets the attention implementation of its parts.
     config = copy.deepcopy(joint) or ElectraPretrainingConfig(discriminator=copy.deepcopy(discriminator.config))
     config.mask_token_id, config.special_token_ids = tokenizer.mask_token_id, tokenizer.all_special_ids
@@ -98,15 +51,6 @@ def inspect_texts(
         batch["sample_noise"] = torch.rand(1, length, generator=noise)
         samples += to_samples(probe(generator, discriminator, batch, config), tokenizer)
     return samples
-
-
-def _load_network(source: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """A discriminator or a generator with its head, whichever its configuration names; a discriminator by default."""
-    if config.model_type not in BACKBONES:
-        raise UserError(
-            f"{source} is of type {config.model_type}; name a model with its head, of type {', '.join(BACKBONES)}"
-        )
-    return load_network(class_of(config), source, config)[0]
 
 
 def main(argv: list[str] | None = None) -> None:

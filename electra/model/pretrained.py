@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -36,13 +36,15 @@ from transformers.utils import (
 )
 from transformers.utils import logging as transformers_logging
 
+from electra.backbones import BACKBONES
 from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
 from electra.errors import UserError
 from electra.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
+from electra.model.networks import class_of, is_detector
 from electra.model.tying import DisentangledEmbedding
-from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, tokenizer_fingerprint
+from electra.tokenizer import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -253,6 +255,62 @@ def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -
         if shared in stored and f"{name}.weight" in weights:
             weights[f"{name}.weight"] = weights[f"{name}.weight"] + stored[shared]
     return weights
+
+
+class Networks(NamedTuple):
+    """A pair of networks with their heads; without a discriminator, a masked language model stands in its place."""
+
+    generator: PreTrainedModel | None
+    discriminator: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    joint: ElectraPretrainingConfig | None
+    """How the pair was trained, if that is known."""
+    source: str
+    """As of `locate_model`."""
+
+
+def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type: bool = False) -> Networks:
+    """Load the networks that a user names, with their heads.
+
+    Args:
+        checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
+            model, an exported folder, or a Hub id.
+        generator: the same of a generator, in place of the one that belongs to the checkpoint.
+        of_any_type: also masked language models of a type that is no backbone.
+    """
+    source = locate_model(checkpoint)
+    tokenizer = load_tokenizer_beside_model(source)
+    check_tokenizer(tokenizer, source)
+    config, joint, small = read_config(source), None, None
+    if isinstance(config, ElectraPretrainingConfig):
+        model: Any = load_network(ElectraForJointPretraining, source, config)[0]
+        joint, small, large = config, model.generator, model.discriminator
+    else:
+        large = _load_with_head(source, config, of_any_type)
+        is_run = Path(checkpoint).is_dir() and Path(source) != Path(checkpoint)  # named as a whole
+        if is_run and generator is None and (Path(source).parent / "generator").is_dir():
+            generator = str(Path(source).parent / "generator")
+    if generator is not None:
+        generator_source = locate_model(generator)
+        small = _load_with_head(generator_source, read_config(generator_source), of_any_type)
+        if is_detector(small):
+            raise UserError(f"{generator} is a discriminator, not a generator; name a masked language model")
+    networks = [network for network in (small, large) if network is not None]
+    sizes = sorted({network.config.vocab_size for network in networks})
+    if len(sizes) > 1:
+        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one pair")
+    return Networks(small, large, tokenizer, joint, source)
+
+
+def _load_with_head(source: str, config: PreTrainedConfig, of_any_type: bool) -> PreTrainedModel:
+    """A discriminator or a generator, whichever its configuration names; a discriminator by default."""
+    if config.model_type in BACKBONES:
+        return load_network(class_of(config), source, config)[0]
+    if not of_any_type:
+        raise UserError(
+            f"{source} is of type {config.model_type}; name a model with its head, of type {', '.join(BACKBONES)}"
+        )
+    return load_network(MODEL_FOR_MASKED_LM_MAPPING[type(config)], source, config)[0]
 
 
 def may_have_tokenizer(source: str) -> bool:

@@ -9,7 +9,8 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from electra.errors import UserError
-from electra.inspect import inspect_texts, load_networks, main
+from electra.inspect import inspect_texts, main
+from electra.model.pretrained import load_networks
 
 TEXT = "bab dadad kok mum"
 
