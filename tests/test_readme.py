@@ -11,6 +11,7 @@ from electra.cli import CommandLine
 from electra.data import tokenizer
 from electra.pretraining.options import GROUPS
 from electra.tasks.glue import task as glue
+from electra.tasks.minimal_pairs import task as minimal_pairs
 from electra.tasks.multiple_choice import task as multiple_choice
 from electra.tasks.squad import task as squad
 from electra.tasks.tagging import task as tagging
@@ -18,6 +19,7 @@ from electra.tasks.tagging import task as tagging
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTIONS = {
+    "run_blimp.py": minimal_pairs.GROUPS,
     "run_glue.py": glue.GROUPS,
     "run_pretraining.py": GROUPS,
     "run_squad.py": squad.GROUPS,

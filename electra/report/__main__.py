@@ -5,8 +5,8 @@
     python -m electra.report RUN --glue GLUE_FOLDER                  with GLUE results, also in the model card
     python -m electra.report EVALUATION EVALUATION --output FOLDER   report.md, report.html, report.json
 
-Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, run_squad.py, run_tagging.py and
-run_swag.py.
+Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, run_squad.py, run_tagging.py,
+run_swag.py and run_blimp.py.
 """
 
 import json
@@ -26,6 +26,7 @@ from electra.report.page import write_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, read_evaluation
 from electra.tasks.glue.report import TITLE, glue_section
 from electra.tasks.glue.tasks import TASKS
+from electra.tasks.minimal_pairs import report as minimal_pairs
 
 logger = logging.getLogger("electra.report")
 
@@ -55,6 +56,9 @@ def main(argv: list[str] | None = None) -> None:
 
 def _write(folders: list[Path], glue: Path | None, x: Axis, output: Path | None) -> list[Path]:
     """Write the report of runs or of evaluations; return its files."""
+    if glue is None and all((folder / minimal_pairs.RESULTS_NAME).exists() for folder in folders):
+        logger.info("%s\n", minimal_pairs.terminal_table(folders))
+        return minimal_pairs.write_report(folders, output or folders[0])
     is_evaluation = any((folder / RESULTS_NAME).exists() for folder in folders)
     if glue is not None and (is_evaluation or len(folders) > 1):
         raise UserError(f"--glue belongs to one run, not to {', '.join(map(str, folders))}; name one run")

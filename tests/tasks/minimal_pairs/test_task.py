@@ -1,0 +1,154 @@
+"""Pairs, accuracies and the command: from files to tables, and wrong input in one line."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
+
+from electra.report.__main__ import main as report
+from electra.tasks.minimal_pairs.data import load_pairs
+from electra.tasks.minimal_pairs.report import PUBLISHED, PUBLISHED_PHENOMENA, summarize
+from electra.tasks.minimal_pairs.task import main
+from tests.conftest import refused, refused_command
+from tests.tasks.minimal_pairs.networks import PAIRS, write_run
+
+
+def write_pairs(path: Path, *rows: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows or PAIRS), encoding="utf-8")
+    return path
+
+
+def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path: Path) -> None:
+    file = write_pairs(tmp_path / "data" / "a.jsonl")
+    write_pairs(
+        tmp_path / "data" / "b.jsonl", {"sentence_good": "x", "sentence_bad": "y"},
+        {"sentence_good": "x", "sentence_bad": "y", "UID": "transitive", "linguistics_term": "s-selection"},
+    )  # fmt: skip
+    names = [("agreement", "morphology"), ("order", "order"), ("order", "order"), ("case", "morphology")]
+    assert [(pair.paradigm, pair.phenomenon) for pair in load_pairs(str(file))] == names
+    pairs = load_pairs(str(tmp_path / "data"), max_pairs=1)
+    assert [pair.paradigm for pair in pairs] == ["agreement", "order", "case", "b", "transitive"]
+    assert pairs[-1].phenomenon == "argument_structure" and pairs[-1].place == f"{tmp_path}/data/b.jsonl:2"
+    assert (pairs[1].good, pairs[1].bad) == ("the dog sells sea shells", "dog the sells sea shells")
+
+
+def test_accuracies_and_standard_errors(tmp_path: Path) -> None:
+    pairs = load_pairs(str(write_pairs(tmp_path / "a.jsonl", *(PAIRS[i] for i in (0, 0, 0, 0, 1, 2, 3, 3)))))
+    found = summarize(pairs, np.array([1, 1, 1, 0, 0.5, 1, 0, 0]))
+    assert found["paradigms"]["agreement"] == {
+        "accuracy": 0.75,
+        "standard_error": math.sqrt(0.75 * 0.25 / 4),
+        "pairs": 4,
+    }
+    assert found["paradigms"]["order"]["standard_error"] == pytest.approx(0.25 / math.sqrt(2))  # a tie is one half
+    assert found["phenomena"]["morphology"] == {
+        "accuracy": 0.375, "standard_error": pytest.approx(math.sqrt(0.75 * 0.25 / 4) / 2), "pairs": 6, "paradigms": 2,
+    }  # fmt: skip
+    assert found["overall"]["accuracy"] == pytest.approx((0.75 + 0.75 + 0) / 3) and found["overall"]["ties"] == 1
+    expected = math.sqrt(0.75 * 0.25 / 4 + 0.25**2 / 2) / 3
+    assert found["overall"]["standard_error"] == pytest.approx(expected)
+
+
+def test_published_overall_accuracies_agree_with_those_of_phenomena() -> None:
+    paradigms = dict(zip(PUBLISHED_PHENOMENA, (2, 9, 7, 5, 8, 2, 7, 2, 8, 7, 4, 6), strict=True))
+    for model, (_, overall, *_) in enumerate(PUBLISHED[:4]):
+        mean = sum(count * PUBLISHED_PHENOMENA[name][model] for name, count in paradigms.items()) / 67
+        assert mean == pytest.approx(float(overall), abs=0.06)
+
+
+@pytest.fixture
+def world(tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run and pairs in the working directory."""
+    write_run(tmp_path / "run", wordpiece_tokenizer, mlm_probability=0.25)
+    write_pairs(tmp_path / "pairs.jsonl")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def flags(path: str, *more: str) -> list[str]:
+    return ["--pretrain_path", path, "--data", "pairs.jsonl", "--use_cpu", "--disable_tqdm", *more]
+
+
+def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(flags("run", "--plan"))
+    assert not (world / "output").exists()
+    main(flags("run"))
+    assert "overall, mean of 3 paradigms" in capsys.readouterr().out
+    written = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())
+    assert list(written["scores"]) == ["discriminator", "corrected", "pll"] and written["mlm_probability"] == 0.25
+    assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
+    main(flags("run/discriminator", "--experiment_name", "alone"))
+    alone = json.loads((world / "output/alone/minimal_pairs.json").read_text())["scores"]
+    assert alone == {"discriminator": written["scores"]["discriminator"]}
+    main(flags("run/generator", "--experiment_name", "lm", "--per_device_eval_batch_size", "1"))
+    assert json.loads((world / "output/lm/minimal_pairs.json").read_text())["scores"] == {
+        "pll": written["scores"]["pll"]
+    }
+    main(
+        flags("run/discriminator", "--generator", "run/generator", "--score", "corrected", "--mlm_probability", "0.25")
+    )
+    named = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())["scores"]
+    assert named == {"corrected": written["scores"]["corrected"]}
+    report(["output/alone", "output/lm", "--output", "both"])
+    assert "alone: discriminator | lm: pll" in (world / "both/report.md").read_text()
+    assert "<table" in (world / "output/lm/report.html").read_text()
+
+
+LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "pairs.jsonl is empty"),
+        (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
+        (b"\xff\xfe\n", "pairs.jsonl:1 "),
+        (b"[1]\n", "pairs.jsonl:1 "),
+        (b'{"sentence_good": "a"}\n', "sentence_bad"),
+        (b'{"sentence_good": "a", "sentence_bad": ""}\n', "sentence_bad"),
+        (b'{"sentence_good": 3, "sentence_bad": "b"}\n', "sentence_good"),
+        (json.dumps(LONG).encode(), "pairs.jsonl:1 has a sentence of 32 tokens, more than the 24"),
+    ],
+)
+def test_wrong_pairs_are_refused(
+    world: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (world / "pairs.jsonl").write_bytes(content)
+    assert message in refused_command(main, flags("run"), capsys)
+    assert not (world / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (flags("run/discriminator", "--score", "pll"), "generator"),
+        (flags("run/generator", "--score", "discriminator"), "discriminator"),
+        (flags("run", "--score", "perplexity"), "perplexity"),
+        (flags("run", "--generator", "run/discriminator"), "run/discriminator"),
+        (flags("plain"), "plain"),
+        (flags("run", "--data", "empty"), "empty"),
+        (flags("run", "--data", "nothing/here.jsonl"), "nothing/here.jsonl"),
+        (flags("run", "--max_pairs", "0"), "--max_pairs 0"),
+        (flags("run", "--experiment_name", "../x"), "../x"),
+        (flags("run", "--output_dir", ".", "--experiment_name", "run"), "run"),
+        (["--data", "pairs.jsonl"], "--pretrain_path"),
+    ],
+)
+def test_wrong_commands_are_refused(
+    world: Path, argv: list[str], message: str, wordpiece_tokenizer: PreTrainedTokenizerBase,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (world / "empty").mkdir()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    BertModel(BertConfig(vocab_size=len(wordpiece_tokenizer), **sizes)).save_pretrained(world / "plain")
+    wordpiece_tokenizer.save_pretrained(world / "plain")
+    assert message in refused_command(main, argv, capsys)
+    assert not (world / "output").exists()
+
+
+def test_a_data_set_of_the_hub_that_cannot_be_reached(world: Path) -> None:
+    assert "--data" in refused(lambda: load_pairs("nobody/nothing"))
