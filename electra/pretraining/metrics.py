@@ -1,9 +1,11 @@
-"""Sums for the training log, and held-out metrics: exact means over all tokens, not means of batch means.
+"""What a run measures: sums for the training log, held-out metrics, and the rows of their table.
 
-docs/glossary.md defines them and gives their names in other code bases. Trainer gathers one record per token
-(`token_records`) from all batches and processes; `evaluation_metrics` computes the metrics from them.
+docs/glossary.md defines the metrics and gives their names in other code bases. Trainer gathers one record per token
+(`token_records`) from all batches and processes; `evaluation_metrics` computes exact means over all tokens from them,
+not means of batch means.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +14,45 @@ from enum import IntEnum
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score, matthews_corrcoef, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
+from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import objective_of
 
 PADDING = -100.0
 """Trainer pads gathered arrays with it."""
+MAX_COUNTED_TOKENS = 20_000_000
+
+Rows = tuple[tuple[str, str], ...]
+"""Names of metrics and their labels in the table at the end of a run."""
+LABELS = {
+    "generator_loss": "generator loss (nats)",
+    "masked_accuracy": "generator accuracy",
+    "masked_accuracy_mask_token": "  where it saw [MASK]",
+    "masked_accuracy_kept_token": "  where it saw the token",
+    "sampled_accuracy": "  of its samples",
+    "generator_entropy": "  entropy (nats)",
+    "replaced_rate": "replaced tokens",
+    "discriminator_loss": "discriminator loss (nats)",
+    "discriminator_accuracy": "discriminator accuracy",
+    "discriminator_precision": "  precision",
+    "discriminator_recall": "  recall",
+    "discriminator_f1": "  F1",
+    "discriminator_mcc": "  MCC",
+    "discriminator_auc": "discriminator AUC",
+    "mlm_loss": "MLM loss (nats)",
+    "mlm_accuracy": "MLM accuracy",
+    "mlm_accuracy_mask_token": "  where it saw [MASK]",
+    "mlm_accuracy_other_token": "  where it saw another",
+    "mlm_accuracy_kept_token": "  where it saw the token",
+    "all_tokens_loss": "loss at all tokens (nats)",
+    "all_tokens_accuracy": "accuracy at all tokens",
+    "copy_gate_accuracy": "copy gate accuracy",
+    "copy_gate_auc": "copy gate AUC",
+}
+"""Of all metrics except the total loss, in the order of the table."""
 
 
 @dataclass
@@ -50,21 +83,22 @@ class LogWindow:
 
 
 class Field(IntEnum):
-    """Columns of a token record."""
+    """Columns of a token record, named like the values of `ElectraPretrainingOutput`."""
 
-    ORIGINAL_ID = 0
-    """The token's id, or `PADDING` where there is no token; such records do not count."""
-    CORRUPTED_ID = 1
+    ORIGINAL_IDS = 0
+    """`PADDING` where there is no token; such records do not count."""
+    CORRUPTED_INPUT_IDS = 1
     IS_REPLACED = 2
-    DISCRIMINATOR_NLL = 3
-    DISCRIMINATOR_LOGIT = 4
-    IS_CHOSEN = 5
-    IS_MASK_TOKEN = 6
-    GENERATOR_NLL = 7
-    PREDICTED_ID = 8
-    SAMPLED_ID = 9
-    IS_KEPT_TOKEN = 10
-    RESTORED_ID = 11
+    MAIN_NLL = 3
+    DISCRIMINATOR_LOGITS = 4
+    MLM_PREDICTIONS = 5
+    MLM_MASK = 6
+    """From here on values of the chosen positions."""
+    IS_MASK_TOKEN = 7
+    GENERATOR_NLL = 8
+    PREDICTED_IDS = 9
+    SAMPLED_IDS = 10
+    IS_KEPT_TOKEN = 11
     GENERATOR_ENTROPY = 12
 
 
@@ -74,34 +108,19 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     `input_ids` are the original ids, int64 (B, L). Fields that the objective does not have are zero.
     """
     records = torch.zeros(*input_ids.shape, len(Field), dtype=torch.float32, device=input_ids.device)
-    records[..., Field.ORIGINAL_ID] = input_ids
+    records[..., Field.ORIGINAL_IDS] = input_ids
     if attention_mask is not None:
-        records[..., Field.ORIGINAL_ID].masked_fill_(attention_mask == 0, PADDING)
-    by_token = {
-        Field.CORRUPTED_ID: output.corrupted_input_ids,
-        Field.IS_REPLACED: output.is_replaced,
-        Field.DISCRIMINATOR_NLL: output.main_nll,
-        Field.DISCRIMINATOR_LOGIT: output.discriminator_logits,
-        Field.RESTORED_ID: output.mlm_predictions,
-    }
-    by_slot = {
-        Field.IS_CHOSEN: output.mlm_mask,
-        Field.IS_MASK_TOKEN: output.is_mask_token,
-        Field.GENERATOR_NLL: output.generator_nll,
-        Field.PREDICTED_ID: output.predicted_ids,
-        Field.SAMPLED_ID: output.sampled_ids,
-        Field.IS_KEPT_TOKEN: output.is_kept_token,
-        Field.GENERATOR_ENTROPY: output.generator_entropy,
-    }
+        records[..., Field.ORIGINAL_IDS].masked_fill_(attention_mask == 0, PADDING)
     assert output.mlm_positions is not None and output.mlm_mask is not None
-    for name, values in by_token.items():
-        if values is not None:
-            records[..., name] = values.float()
-    for name, values in by_slot.items():
-        if values is not None:
-            # A row's unused slots hold other positions: adding zeros there changes nothing.
+    for column in Field:
+        values = output.get(column.name.lower())
+        if values is None:
+            continue
+        if column < Field.MLM_MASK:
+            records[..., column] = values.float()
+        else:  # a row's unused slots hold other positions: adding zeros there changes nothing
             chosen_only = torch.where(output.mlm_mask, values.float(), 0.0)
-            records[..., name].scatter_add_(1, output.mlm_positions, chosen_only)
+            records[..., column].scatter_add_(1, output.mlm_positions, chosen_only)
     return records
 
 
@@ -117,43 +136,46 @@ def evaluation_metrics(
     are 0 where they would be 0/0, as usual.
 
     Args:
-        records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_ID`.
+        records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_IDS`.
         discriminator_weight: lambda, for the total loss.
         objective: a name of `OBJECTIVES`.
         uniform_generator: samples were drawn uniformly, without a network.
     """
     spec = objective_of(objective, uniform_generator)
-    tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
-    chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
-    originals, is_masked = chosen[:, Field.ORIGINAL_ID], chosen[:, Field.IS_MASK_TOKEN] == 1
+    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
+    chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
+    originals, is_masked = chosen[:, Field.ORIGINAL_IDS], chosen[:, Field.IS_MASK_TOKEN] == 1
     metrics: dict[str, float] = {}
     if spec.has_generator:
-        is_right = chosen[:, Field.PREDICTED_ID] == originals
+        is_right = chosen[:, Field.PREDICTED_IDS] == originals
         metrics["generator_loss"] = _mean(chosen[:, Field.GENERATOR_NLL])
         metrics["masked_accuracy"] = _mean(is_right)
         metrics["masked_accuracy_mask_token"] = _mean(is_right[is_masked])
         metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1])
-        metrics["sampled_accuracy"] = _mean(chosen[:, Field.SAMPLED_ID] == originals)
+        metrics["sampled_accuracy"] = _mean(chosen[:, Field.SAMPLED_IDS] == originals)
     if spec.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
     if spec.sees_samples:
         metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
     if spec.finds_replaced:
         judged = tokens if spec.at_all_tokens else chosen
-        metrics["discriminator_loss"] = _mean(judged[:, Field.DISCRIMINATOR_NLL])
+        metrics["discriminator_loss"] = _mean(judged[:, Field.MAIN_NLL])
         metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(judged).items()}
     else:  # by what the main network saw at the position
-        is_right, sees_original = chosen[:, Field.RESTORED_ID] == originals, chosen[:, Field.CORRUPTED_ID] == originals
+        is_right, sees_original = (
+            chosen[:, Field.MLM_PREDICTIONS] == originals,
+            chosen[:, Field.CORRUPTED_INPUT_IDS] == originals,
+        )
         sees_mask = is_masked & (not spec.sees_samples)
-        metrics["mlm_loss"] = _mean(chosen[:, Field.DISCRIMINATOR_NLL])
+        metrics["mlm_loss"] = _mean(chosen[:, Field.MAIN_NLL])
         metrics["mlm_accuracy"] = _mean(is_right)
         if not spec.sees_samples:
             metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
         metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
         metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
     if spec.has_copy_gate:
-        metrics["all_tokens_loss"] = _mean(tokens[:, Field.DISCRIMINATOR_NLL])
-        metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.RESTORED_ID] == tokens[:, Field.ORIGINAL_ID])
+        metrics["all_tokens_loss"] = _mean(tokens[:, Field.MAIN_NLL])
+        metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.MLM_PREDICTIONS] == tokens[:, Field.ORIGINAL_IDS])
         detected = _detection_metrics(tokens)
         metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
     loss = metrics[spec.loss_name]
@@ -164,16 +186,14 @@ def evaluation_metrics(
 
 def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:
     """With decisions at probability 0.5, which is logit 0."""
-    is_replaced, logits = tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGIT]
+    is_replaced, logits = tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGITS]
     decisions = logits >= 0
     if not len(decisions):  # scikit-learn 1.9 refuses empty arrays
-        nan = float("nan")
-        return {"accuracy": nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0, "auc": nan}
+        return {"accuracy": math.nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0, "auc": math.nan}
+    shares = precision_recall_fscore_support(is_replaced, decisions, average="binary", zero_division=0.0)
     return {
         "accuracy": _mean(decisions == is_replaced),
-        "precision": float(precision_score(is_replaced, decisions, zero_division=0.0)),
-        "recall": float(recall_score(is_replaced, decisions, zero_division=0.0)),
-        "f1": float(f1_score(is_replaced, decisions, zero_division=0.0)),
+        **dict(zip(("precision", "recall", "f1"), map(float, shares[:3]), strict=True)),
         "mcc": float(matthews_corrcoef(is_replaced, decisions)),
         "auc": area_under_curve(is_replaced, logits),
     }
@@ -182,7 +202,7 @@ def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
     """ROC AUC, ties counted half; nan unless both classes occur and all scores are finite."""
     if is_replaced.all() or not is_replaced.any() or not np.isfinite(scores).all():
-        return float("nan")
+        return math.nan
     return float(roc_auc_score(is_replaced, scores))
 
 
@@ -207,9 +227,9 @@ def unigram_metrics(
         records, objective, uniform_generator: see `evaluation_metrics`.
     """
     spec = objective_of(objective, uniform_generator)
-    tokens = records[records[..., Field.ORIGINAL_ID] != PADDING]
-    chosen = tokens[tokens[:, Field.IS_CHOSEN] == 1]
-    chosen_ids = chosen[:, Field.ORIGINAL_ID].astype(np.int64)
+    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
+    chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
+    chosen_ids = chosen[:, Field.ORIGINAL_IDS].astype(np.int64)
     smoothed = token_counts + 1.0
     for start, stop in vocabulary_gaps:
         smoothed[start:stop] = 0.0
@@ -223,12 +243,45 @@ def unigram_metrics(
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
     if spec.finds_replaced or spec.has_copy_gate:
         judged = tokens if spec.at_all_tokens else chosen
-        seen_ids = judged[:, Field.CORRUPTED_ID].astype(np.int64)
+        seen_ids = judged[:, Field.CORRUPTED_INPUT_IDS].astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
         name = "discriminator_auc" if spec.finds_replaced else "copy_gate_auc"
         metrics[name] = area_under_curve(judged[:, Field.IS_REPLACED] == 1, scores)
     return metrics
 
 
+def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+    """How often each id occurs in the given documents, or in an even sample of 20 million tokens, int64 (V,)."""
+    stride = max(1, math.ceil(cache.lengths[documents].sum() / MAX_COUNTED_TOKENS))
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    chosen = documents[::stride]
+    for first in range(0, len(chosen), 1000):
+        batch = chosen[first : first + 1000].tolist()
+        tokens = np.concatenate([cache.tokens(d, 0, int(cache.lengths[d])) for d in batch])
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return counts
+
+
 def _mean(values: NDArray) -> float:
-    return float(values.mean(dtype=np.float64)) if len(values) else float("nan")
+    return float(values.mean(dtype=np.float64)) if len(values) else math.nan
+
+
+def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
+    """The rows of an objective, a name of `OBJECTIVES`, with or without a generator network."""
+    no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
+    measured = evaluation_metrics(no_tokens, 1.0, objective, uniform_generator)
+    return tuple((name, label) for name, label in LABELS.items() if name in measured)
+
+
+def training_names(objective: str) -> tuple[str, ...]:
+    """What a line of the training log can have under an objective, a name of `OBJECTIVES`."""
+    spec = objective_of(objective)
+    return (
+        *("loss", "grad_norm", "learning_rate", spec.loss_name),
+        *(("generator_loss",) * spec.has_generator),
+        *(("generator_entropy", "adversarial_loss", "baseline_loss") * spec.is_adversarial),
+        *(("replaced_rate",) * spec.sees_samples),
+        *("discriminator_weight", "train_generator", "skipped_steps"),
+        *("tokens_seen", "tokens_per_second", "eta_seconds"),
+        *("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"),
+    )

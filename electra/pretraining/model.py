@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import set_seed
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.config import GENERATOR_SIZES
@@ -48,15 +48,13 @@ def build_model(
 ) -> ElectraForJointPretraining:
     """The joint model with new weights, or those of --init_discriminator and --init_generator.
 
-    Args:
-        args: the options.
-        tokenizer: decides the vocabulary.
-        checkpoint: of this run, if it is resumed. Trainer loads all weights from it, so trained networks are not read.
+    `checkpoint` is that of a resumed run. Trainer loads all weights from it, so trained networks are not read.
     """
     sizes, objective = args.model, args.objective
     masked, random, weight = objective.corruption_and_weight()
     uniform_generator = sizes.generator_type == UNIFORM
     spec = objective_of(objective.objective, uniform_generator)
+    init_from_generator = spec.has_stages and objective.init_from_generator
     discriminator = _discriminator_config(args, tokenizer, checkpoint)
     generator, notes = _generator_config(args, discriminator, tokenizer, checkpoint)
     for note in notes if spec.has_generator else []:
@@ -80,10 +78,10 @@ def build_model(
             tie=sizes.tie,
             tie_embedding_projection=sizes.tie_embedding_projection,
             generator_steps=objective.generator_steps or 0,
-            init_from_generator=spec.has_stages and objective.init_from_generator,
+            init_from_generator=init_from_generator,
         )
     )
-    if spec.has_stages and objective.init_from_generator:
+    if init_from_generator:
         check_same_encoders(model)
     for network in (model.discriminator, model.generator):
         if network is None:
@@ -94,12 +92,15 @@ def build_model(
                 "it; leave it out"
             )
         initialize(network, sizes.initialization)
-    if checkpoint is None:
-        # The discriminator last: weights that both share are the discriminator's.
-        if sizes.init_generator and model.generator is not None:
-            load_into(model.generator, sizes.init_generator, "generator")
-        if sizes.init_discriminator:
-            load_into(model.discriminator, sizes.init_discriminator, "discriminator")
+    # The discriminator last: weights that both share are the discriminator's.
+    for role, network in (("generator", model.generator), ("discriminator", model.discriminator)):
+        path = getattr(sizes, f"init_{role}")
+        if path and network is not None and checkpoint is None:
+            source, name = trained_source(path, role), f"--init_{role} {path}"
+            trained, fresh = load_network(type(network), source, network.config, name=name, encoder_only=True)
+            if fresh:
+                logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
+            load_plain_state(network, trained.state_dict())
     return model
 
 
@@ -108,12 +109,10 @@ def _discriminator_config(
 ) -> PreTrainedConfig:
     if args.model.init_discriminator:
         return _trained_config(args, "discriminator", args.model.init_discriminator, tokenizer, checkpoint)
-    sizes = {name: getattr(args.model, name) for name in SIZES}
     return discriminator_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
-        **sizes,
-        **{name: getattr(args.model, name) for name in DROPOUTS},
+        **{name: getattr(args.model, name) for name in (*SIZES, *DROPOUTS)},
         initializer_range=args.model.initializer_range,
         model_type=args.model.discriminator_type,
     )
@@ -125,13 +124,11 @@ def _generator_config(
     sizes = args.model
     if sizes.init_generator:
         config = _trained_config(args, "generator", sizes.init_generator, tokenizer, checkpoint)
-        notes = []
-        if config.hidden_size >= discriminator.hidden_size:
-            notes.append(
-                f"{sizes.init_generator} is as wide as the discriminator, like the released electra-small-generator, "
-                "not a quarter as in the paper; leave --init_generator out for a small new one"
-            )
-        return config, notes
+        note = (
+            f"{sizes.init_generator} is as wide as the discriminator, like the released electra-small-generator, not "
+            "a quarter as in the paper; leave --init_generator out for a small new one"
+        )
+        return config, [note] if config.hidden_size >= discriminator.hidden_size else []
     fresh, notes = generator_config(
         discriminator,
         sizes.generator_size,
@@ -147,7 +144,10 @@ def _generator_config(
 def _trained_config(
     args: Arguments, role: str, path: str, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
 ) -> PreTrainedConfig:
-    """The configuration of a trained network with this run's dropout, checked against tokenizer and options."""
+    """The configuration of a trained network with this run's dropout.
+
+    Refused are other sizes and types on the command line, and what does not fit the tokenizer or --max_length.
+    """
     if checkpoint is not None:
         saved = json.loads((Path(checkpoint) / "config.json").read_text())
         resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(saved), role)
@@ -156,58 +156,40 @@ def _trained_config(
         return resumed
     source = trained_source(path, role)
     config = read_config(source)
+    named = f"--init_{role} {path}"
     if isinstance(config, ElectraPretrainingConfig):
-        raise UserError(f"--init_{role} {path} is a checkpoint of a run; name its exported {role}/ folder")
+        raise UserError(f"{named} is a checkpoint of a run; name its exported {role}/ folder")
     if config.model_type not in BACKBONES:
-        raise UserError(
-            f"--init_{role} {path} is of type {config.model_type}; name one of type {', '.join(BACKBONES)}"
-        )
+        raise UserError(f"{named} is of type {config.model_type}; name one of type {', '.join(BACKBONES)}")
     rows = vocabulary_size(tokenizer)
     if config.vocab_size != rows:
         raise UserError(
-            f"--init_{role} {path} has embeddings for {config.vocab_size} tokens and the tokenizer {rows}; name"
-            f" its own tokenizer: --tokenizer_path {path}, or leave --tokenizer_path out"
+            f"{named} has embeddings for {config.vocab_size} tokens and the tokenizer {rows}; name its own tokenizer: "
+            f"--tokenizer_path {path}, or leave --tokenizer_path out"
         )
-    _refuse_other_sizes(args, role, path, config)
-    if args.segments.max_length > longest_text(config):
+    own = _sizes_of(config)
+    if role == "generator":  # relative sizes are not its own
+        own = dict.fromkeys(("generator_size", "generator_layer_size", *GENERATOR_SIZES), None)
+        own["generator_type"] = config.model_type
+    for name in sorted(args.flags & own.keys()):
+        given = getattr(args.model, name)
+        if own[name] != given:
+            its = "its own" if own[name] is None else f"its own, {own[name]}"
+            raise UserError(f"--{name} {given}: {named} has {its}; leave it out")
+    longest = longest_text(config)
+    if args.segments.max_length > longest:
         raise UserError(
-            f"--max_length {args.segments.max_length} is longer than the {longest_text(config)} positions of "
-            f"--init_{role} {path}; shorten the segments"
+            f"--max_length {args.segments.max_length} is longer than the {longest} positions of {named}; shorten the "
+            "segments"
         )
     vars(config).pop(STEP_KEY, None)  # the step of another run
     renamed = BACKBONES[config.model_type].renamed
     for name in DROPOUTS:
         before, now = value_of(config, name), getattr(args.model, name)
         if before != now:
-            logger.warning("--init_%s %s: its %s was %g and is %g in this run", role, path, name, before, now)
+            logger.warning("%s: its %s was %g and is %g in this run", named, name, before, now)
         setattr(config, renamed.get(name, name), now)
     return config
-
-
-def load_into(network: PreTrainedModel, path: str, role: str) -> None:
-    """Load a trained network's weights; a head that it does not have stays fresh, with a warning.
-
-    Raises:
-        UserError: its weights cannot be read, or do not fit its configuration.
-    """
-    trained, fresh = load_network(
-        type(network), trained_source(path, role), network.config, name=f"--init_{role} {path}", encoder_only=True
-    )
-    if fresh:
-        logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
-    load_plain_state(network, trained.state_dict())
-
-
-def _refuse_other_sizes(args: Arguments, role: str, path: str, config: PreTrainedConfig) -> None:
-    """Refuse sizes and types on the command line that differ from those of the trained network."""
-    own = _sizes_of(config)
-    if role == "generator":  # relative sizes are not its own
-        own = dict.fromkeys(("generator_size", "generator_layer_size", *GENERATOR_SIZES), None)
-        own["generator_type"] = config.model_type
-    for name in sorted(args.flags & own.keys()):
-        if own[name] != getattr(args.model, name):
-            its = "its own" if own[name] is None else f"its own, {own[name]}"
-            raise UserError(f"--{name} {getattr(args.model, name)}: --init_{role} {path} has {its}; leave it out")
 
 
 def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from electra.files import CONFIGS
 from electra.hardware import computes_bf16
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
-from electra.pretraining.results import rows_of
+from electra.pretraining.metrics import rows_of
 from electra.pretraining.resume import generator_steps_of, read_state
 
 logger = logging.getLogger(__name__)
@@ -226,18 +226,19 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
 
 def _default_config(command_line: CommandLine, argv: list[str] | None) -> str | None:
     """The file of options where none is named: that of the resumed run, or the quickstart where no corpus is named."""
-    if command_line.value_of("config", argv) is not None:
+    names = ("config", "resume_from_checkpoint", "output_dir", "experiment_name", "dataset_name", "train_file")
+    config, resumed, output_dir, experiment_name, *corpus = (command_line.value_of(name, argv) for name in names)
+    if config is not None:
         return None
-    resumed = command_line.value_of("resume_from_checkpoint", argv)
     if resumed is not None:
-        output_dir = command_line.value_of("output_dir", argv) or PretrainingArguments.output_dir
-        saved = config_of_resumed_run(resumed or NEWEST[0], output_dir, command_line.value_of("experiment_name", argv))
-        wrong = None if saved is None else find_file_corruption(saved)
-        if wrong is not None:
-            raise UserError(f"cannot resume {resumed}: {wrong}; if you edited {saved}, name it with --config")
+        output_dir = output_dir or PretrainingArguments.output_dir
+        saved = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
         if saved is not None:
+            wrong = find_file_corruption(saved)
+            if wrong is not None:
+                raise UserError(f"cannot resume {resumed}: {wrong}; if you edited {saved}, name it with --config")
             return str(saved)
-    if any(command_line.value_of(name, argv) is not None for name in ("dataset_name", "train_file")):
+    if corpus != [None, None]:
         return None
     if resumed and resumed.lower() not in NEWEST:
         raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")
@@ -272,7 +273,11 @@ def resolve(
         max_steps = math.ceil(training.num_train_epochs * segments_per_epoch / batch_size)
     if checkpoint is not None and (step := read_state(Path(checkpoint)).global_step) > max_steps:
         raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; choose more steps")
-    values: dict[str, Any] = {"max_steps": max_steps}
+    values: dict[str, Any] = {
+        "max_steps": max_steps,
+        "output_dir": str(folder),
+        "run_name": training.run_name or folder.name,
+    }
     for event in ("eval", "save", "logging"):
         strategy, steps = getattr(training, f"{event}_strategy"), getattr(training, f"{event}_steps")
         if strategy == IntervalStrategy.EPOCH:  # Trainer sees the whole run as one epoch
@@ -288,7 +293,6 @@ def resolve(
         objective = replace(objective, generator_steps=steps)
     if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
         values["ddp_find_unused_parameters"] = True
-    values |= {"output_dir": str(folder), "run_name": training.run_name or folder.name}
     return args._replace(training=training.with_values(**values), objective=objective)
 
 
@@ -306,7 +310,7 @@ def check_training(args: Arguments) -> None:
     unknown = {*(training.gradient_checkpointing_kwargs or {})} - {"use_reentrant", "preserve_rng_state"}
     if unknown:
         raise UserError(
-            f"--gradient_checkpointing_kwargs has no {min(unknown)}; it takes use_reentrant, preserve_rng_state"
+            f"--gradient_checkpointing_kwargs has no {min(unknown)}, only use_reentrant, preserve_rng_state"
         )
     if training.dataloader_persistent_workers and not training.dataloader_num_workers:
         raise UserError("--dataloader_persistent_workers needs --dataloader_num_workers of at least 1")

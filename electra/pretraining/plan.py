@@ -6,12 +6,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 from electra.backbones import BACKBONES
-from electra.data.token_cache import TokenCache
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
@@ -99,12 +96,6 @@ class Plan:
         return [*lines, f"and {len(others):,} more: {_amount(others)}"] if others else lines
 
     def lines(self) -> list[str]:
-        generator = []
-        if self.generator_shape:
-            generator = [
-                f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
-                f"{self.total_parameters:,}, {self.shared}"
-            ]
         lines = [
             f"corpus         {_amount(self.sources)}, unknown {self.unknown_rate:.3%}",
             *(f"source         {line}" for line in self.source_lines()),
@@ -112,7 +103,13 @@ class Plan:
             f"{self.held_out_tokens / self.corpus_tokens:.2%} of the corpus",
             f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
             f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
-            *generator,
+        ]
+        if self.generator_shape:
+            lines.append(
+                f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
+                f"{self.total_parameters:,}, {self.shared}"
+            )
+        lines += [
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
@@ -143,20 +140,14 @@ _SHARED = {
 
 
 def make_plan(
+    args: Arguments,
     model: ElectraForJointPretraining,
-    cache: TokenCache,
-    *,
-    held_out_lengths: Sequence[int] | NDArray[np.int64],
-    segments_per_epoch: int,
-    steps: int,
-    batch_size: int,
-    max_length: int,
-    checkpoint_steps: Sequence[int] = (),
-    changes: Sequence[str] = (),
+    data: PretrainingData,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> Plan:
-    """Collect the sizes of a run; `held_out_lengths` are tokens of documents, `batch_size` is over all devices."""
-    config = model.config
-    parameters = parameter_counts(model)
+    """The plan of a run with resolved options; `changes` are those of options since it began, see resume.py."""
+    config, parameters, cache = model.config, parameter_counts(model), data.cache
+    steps, batch_size, max_length = args.training.max_steps, args.training.segments_per_step, args.segments.max_length
     flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
     shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
     # Different architectures may share no other table of the same shape.
@@ -173,9 +164,9 @@ def make_plan(
         unknown_rate=float(cache.description["unknown_rate"]),
         cache=str(cache.path),
         cache_bytes=int(cache.description["bytes"]),
-        held_out_documents=len(held_out_lengths),
-        held_out_tokens=int(sum(held_out_lengths)),
-        segments_per_epoch=segments_per_epoch,
+        held_out_documents=len(data.held_out_lengths),
+        held_out_tokens=int(sum(data.held_out_lengths)),
+        segments_per_epoch=len(data.policy),
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],
         total_parameters=parameters["total"],
@@ -188,37 +179,23 @@ def make_plan(
         max_length=max_length,
         tokens_per_step=batch_size * max_length,
         total_tokens=steps * batch_size * max_length,
-        epochs=steps * batch_size / segments_per_epoch,
+        epochs=steps * batch_size / len(data.policy),
         flops=flops[0],
         google_flops=flops[1],
         google_sparse_flops=flops[2],
-        checkpoint_steps=list(checkpoint_steps),
+        checkpoint_steps=fraction_steps(args.training.checkpoint_fractions, steps),
         shared=_SHARED[tie] + ", and their projection" * config.tie_embedding_projection,
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
-        changes=list(changes),
+        changes=describe(changes),
     )
 
 
 def announce_plan(
     args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, changes: Sequence[Mapping[str, Any]]
 ) -> Plan:
-    """Make the plan of a run and log it, with warnings of options that look like mistakes.
-
-    `changes` are those of options since the run began, see resume.py.
-    """
-    training, steps = args.training, args.training.max_steps
-    plan = make_plan(
-        model,
-        data.cache,
-        held_out_lengths=data.held_out_lengths,
-        segments_per_epoch=len(data.policy),
-        steps=steps,
-        batch_size=training.segments_per_step,
-        max_length=args.segments.max_length,
-        checkpoint_steps=fraction_steps(training.checkpoint_fractions, steps),
-        changes=describe(changes),
-    )
+    """Make the plan of a run and log it, with warnings of options that look like mistakes."""
+    training, steps, plan = args.training, args.training.max_steps, make_plan(args, model, data, changes)
     for line in (*plan.lines(), f"run folder     {training.output_dir}"):
         logger.info(line)
     fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction

@@ -2,14 +2,14 @@
 
 The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
-compared with earlier ones. So every option of pre-training has a rule in `RULES`.
+compared with earlier ones. So the effect of an option is compared (documents, tokenizer, networks, batch size), or the
+option is in `KEPT` or `NEW`, or it changes nothing that is learned or measured.
 """
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,58 +26,27 @@ from electra.tokenizer import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
-
-class Rule(Enum):
-    """What resuming does with an option."""
-
-    COMPARED = "its effect is compared: documents, tokenizer, networks, segments of a step"
-    KEPT = "another value is refused: it would change the objective or the masks, or have no effect any more"
-    NEW = "another value holds from here on; it is logged, and recorded with its step"
-    FREE = "it changes nothing that is learned or measured"
-
-
-_NAMES = {
-    Rule.COMPARED: """
-        dataset_name dataset_config_name dataset_split train_file dataset_sampling text_column document_separator
-        tokenizer_path vocab_size discriminator_type generator_type embedding_size hidden_size num_hidden_layers
-        num_attention_heads intermediate_size max_position_embeddings generator_size generator_layer_size
-        generator_num_attention_heads generator_intermediate_size tie tie_embedding_projection
-        per_device_train_batch_size gradient_accumulation_steps""",
-    Rule.KEPT: """
+KEPT, NEW = (
+    names.split()
+    for names in (
+        # Another value is refused: it would change the objective or the masks, or have no effect any more.
+        """
         tokenizer_algorithm min_frequency lowercase strip_accents max_documents
         initializer_range initialization init_discriminator init_generator
         objective mlm_probability mlm_replacement_probability mlm_random_probability discriminator_weight
         generator_gate generator_steps init_from_generator temperature disallow_correct
         max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
-    Rule.NEW: """
+        # Another value holds from here on; it is logged, and recorded with its step.
+        """
         hidden_dropout_prob attention_probs_dropout_prob discriminator_warmup_steps
         validation_file validation_fraction max_eval_segments
         max_steps learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps product_schedule weight_decay
         adam_beta1 adam_beta2 adam_epsilon max_grad_norm bf16 fp16 bf16_full_eval fp16_full_eval tf32
         logging_strategy logging_steps eval_strategy eval_steps eval_delay save_strategy save_steps
         checkpoint_fractions load_best_model_at_end metric_for_best_model greater_is_better dataloader_drop_last""",
-    Rule.FREE: """
-        cache_dir overwrite_cache model_size output_dir experiment_name run_name plan auto_resume
-        resume_from_checkpoint max_hours max_skipped_steps num_train_epochs per_device_eval_batch_size
-        eval_accumulation_steps eval_on_start eval_do_concat_batches eval_use_gather_object batch_eval_metrics
-        prediction_loss_only include_for_metrics average_tokens_across_devices label_smoothing_factor
-        activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs
-        torch_compile torch_compile_backend torch_compile_mode use_liger_kernel liger_kernel_config use_cache
-        neftune_noise_alpha torch_empty_cache_steps auto_find_batch_size logging_first_step log_on_each_node
-        logging_nan_inf_filter include_num_input_tokens_seen log_level log_level_replica disable_tqdm report_to project
-        trackio_space_id trackio_bucket_id trackio_static_space_id save_only_model save_on_each_node save_total_limit
-        enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push
-        hub_revision ignore_data_skip restore_callback_states_from_checkpoint full_determinism use_cpu
-        accelerator_config parallelism_config dataloader_num_workers dataloader_pin_memory
-        dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
-        dataloader_in_order remove_unused_columns label_names train_sampling_strategy length_column_name
-        ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout
-        fsdp fsdp_config deepspeed debug skip_memory_metrics do_train do_eval do_predict local_rank
-        license language""",
-}
-RULES = {name: rule for rule, names in _NAMES.items() for name in names.split()}
-"""Of all options of pre-training, those of transformers included."""
-
+    )
+)
+"""What resuming does with options; other ones are compared by their effect, or change nothing that is measured."""
 FIRST_HELD_OUT = "first_held_out_text"
 """Key of the text that was evaluated on before the first step."""
 BEST_METRIC_OPTIONS = {
@@ -102,7 +71,7 @@ def origin_of(
     `batch_size` is that of an optimizer step, over all devices. The model knows values that the objective sets.
     """
     config = model.config.to_dict()
-    kept = {name: options[name] for name, rule in RULES.items() if rule in (Rule.KEPT, Rule.NEW) and name in options}
+    kept = {name: options[name] for name in (*KEPT, *NEW) if name in options}
     kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
     kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in ("init_discriminator", "init_generator")}
     kept["validation_file"] = [absolute(path) for path in kept["validation_file"]]
@@ -111,10 +80,10 @@ def origin_of(
 
 
 def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJointPretraining) -> dict[str, Any]:
-    """Refuse to resume with text, networks or options that would make it another run; log options that changed.
+    """Refuse text, networks or options that would make it another run; log options that changed.
 
-    `origin` is of this start, see `origin_of`. Returned with the text that was evaluated on before the first step, and
-    all changes so far, each with step, option, before and now.
+    `origin` is of this start, see `origin_of`. It is returned with the text that was evaluated on before the first
+    step, and all changes so far, each with step, option, before and now.
     """
     path = checkpoint / ORIGIN_NAME
     try:
@@ -122,12 +91,17 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
         before = saved["options"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} does not describe a run; name an older checkpoint, or another run") from error
-    _check_same_networks(checkpoint, model.config.to_dict())  # first: networks set defaults of other options
+    # Networks first: they set defaults of other options.
+    old, new = _architecture(_saved_config(checkpoint)), _architecture(model.config.to_dict())
+    different = [name for name in old if name in new and old[name] != new[name]]
+    if different:
+        words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
+        raise UserError(f"the model differs from the one in {checkpoint}: {words}")
     now = origin["options"]
     different = [name for name in now if name in before and before[name] != now[name]]
     if {before.get("optim"), now["optim"]} <= _SAME_AVERAGES:
         different = [name for name in different if name != "optim"]
-    kept = {name for name, rule in RULES.items() if rule is Rule.KEPT}
+    kept = {*KEPT}
     if {before.get("lr_scheduler_type"), now["lr_scheduler_type"]} & _STATEFUL_SCHEDULES:
         kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate"}
     for name in different:
@@ -147,14 +121,13 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
     if saved["training_text"] != origin["training_text"]:
         raise UserError(
             f"{checkpoint} was trained on {saved['training_documents']} of these documents, not on the "
-            f"{origin['training_documents']} of this start; leave --validation_fraction and --validation_file as they "
-            "were"
+            f"{origin['training_documents']} of this start; leave --validation_fraction and --validation_file alone"
         )
     step = read_state(checkpoint).global_step
-    new = [{"step": step, "option": name, "before": before[name], "now": now[name]} for name in different]
-    for line in describe(new):
+    changes = [{"step": step, "option": name, "before": before[name], "now": now[name]} for name in different]
+    for line in describe(changes):
         logger.warning("%s%s", line, "; the learning rate follows the new schedule" * ("max_steps" in different))
-    return {**origin, FIRST_HELD_OUT: saved[FIRST_HELD_OUT], "changes": [*saved["changes"], *new]}
+    return {**origin, FIRST_HELD_OUT: saved[FIRST_HELD_OUT], "changes": [*saved["changes"], *changes]}
 
 
 def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -172,15 +145,6 @@ def _shown(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return json.dumps(value) if isinstance(value, bool | dict) else str(value)
-
-
-def _check_same_networks(checkpoint: Path, config: Mapping[str, Any]) -> None:
-    old, new = _architecture(_saved_config(checkpoint)), _architecture(config)
-    differences = [
-        f"{name} is {value} there and {new[name]} here" for name, value in old.items() if new.get(name, value) != value
-    ]
-    if differences:
-        raise UserError(f"the model differs from the one in {checkpoint}: {'; '.join(differences[:4])}")
 
 
 def _architecture(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,8 +227,9 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
 
     Loading an optimizer replaces its parameter groups, loading a schedule its base rates.
     """
+    # Truth values choose a kernel, to which the loaded state belongs.
     options = [
-        {name: value for name, value in group.items() if name not in ("params", "lr") and not _is_flag(value)}
+        {n: v for n, v in group.items() if n not in ("params", "lr") and v is not None and not isinstance(v, bool)}
         for group in optimizer.param_groups
     ]
     base_rates = list(getattr(schedule, "base_lrs", []))
@@ -278,8 +243,3 @@ def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | No
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         schedule._last_lr = rates
-
-
-def _is_flag(value: Any) -> bool:
-    """Truth values choose a kernel, to which the loaded state belongs."""
-    return value is None or isinstance(value, bool)

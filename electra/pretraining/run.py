@@ -4,21 +4,11 @@ import sys
 import time
 from pathlib import Path
 
-from electra.checkpoint import describe_latest_valid, translate_write_errors
 from electra.console import setup_logging, shown_command
 from electra.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
-from electra.pretraining.export import export_networks
-from electra.pretraining.finish import (
-    evaluate_at_end,
-    gather_model,
-    log_verdict,
-    report,
-    save_logs,
-    step_of_weights,
-    track,
-)
+from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
@@ -61,32 +51,14 @@ def main(argv: list[str] | None = None) -> None:
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    is_continued = bool(args.model.init_discriminator or args.model.init_generator)
-    results = evaluate_at_end(trainer, data, is_continued)
-    model = gather_model(trainer)
-    if trainer.is_world_process_zero():
-        with translate_write_errors(run.folder, lambda: describe_latest_valid(run.folder)):
-            ledger = save_logs(trainer, run.folder, plan)
-            folders = export_networks(
-                model,
-                data.tokenizer,
-                run.folder,
-                plan=plan,
-                metrics=results.get("trained", {}),
-                step=step_of_weights(trainer),
-                options=args.effective,
-                command=shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv),
-                ledger=ledger,
-            )
-            report(run.folder, plan, results, ledger, folders)
-            track(trainer, results, ledger, try_to_report(run.folder))
-            log_verdict(trainer)
-        if args.training.push_to_hub:
-            push_run(
-                run.folder,
-                args.training.hub_model_id or run.folder.name,
-                token=args.training.hub_token,
-                private=args.training.hub_private_repo,
-                revision=args.training.hub_revision,
-                with_checkpoints=args.training.hub_strategy in ("checkpoint", "all_checkpoints"),
-            )
+    finish_run(trainer, args, data, shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv))
+    training = args.training
+    if training.push_to_hub and trainer.is_world_process_zero():
+        push_run(
+            run.folder,
+            training.hub_model_id or run.folder.name,
+            token=training.hub_token,
+            private=training.hub_private_repo,
+            revision=training.hub_revision,
+            with_checkpoints=training.hub_strategy in ("checkpoint", "all_checkpoints"),
+        )

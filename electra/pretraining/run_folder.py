@@ -1,6 +1,5 @@
 """The folder of a run: output_dir/experiment_name, never one that is taken. The README lists its files."""
 
-import itertools
 import json
 import logging
 import shutil
@@ -39,7 +38,7 @@ _RESULTS = ("discriminator", "generator", METRICS_NAME, "samples.json", STATE_NA
 _REPORTS = ("report.html", "training_curves.png", "efficiency.md")
 """These are also made of runs that have not ended."""
 _LOCKS: dict[Path, BaseFileLock] = {}
-"""Held by this process, so that two processes never write the same run. The files lie beside the run folders."""
+"""Held by this process, by run folder, so that two processes never write the same run."""
 
 
 class Run(NamedTuple):
@@ -55,16 +54,14 @@ class Run(NamedTuple):
 
 def open_run(args: Arguments) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
-    training, state = args.training, PartialState()
+    training = args.training
     shared: list[Any] = [None]
-    if state.is_main_process:
+    if PartialState().is_main_process:
         try:
             shared = [_find_run(training)]
         except UserError as error:
             shared = [error]
-    if state.num_processes > 1:
-        broadcast_object_list(shared)
-    run = shared[0]
+    (run,) = broadcast_object_list(shared)
     if isinstance(run, UserError):
         raise run
     if run.is_finished:
@@ -105,9 +102,8 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
         return Run(folder, None)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     steps = _number_in(folder / METRICS_NAME, "plan", "steps")
-    has_networks = (folder / "discriminator" / "config.json").is_file()
-    is_logged = find_file_corruption(folder / STATE_NAME) is None
-    if is_logged and has_networks and steps is not None and steps >= max_steps:  # -1: epochs, of the run itself
+    is_written = (folder / "discriminator" / "config.json").is_file() and not find_file_corruption(folder / STATE_NAME)
+    if is_written and steps is not None and steps >= max_steps:  # -1: epochs, of the run itself
         return Run(folder, None, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if checkpoints_of(folder):
         return Run(folder, str(latest_valid_checkpoint(folder)))
@@ -121,28 +117,28 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
 
 def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
     """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made."""
-    for name in itertools.chain([experiment_name], (f"{experiment_name}-{number}" for number in itertools.count(2))):
-        folder = output_dir / name
-        if _lock(folder) and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
-            return folder
-    raise AssertionError("names are endless")
+    folder, number = output_dir / experiment_name, 1
+    while not _lock(folder) or folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        number += 1
+        folder = output_dir / f"{experiment_name}-{number}"
+    return folder
 
 
 def _lock(folder: Path) -> bool:
-    """Lock a run until this process ends; the system frees it, even after a kill."""
-    path = folder.resolve().parent / f".{folder.name}.lock"
-    lock = FileLock(path)
+    """Lock a run by a file beside it until this process ends; the system frees it, even after a kill."""
+    folder = folder.resolve()
+    lock = FileLock(folder.parent / f".{folder.name}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
         return False
-    _LOCKS[path] = lock
+    _LOCKS[folder] = lock
     return True
 
 
 def _lock_or_refuse(folder: Path) -> None:
     """Lock a run, which this process may have locked before."""
-    if folder.resolve().parent / f".{folder.name}.lock" not in _LOCKS and not _lock(folder):
+    if folder.resolve() not in _LOCKS and not _lock(folder):
         raise UserError(f"{folder} is locked by another process; wait for it or stop it")
 
 

@@ -77,8 +77,8 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pretraining_metrics(argv: list[str]) -> list[str]:
+    from electra.pretraining.metrics import rows_of, training_names
     from electra.pretraining.options import parse_arguments
-    from electra.pretraining.results import rows_of, training_names
 
     args = parse_arguments(argv)
     training = [f"train/{name}" for name in training_names(args.objective.objective)]

@@ -1,4 +1,4 @@
-"""Whole runs of two stages, gate, lambda's warm-up, adversarial and uniform generators: what they train and log."""
+"""Whole runs of every objective, of two stages, gate and lambda's warm-up: what they train, log, export, resume."""
 
 import json
 import os
@@ -12,6 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from electra.errors import UserError
+from electra.finetuning.encoder import load_encoder
+from electra.model.joint import ElectraForJointPretraining
+from electra.objectives import OBJECTIVES, objective_of
+from electra.pretraining.metrics import rows_of, training_names
 from electra.pretraining.options import parse_arguments
 from run_pretraining import main
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
@@ -221,45 +225,71 @@ def test_lambdas_warm_up_is_in_the_loss_and_the_log_not_in_the_evaluation_and_is
     assert_same_state(run / "checkpoint-12", resume(folder, run, 4, **options))
 
 
-# ---- adversarial and uniform runs
+# ---- every objective
+
+RUNS = [
+    *((objective, False) for objective in OBJECTIVES if objective != "electra"),
+    *((objective, True) for objective in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm")),
+]
 
 
-def test_an_adversarial_run_logs_its_parts_and_resumes_bit_for_bit(folder: Path) -> None:
-    main(flags(folder, objective="adversarial", experiment_name="adversarial"))
-    run = folder / "output" / "adversarial"
-    for entry in training_logs(run / "checkpoint-12"):
-        parts = entry["adversarial_loss"] + entry["baseline_loss"] + 50 * entry["discriminator_loss"]
-        assert entry["loss"] == pytest.approx(parts, rel=1e-4)
-        assert 4 < entry["generator_loss"] < 6 and 4 < entry["generator_entropy"] < 4.7876  # log 120
-    held_out = json.loads((run / "metrics.json").read_text())["held_out"]
-    assert 4 < held_out["trained"]["generator_entropy"] < 4.7876
-    assert "generator_entropy" not in held_out["frequencies"]
-    assert "by REINFORCE" in (run / "generator" / "README.md").read_text()
-    for network in ("generator", "discriminator"):
-        assert not any("baseline" in name for name in load_file(run / network / "model.safetensors"))
-    assert_same_state(run / "checkpoint-12", resume(folder, run, 4, objective="adversarial"))
+@pytest.mark.parametrize(("objective", "uniform"), RUNS)
+def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
+    folder: Path, stages: Path, objective: str, uniform: bool
+) -> None:
+    spec, run = objective_of(objective, uniform), stages
+    options = {"objective": objective, "generator_type": "uniform" if uniform else None}
+    if objective != "two_stage":
+        run = folder / "output" / f"{objective}-{uniform}"
+        main(flags(folder, **options, experiment_name=run.name))
+    metrics = json.loads((run / "metrics.json").read_text())
+    plan, held_out = metrics["plan"], metrics["held_out"]
+    assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
+    assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
+    assert list(held_out["trained"]) == [name for name, _ in rows_of(objective, uniform)]
+    asked = {"generator_loss"} if spec.has_generator else set()
+    asked |= {"mlm_loss"} if not spec.finds_replaced else set()
+    assert asked <= set(held_out["frequencies"]) <= set(held_out["trained"]) - {"generator_entropy"}
 
+    lines = history(run / "checkpoint-12")
+    logged = {name for logs in lines if "eval_loss" not in logs for name in logs}
+    assert logged - {"step", "epoch"} <= set(training_names(objective))
+    last, evaluation = training_logs(run / "checkpoint-12")[-1], [logs for logs in lines if "eval_loss" in logs][-1]
+    of_generator = ["adversarial_loss", "baseline_loss"] if spec.is_adversarial else ["generator_loss"]
+    expected = sum(last.get(name, 0.0) for name in of_generator if not spec.has_stages)
+    assert last["loss"] == pytest.approx(expected + spec.discriminator_weight * last[spec.loss_name], rel=1e-4)
+    expected = (
+        evaluation.get("eval_generator_loss", 0.0) + spec.discriminator_weight * evaluation["eval_" + spec.loss_name]
+    )
+    assert evaluation["eval_loss"] == pytest.approx(expected, rel=1e-6)
+    assert ("generator_loss" in last) == spec.has_generator
+    assert last.get("replaced_rate", 0.0) > 0.05 or not spec.sees_samples
+    if spec.is_adversarial:
+        assert all(
+            4 < entropy < 4.7876 for entropy in (last["generator_entropy"], held_out["trained"]["generator_entropy"])
+        )
+        exported = {
+            name
+            for network in ("generator", "discriminator")
+            for name in load_file(run / network / "model.safetensors")
+        }
+        assert not any("baseline" in name for name in exported)  # log 120 is 4.7875
 
-@pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
-def test_a_run_without_a_generator_network_ends_with_one_network(folder: Path, objective: str) -> None:
-    name = f"uniform-{objective}"
-    main(flags(folder, objective=objective, generator_type="uniform", experiment_name=name))
-    run = folder / "output" / name
-    assert not (run / "generator").exists()
-    assert f"| {objective}, replacements drawn uniformly |" in (run / "discriminator" / "README.md").read_text()
-    results = json.loads((run / "metrics.json").read_text())
-    plan, trained = results["plan"], results["held_out"]["trained"]
-    assert plan["uniform_generator"] and plan["generator_parameters"] == 0 and plan["generator_shape"] == ""
-    assert trained["replaced_rate"] > 0.1 and "mlm_accuracy_mask_token" not in trained
-    assert not any(name.startswith(("generator", "masked", "sampled")) for name in trained)
-    for entry in training_logs(run / "checkpoint-12"):
-        loss = next(entry[name] for name in ("discriminator_loss", "all_tokens_loss", "mlm_loss") if name in entry)
-        assert entry["loss"] == pytest.approx(loss, rel=1e-4) and entry["replaced_rate"] > 0.05
-        assert "generator_loss" not in entry
-    evaluation = next(entry for entry in history(run / "checkpoint-12") if "eval_loss" in entry)
-    names = ("eval_discriminator_loss", "eval_all_tokens_loss", "eval_mlm_loss")
-    assert evaluation["eval_loss"] == next(evaluation[name] for name in names if name in evaluation)
-    with pytest.raises(UserError, match="uniform_generator is True there and False here"):
-        main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
-    if objective == "electra":
-        assert_same_state(run / "checkpoint-12", resume(folder, run, 4, generator_size=None, generator_type="uniform"))
+    names = set(weights(run / "checkpoint-4"))
+    assert changed(run / "checkpoint-4", run / "checkpoint-12") == names  # no weight is left out
+    trained = ElectraForJointPretraining.from_pretrained(run / "checkpoint-12").eval()
+    for name in ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"):
+        assert getattr(trained.config, name) == getattr(spec, name)
+    encoder = trained.discriminator.electra.state_dict()
+    for source in (run, run / "checkpoint-12"):
+        loaded = load_encoder(str(source)).model.state_dict()
+        assert all(torch.equal(value, encoder[name]) for name, value in loaded.items())
+
+    if (objective, uniform) in (("all_tokens_mlm", False), ("adversarial", False), ("electra", True)):
+        resumed = resume(folder, run, 4, **options)
+        assert_same_state(run / "checkpoint-12", resumed)
+        again = json.loads((resumed.parent / "metrics.json").read_text())["held_out"]
+        assert again["trained"] == pytest.approx(held_out["trained"], rel=0, nan_ok=True)
+    if uniform:
+        with pytest.raises(UserError, match="uniform_generator is True there and False here"):
+            main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.token_cache import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan, make_plan
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
@@ -63,10 +65,16 @@ def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
 
 
 @pytest.fixture(scope="session")
-def plan(make_pair: Callable[..., Pair], cache: TokenCache) -> Plan:
-    return make_plan(
-        make_pair(), cache, held_out_lengths=[10], segments_per_epoch=30, steps=12, batch_size=10, max_length=16
-    )
+def plan_of(cache: TokenCache) -> Callable[[Pair], Plan]:
+    """The plan of 12 steps of 10 x 16 tokens with a pair."""
+    args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
+    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=range(30))
+    return lambda pair: make_plan(args, pair, data)
+
+
+@pytest.fixture(scope="session")
+def plan(make_pair: Callable[..., Pair], plan_of: Callable[[Pair], Plan]) -> Plan:
+    return plan_of(make_pair())
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
-from electra.pretraining.options import parse_arguments
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
 from tests.pretraining.runs import FAST, flags, make
@@ -59,25 +58,11 @@ def test_fractions_are_kept_beside_the_newest(
     assert kept(tmp_path, fractions, limit, 12) == expected
 
 
-def test_the_options_of_a_run_decide_what_it_keeps(folder: Path) -> None:
-    make(folder, **FAST, max_steps=8, save_steps=2, save_total_limit=1, checkpoint_fractions=0.25).train()
-    assert {path.name for path in folder.rglob("checkpoint-*")} == {"checkpoint-2", "checkpoint-8"}
-
-
-def test_after_resuming_an_older_checkpoint_what_is_older_goes_first(tmp_path: Path) -> None:
+def test_the_best_is_kept_and_after_resuming_what_is_older_goes_first(tmp_path: Path) -> None:
     """Steps 10 and 12 are of the first run: newer by number, older by time."""
     kept(tmp_path, [0.5], None, 12)
     assert kept(tmp_path, [0.5], 2, 8, start=4) == {4, 6, 8}
-
-
-def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
-    assert kept(tmp_path, [], 1, 6, best=str(tmp_path / "checkpoint-2")) == {2, 6}
-
-
-def test_fractions_that_would_not_be_saved_are_refused() -> None:
-    options = ["--checkpoint_fractions=0.5", "--save_strategy=best", "--metric_for_best_model=eval_loss"]
-    with pytest.raises(UserError, match="--save_strategy best"):
-        parse_arguments(["--train_file=text.txt", *options])
+    assert kept(tmp_path, [], 1, 12, start=8, best=str(tmp_path / "checkpoint-4")) == {4, 12}
 
 
 # ---- stopping

@@ -80,11 +80,3 @@ def test_a_run_that_diverged_ends_with_its_samples_and_its_report(folder: Path) 
     run = folder / "output" / "run"
     assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))
     assert (run / "metrics.json").is_file() and "P(replaced) undefined" in (run / "report.html").read_text()
-
-
-def test_the_plan_trains_nothing_and_leaves_no_run_behind(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([*flags(folder), "--plan"])
-    assert not (folder / "output").exists()
-    lines = {line[:15].strip(): line for line in capsys.readouterr().out.splitlines()}
-    assert {"corpus", "discriminator", "training", "compute", "memory", "disk", "trial"} <= set(lines)
-    assert "10 steps of" in lines["trial"] and "3 checkpoints of" in lines["disk"]

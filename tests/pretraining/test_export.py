@@ -22,12 +22,11 @@ from transformers import (
 )
 from transformers.pipelines import get_supported_tasks
 
-from electra.data.token_cache import TokenCache
 from electra.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import locate_model
 from electra.pretraining.export import export_networks
-from electra.pretraining.plan import Plan, make_plan
+from electra.pretraining.plan import Plan
 
 MakePair = Callable[..., ElectraForJointPretraining]
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
@@ -56,13 +55,12 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def test_plain_transformers_opens_the_folders_and_computes_the_same(
     make_pair: MakePair,
     wordpiece_tokenizer: PreTrainedTokenizerBase,
-    cache: TokenCache,
+    plan_of: Callable[..., Plan],
     export: Callable[..., dict[str, Path]],
     objective: str,
 ) -> None:
     pair = make_pair(objective=objective)
-    sizes = {"segments_per_epoch": 30, "steps": 12, "batch_size": 10, "max_length": 16}
-    folders = export(pair, plan=make_plan(pair, cache, held_out_lengths=[10], **sizes), step=8)
+    folders = export(pair, plan=plan_of(pair), step=8)
     assert list(folders) == (["discriminator"] if objective == "mlm" else ["generator", "discriminator"])
     columns = torch.arange(17)
     inputs = {

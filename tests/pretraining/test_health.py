@@ -98,7 +98,7 @@ def states(curve: Curve) -> dict[int, State]:
     evaluations, changes = evaluations_of(curve.log_history()), {}
     before: State = "not started"
     for end, last in enumerate(evaluations, start=1):
-        now = assess(evaluations[:end], vocab_size=curve.vocab_size, warmup_steps=curve.warmup_steps)
+        now = assess(evaluations[:end], curve.vocab_size, curve.warmup_steps)
         if now != before:
             changes[last.step] = now
         before = now

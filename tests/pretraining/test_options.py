@@ -9,6 +9,7 @@ from electra.checkpoint import recording
 from electra.errors import UserError
 from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
 from electra.pretraining.run_folder import open_run
+from tests.conftest import refused
 from tests.pretraining.runs import TWO_STAGE, flags
 from tests.test_checkpoint import write_checkpoint
 
@@ -17,20 +18,34 @@ from tests.test_checkpoint import write_checkpoint
     ("options", "named"),
     [
         ({"auto_resume": True, "resume_from_checkpoint": "somewhere"}, "--resume_from_checkpoint"),
-        ({"metric_for_best_model": "nope"}, "--metric_for_best_model nope.* discriminator_auc"),
-        ({"max_length": 64}, "--max_length 64 .*32"),
-        ({"discriminator_type": "bert", "embedding_size": 8}, "--embedding_size 8 .*bert"),
-        ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes .*replace_mlm"),
+        ({"metric_for_best_model": "nope"}, "--metric_for_best_model nope discriminator_auc"),
+        ({"discriminator_type": "bert", "embedding_size": 8}, "--embedding_size 8 bert"),
+        ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes replace_mlm"),
         ({"fsdp": "full_shard", "use_cpu": True}, "--fsdp"),
         ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor"),
         ({"dataloader_num_workers": -1}, "--dataloader_num_workers -1"),
+        ({"checkpoint_fractions": 0.5, "save_strategy": "best", "metric_for_best_model": "loss"}, "--save_strategy"),
+        ({"generator_gate": "['auc', 0.6]"}, "auc discriminator_auc generator_loss"),
+        ({"generator_gate": "['discriminator_auc', 'nan']"}, "--generator_gate nan"),
+        ({"generator_gate": "['discriminator_auc']"}, "--generator_gate THRESHOLD"),
+        ({"generator_gate": "['loss', 1]", "validation_fraction": 0}, "--generator_gate held-out"),
+        ({"objective": "replace_mlm", "generator_gate": "['discriminator_auc', 0.6]"}, "replace_mlm mlm_loss"),
+        ({**TWO_STAGE, "discriminator_weight": 5}, "--discriminator_weight two_stage"),
+        ({"generator_steps": 5}, "--generator_steps electra"),
+        ({**TWO_STAGE, "generator_size": 0.5}, "--generator_size 0.5"),
+        ({**TWO_STAGE, "tie": "word"}, "--tie word two_stage"),
+        ({"objective": "adversarial", "temperature": 2}, "--temperature adversarial"),
+        ({"objective": "mlm", "tie": "word"}, "--tie mlm"),
+        ({"objective": "mlm", "generator_type": "uniform"}, "--generator_type mlm electra_15"),
+        ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
     ],
+    ids=str,
 )
 def test_options_that_have_no_effect_or_stop_a_run_later_are_refused(
     tmp_path: Path, options: dict[str, object], named: str
 ) -> None:
-    with pytest.raises(UserError, match=named):
-        parse_arguments(flags(tmp_path, **options))
+    message = refused(lambda: parse_arguments(flags(tmp_path, **options)))
+    assert all(word in message for word in named.split()), message
 
 
 @pytest.mark.parametrize("seed", [7, 123])

@@ -95,28 +95,6 @@ def test_who_is_watched_and_who_searches_for_weights_without_gradient(
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"generator_gate": "['auc', 0.6]"}, "auc discriminator_auc generator_loss"),
-        ({"generator_gate": "['discriminator_auc', 'nan']"}, "--generator_gate nan"),
-        ({"generator_gate": "['discriminator_auc']"}, "--generator_gate THRESHOLD"),
-        ({"objective": "replace_mlm", "generator_gate": "['discriminator_auc', 0.6]"}, "replace_mlm mlm_loss"),
-        ({**TWO_STAGE, "discriminator_weight": 5}, "--discriminator_weight two_stage"),
-        ({"generator_steps": 5}, "--generator_steps electra"),
-        ({**TWO_STAGE, "generator_size": 0.5}, "--generator_size 0.5"),
-        ({"objective": "adversarial", "temperature": 2}, "--temperature adversarial"),
-        ({"objective": "mlm", "generator_type": "uniform"}, "--generator_type mlm electra_15"),
-        ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
-    ],
-    ids=str,
-)
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path, options: dict[str, object], named: str) -> None:
-    with pytest.raises(UserError) as error:
-        parse_arguments(flags(tmp_path, **options))
-    assert all(word in str(error.value) for word in named.split()), error.value
-
-
-@pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({}, (0.85, 0.0, 50.0)),

@@ -16,7 +16,7 @@ from electra.flops import TransformerShape, google_training_flops
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.plan import Plan, announce_plan, document_warnings, make_plan
+from electra.pretraining.plan import Plan, announce_plan, document_warnings
 from tests.pretraining.runs import flags
 
 MakePair = Callable[..., ElectraForJointPretraining]
@@ -28,12 +28,12 @@ def weights(module: nn.Module) -> int:
 
 
 @pytest.fixture
-def planned(make_pair: MakePair, cache: TokenCache) -> Planned:
+def planned(make_pair: MakePair, plan_of: Callable[..., Plan]) -> Planned:
     """The plan of 12 steps of 10 x 16 tokens with a pair of these options, and the pair."""
 
     def make(**options: Any) -> tuple[Plan, ElectraForJointPretraining]:
-        pair, sizes = make_pair(**options), {"steps": 12, "batch_size": 10, "max_length": 16}
-        return make_plan(pair, cache, held_out_lengths=[10], segments_per_epoch=30, **sizes), pair
+        pair = make_pair(**options)
+        return plan_of(pair), pair
 
     return make
 
@@ -123,42 +123,35 @@ def test_a_hold_out_of_few_documents_or_of_another_share_than_asked_is_called_in
     assert len(document_warnings(replace(plan, **sizes), "blank_line", fraction)) == warned
 
 
-@pytest.mark.parametrize("mlm_probability", [0.15, 0.25])
-def test_flops_follow_from_the_weights_each_token_is_multiplied_with(planned: Planned, mlm_probability: float) -> None:
-    plan, pair = planned(mlm_probability=mlm_probability)
-    generator, discriminator = pair.generator, pair.discriminator
-    encoders = sum(weights(n.electra) - weights(n.electra.embeddings) for n in (generator, discriminator))
-    lm_head = weights(generator.generator_predictions) + weights(generator.generator_lm_head)
-    attention = 12 * 16 * (2 * 32 + 1 * 16)  # layers times width
-    head = weights(discriminator.discriminator_predictions)
-    per_token = 6 * (encoders + head + mlm_probability * lm_head) + attention
-    assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
-    vocab_size = pair.config.discriminator.vocab_size
-    shapes = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
-    assert plan.google_flops == google_training_flops(*shapes, max_length=16, train_batch_size=10, steps=12)
-    one_hot = 2 * 2 * (2 * 8 * vocab_size) * plan.total_tokens  # two networks, forward and backward
-    assert plan.google_sparse_flops == pytest.approx(plan.google_flops - one_hot)
-
-
-@pytest.mark.parametrize(("objective", "head_share"), [("mlm", 0.3), ("replace_mlm", 0.3), ("all_tokens_mlm", 1.0)])
-def test_flops_of_a_masked_language_model_count_its_head_where_it_predicts(
-    planned: Planned, objective: str, head_share: float
-) -> None:
+@pytest.mark.parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
+def test_flops_follow_from_the_weights_each_token_is_multiplied_with(planned: Planned, objective: str) -> None:
     plan, pair = planned(objective=objective, mlm_probability=0.3)
+    everywhere = objective == "all_tokens_mlm"
     per_token = 0.0
-    for network, width_in_layers, share in ((pair.discriminator, 2 * 32, head_share), (pair.generator, 16, 0.3)):
+    for network, width_in_layers, share in (
+        (pair.discriminator, 2 * 32, 1.0 if everywhere else 0.3),
+        (pair.generator, 16, 0.3),
+    ):
         if network is not None:
-            head = weights(network.generator_predictions) + weights(network.generator_lm_head)
-            per_token += 6 * (weights(network.electra) - weights(network.electra.embeddings) + share * head)
-            per_token += 12 * 16 * width_in_layers
+            if objective == "electra" and network is pair.discriminator:
+                head = 1.0 * weights(network.discriminator_predictions)
+            else:
+                head = share * (weights(network.generator_predictions) + weights(network.generator_lm_head))
+            encoder = weights(network.electra) - weights(network.electra.embeddings)
+            per_token += 6 * (encoder + head) + 12 * 16 * width_in_layers
     assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
     vocab_size = pair.config.discriminator.vocab_size
     large, small = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
     run = {"max_length": 16, "train_batch_size": 10, "steps": 12}
-    share = 1.0 if objective == "all_tokens_mlm" else 0.15625
-    expected = google_training_flops(None, large, **run, mlm_positions_fraction=share)
-    expected += 0 if objective == "mlm" else google_training_flops(None, small, **run)
+    if objective == "electra":
+        expected = google_training_flops(large, None, **run)
+    else:
+        expected = google_training_flops(None, large, **run, mlm_positions_fraction=1.0 if everywhere else 0.15625)
+    if objective != "mlm":
+        expected += google_training_flops(None, small, **run)
     assert plan.google_flops == pytest.approx(expected, rel=1e-12)
+    one_hot = (1 + (pair.generator is not None)) * 2 * (2 * 8 * vocab_size) * plan.total_tokens  # forward and backward
+    assert plan.google_sparse_flops == pytest.approx(plan.google_flops - one_hot)
 
 
 def test_stages_and_generators_cost_what_they_run(

@@ -16,7 +16,7 @@ from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resources import check_disk, count_checkpoints
 from run_pretraining import main
-from tests.pretraining.runs import FAST, flags
+from tests.pretraining.runs import flags
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,11 @@ def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
 
 
 def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(flags(folder, **FAST, plan=True))
+    main([*flags(folder), "--plan"])
     output = capsys.readouterr().out
-    assert "10 steps of" in output and "peak memory" in output
+    lines = {line[:15].strip(): line for line in output.splitlines()}
+    assert {"corpus", "discriminator", "training", "compute", "memory", "disk", "trial"} <= set(lines)
+    assert "10 steps of" in lines["trial"] and "3 checkpoints of" in lines["disk"] and "peak memory" in output
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
 
 

@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection
-from electra.pretraining.results import rows_of
+from electra.pretraining.metrics import rows_of
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
@@ -100,21 +100,6 @@ def test_optimizer_and_schedule_are_the_original_s_when_asked_for(folder: Path, 
     scheduler: Any = trainer.lr_scheduler
     expected = [min(1, s / 4) * (1 - s / 8) if is_original else min(s / 4, (8 - s) / 4) for s in range(9)]
     assert [scheduler.lr_lambdas[0](step) for step in range(9)] == pytest.approx(expected)
-
-
-def test_steps_follow_from_epochs_and_epoch_strategies_become_steps(folder: Path) -> None:
-    trainer = make(folder, max_steps=-1, num_train_epochs=2, save_strategy="epoch", eval_strategy="epoch")
-    segments = trainer.plan.segments_per_epoch
-    assert trainer.args.max_steps == math.ceil(2 * segments / 4)
-    assert trainer.args.save_steps == trainer.args.eval_steps == math.ceil(segments / 4)
-    assert trainer.args.save_strategy == trainer.args.eval_strategy == "steps"
-
-
-def test_training_learns(folder: Path) -> None:
-    trainer = make(folder, **FAST, max_steps=40, learning_rate=3e-3, logging_steps=10)
-    trainer.train()
-    losses = [logs["generator_loss"] for logs in trainer.state.log_history if "loss" in logs]
-    assert losses[-1] < losses[0] - 0.1
 
 
 # ---- steps that are not finite

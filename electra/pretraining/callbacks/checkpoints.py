@@ -8,6 +8,7 @@ from success (0) and from a user's error (2), and start the same command again.
 """
 
 import logging
+import math
 import os
 import shlex
 import signal
@@ -34,13 +35,11 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1
 class StopRequests(TrainerCallback):
     """Saves and ends training after the step in which a signal arrives, on all processes after the same step.
 
-    Args:
-        max_hours: to stop after, counted from `started`; None for no limit.
-        started: `time.monotonic()` at the start of the command.
+    `max_hours` are counted from `started`, the `time.monotonic()` at the start of the command; None for no limit.
     """
 
-    def __init__(self, max_hours: float | None = None, started: float | None = None) -> None:
-        self.deadline = None if max_hours is None else (started or time.monotonic()) + max_hours * 3600
+    def __init__(self, max_hours: float | None = None, started: float = 0.0) -> None:
+        self.deadline = math.inf if max_hours is None else started + max_hours * 3600
         self.exit_code = 0
         """0 if training was not stopped."""
         self._asked = 0
@@ -66,8 +65,7 @@ class StopRequests(TrainerCallback):
         os.write(2, f"\n{name}: finishing this step and saving it; Ctrl-C twice stops at once\n".encode())
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        is_late = self.deadline is not None and time.monotonic() >= self.deadline
-        self.exit_code = self._asked or (OUT_OF_TIME if is_late else 0)
+        self.exit_code = self._asked or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
             shared = torch.tensor([self.exit_code], device=args.device)
             torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
@@ -108,10 +106,7 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
 
 
 class KeptCheckpoints(TrainerCallback):
-    """Saves after certain steps, and deletes other checkpoints in place of Trainer, whose own limit must be None.
-
-    Trainer's limit spares only the best checkpoint, and may keep a damaged one because it is the newest. The paper
-    evaluates checkpoints at 6.25, 12.5, 25 and 50 % of the steps.
+    """Saves after certain steps, and deletes other checkpoints in place of Trainer, which spares only the best.
 
     Args:
         steps: optimizer steps after which to save; their checkpoints are never deleted.
@@ -131,8 +126,7 @@ class KeptCheckpoints(TrainerCallback):
         if not args.should_save or not self.save_total_limit:
             return
         spared = {f"{PREFIX_CHECKPOINT_DIR}-{step}" for step in (*self.steps, state.global_step)}
-        if state.best_model_checkpoint is not None:
-            spared.add(Path(state.best_model_checkpoint).name)
+        spared.add(Path(state.best_model_checkpoint or "").name)
         # By time, like Trainer: a run resumed from an older checkpoint has later steps that are older.
         found = sort_checkpoints(str(args.output_dir), use_mtime=True)
         others = [folder for folder in map(Path, found) if folder.name not in spared]

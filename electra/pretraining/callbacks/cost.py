@@ -73,27 +73,27 @@ def ledger_line(ledger: Mapping[str, Any]) -> str:
     """The same as one line of text."""
     if "training_seconds" not in ledger:
         return f"{ledger['tokens']:,} tokens, {ledger['flops']:.3g} FLOPs; too short for a rate"
-    line = (
+    energy = f"; {ledger[ENERGY] / 3.6e6:.3g} kWh ({ledger['energy_source']})" if ENERGY in ledger else ""
+    return (
         f"{ledger['tokens']:,} tokens in {format_seconds(ledger['training_seconds'])} of training "
         f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
-        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product here"
+        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product here{energy}"
     )
-    return line + (f"; {ledger[ENERGY] / 3.6e6:.3g} kWh ({ledger['energy_source']})" if ENERGY in ledger else "")
 
 
 class EnergyLog(TrainerCallback):
     """Adds the energy of the run so far to every line of the log, where the machine measures it."""
 
+    _is_measured = False
+
     def __init__(self, meter: EnergyMeter | None = None) -> None:
         self._meter = meter or EnergyMeter()
-        self._is_measured = False
-        self._before = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         known = [logs[ENERGY] for logs in state.log_history if ENERGY in logs]
         self._before = known[-1] if known else 0.0
-        is_whole = bool(known) or state.global_step == 0  # not a part that looks like the whole
-        self._is_measured = state.is_world_process_zero and is_whole and self._meter.start()
+        is_complete = known or state.global_step == 0  # else a part would look like the whole
+        self._is_measured = bool(state.is_world_process_zero and is_complete and self._meter.start())
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._is_measured:  # Trainer has appended the line already

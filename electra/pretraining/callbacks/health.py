@@ -1,13 +1,11 @@
 """Warnings when the discriminator collapses, or does not start to learn; read from the log alone.
 
-A small discriminator can predict the base rate for millions of tokens before it starts to learn, which is normal. With
-too strong a generator or too high a learning rate it also ends at the base rate, and stays there. Loss and accuracy
-look the same in both cases; the held-out loss against the entropy of the labels, the AUC, and what came before tell
-them apart.
+A small discriminator normally predicts the base rate for millions of tokens before it starts to learn. With too strong
+a generator or too high a learning rate it ends there, too. The held-out loss against the entropy of the labels, the
+AUC, and what came before tell the two apart.
 
-The first few hundred steps prove nothing: an untrained generator's samples are random tokens, so the AUC is .84 at
-first and falls to .55 while the generator learns token frequencies. So an evaluation counts only once the generator
-has settled.
+An evaluation counts once the generator has settled: an untrained one samples random tokens, so the AUC is .84 at first
+and falls to .55 while the generator learns token frequencies.
 """
 
 import logging
@@ -84,7 +82,7 @@ def evaluations_of(log_history: Iterable[Mapping[str, Any]]) -> list[Evaluation]
     return evaluations
 
 
-def assess(evaluations: Sequence[Evaluation], *, vocab_size: int, warmup_steps: int = 0) -> State:
+def assess(evaluations: Sequence[Evaluation], vocab_size: int, warmup_steps: int = 0) -> State:
     """The state of the discriminator after the last of the run's evaluations.
 
     An untrained generator's loss is about log `vocab_size`. No start is expected during the `warmup_steps`.
@@ -137,9 +135,9 @@ class DiscriminatorHealth(TrainerCallback):
         evaluations = evaluations_of(state.log_history)  # Trainer has logged this one already
         if not evaluations or not state.is_world_process_zero:
             return
-        sizes = {"vocab_size": self.vocab_size, "warmup_steps": args.get_warmup_steps(state.max_steps)}
-        now = assess(evaluations, **sizes)
-        if now != assess(evaluations[:-1], **sizes):
+        warmup_steps = args.get_warmup_steps(state.max_steps)
+        before, now = (assess(e, self.vocab_size, warmup_steps) for e in (evaluations[:-1], evaluations))
+        if now != before:
             with tqdm.external_write_mode():  # not at the end of the progress bar's line
                 level = logging.INFO if now == "learning" else logging.WARNING
                 logger.log(level, self.verdict(args, state))
@@ -155,23 +153,19 @@ class DiscriminatorHealth(TrainerCallback):
                 f"step {last.step}: too early to say whether the discriminator learns: the generator has not settled, "
                 "or there are too few evaluations"
             )
-        now = assess(evaluations, vocab_size=self.vocab_size, warmup_steps=warmup_steps)
-        what = {
-            "learning": "has started to learn",
-            "not started": "has not started to learn yet",
-            "collapsed": "has collapsed: its output is nearly the same for all tokens",
-            "no start within the budget": f"has not started to learn in {last.tokens_seen:,} tokens",
-        }[now]
         advice = (
             f". Try a lower --learning_rate (now {args.learning_rate:g}), a smaller --generator_size, a larger batch "
             "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now "
             f"{warmup_steps}). Learned positions start slowest: --discriminator_type deberta-v2, with relative ones, "
             "needs far fewer tokens."
         )
-        if now == "learning":
-            advice = ""
-        elif now == "not started":
-            advice = ". This is normal for millions of tokens: continue with more --max_steps"
+        patience = ". This is normal for millions of tokens: continue with more --max_steps"
+        what, advice = {
+            "learning": ("has started to learn", ""),
+            "not started": ("has not started to learn yet", patience),
+            "collapsed": ("has collapsed: its output is nearly the same for all tokens", advice),
+            "no start within the budget": (f"has not started to learn in {last.tokens_seen:,} tokens", advice),
+        }[assess(evaluations, self.vocab_size, warmup_steps)]
         return (
             f"step {last.step}: the discriminator {what}: held-out AUC {last.discriminator_auc:.3f}, recall "
             f"{last.discriminator_recall:.3f}, loss {last.discriminator_loss:.4f} where the base rate alone gives "

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(NamedTuple):
-    """What one optimizer step trains, and lambda of this step."""
+    """What one optimizer step trains, and lambda of this step; attributes of the joint model."""
 
     train_generator: bool
     train_discriminator: bool
@@ -48,11 +48,6 @@ class PhaseOptions(NamedTuple):
     """Of the generator's stage; 0 without stages."""
     init_from_generator: bool = True
     """The discriminator's stage starts from the generator's weights."""
-
-    @property
-    def leaves_out_networks(self) -> bool:
-        """Whether some weights get no gradient in some steps."""
-        return self.generator_steps > 0 or self.gate is not None
 
 
 def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: PhaseOptions) -> Phase:
@@ -91,27 +86,26 @@ class TrainingPhases(TrainerCallback):
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         was_trained = self.model.train_generator
         self._apply(state)
-        is_switch = self.options.generator_steps == state.global_step > 0
-        if is_switch and self.options.init_from_generator:
-            start_from_generator(self.model)
-        if not state.is_world_process_zero or not (is_switch or was_trained != self.model.train_generator):
-            return
-        if is_switch:
-            start = "the generator's weights" if self.options.init_from_generator else "its own initial weights"
+        if self.options.generator_steps == state.global_step > 0:
+            start = "its own initial weights"
+            if self.options.init_from_generator:
+                start_from_generator(self.model)
+                start = "the generator's weights"
             what = f"the generator is frozen; the discriminator starts from {start} and is trained alone"
-        else:
-            assert self.options.gate is not None
+        elif self.options.gate is not None and was_trained != self.model.train_generator:
             metric, threshold = self.options.gate
             trained = "trained again" if self.model.train_generator else "not trained until"
             what = f"the generator is {trained}: held-out {metric} of at least {threshold:g}"
-        with tqdm.external_write_mode():  # not at the end of the progress bar's line
-            logger.info("step %d: %s", state.global_step, what)
+        else:
+            return
+        if state.is_world_process_zero:
+            with tqdm.external_write_mode():  # not at the end of the progress bar's line
+                logger.info("step %d: %s", state.global_step, what)
 
     def _apply(self, state: TrainerState) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)
-        self.model.train_generator = phase.train_generator
-        self.model.train_discriminator = phase.train_discriminator
-        self.model.discriminator_weight = phase.discriminator_weight
+        for name, value in phase._asdict().items():
+            setattr(self.model, name, value)
 
 
 @torch.no_grad()

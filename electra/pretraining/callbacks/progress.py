@@ -35,10 +35,7 @@ class ReadableLog(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         now = time.monotonic()
-        if self._first_step_ended is None:
-            self._first_step_ended = now, state.global_step
-            return
-        started, first_step = self._first_step_ended
+        self._first_step_ended = started, first_step = self._first_step_ended or (now, state.global_step)
         done = state.global_step - first_step
         if done + 1 in ETA_STEPS and state.is_world_process_zero:
             left = (now - started) / done * (state.max_steps - state.global_step)
