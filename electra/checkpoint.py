@@ -41,12 +41,13 @@ _PIECE_BYTES, _SAMPLES = 2**20, 64
 
 def write_manifest(folder: Path, *editable: str) -> None:
     """Sync all files of a complete folder to the disk and write their manifest, without those that users may edit."""
-    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name not in (MANIFEST_NAME, *editable)]
+    paths = sorted(folder.rglob("*"))
+    files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
     for path in files:
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
     _write_entries(folder, {path.relative_to(folder).as_posix(): _entry(path) for path in files})
-    for subfolder in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+    for subfolder in (folder, *(path for path in paths if path.is_dir())):
         sync_folder(subfolder)
 
 

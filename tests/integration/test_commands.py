@@ -11,13 +11,13 @@ from tests.finetuning.commands import run
 def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: Path) -> None:
     out, _ = run(
         "run_pretraining.py",
-        ["--generator_size=0.5", "--max_steps=4", "--dataset_sampling=0.1", "--max_eval_segments=50"],
+        ["--generator_size=0.5", "--max_steps=2", "--dataset_sampling=0.03", "--max_eval_segments=20"],
         tmp_path,
     )
     assert "quickstart.yaml" in out and "--train_file" in out and "output/quickstart/discriminator" in out
     folder = tmp_path / "output" / "quickstart"
     assert {path.name for path in folder.iterdir()} == {
-        "checkpoint-4",
+        "checkpoint-2",
         "config.yaml",
         "discriminator",
         "generator",
@@ -34,5 +34,5 @@ def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: 
     assert model(**tokenizer("a sentence", "and another", return_tensors="pt")).logits.shape == (1, 2)
     assert AutoModelForMaskedLM.from_pretrained(folder / "generator").config.hidden_size == 64
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["plan"]["steps"] == 4
+    assert metrics["plan"]["steps"] == 2
     assert metrics["held_out"].keys() == {"untrained", "frequencies", "trained"}

@@ -1,4 +1,4 @@
-"""FSDP on two processes: the weights of an ordinary run, checkpoints to go on from, networks to fine-tune.
+"""FSDP on two processes: the weights of a run on one, checkpoints to go on from, networks to fine-tune.
 
 Torch's own FSDP, on CPUs and gloo; only accelerate's choice of devices is changed (fsdp_on_cpu.py).
 """
@@ -15,33 +15,28 @@ import torch
 from safetensors.torch import load_file
 
 from electra.checkpoint import find_corruption
+from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
 
 ROOT = Path(__file__).parents[2]
 SHARDED = {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]}
 
 
-def run(folder: Path, name: str, script: str, **options: object) -> Path:
-    argv = flags(
-        folder,
-        experiment_name=name,
-        per_device_train_batch_size=4,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        bf16=False,
-        max_steps=8,
-        save_steps=4,
-        **options,
-    )
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(ROOT / script)]
+OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "max_steps": 4, "save_steps": 2}
+
+
+def run(folder: Path, **options: object) -> Path:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    script = str(ROOT / "tests" / "integration" / "fsdp_on_cpu.py")
+    argv = flags(folder, experiment_name="fsdp", fsdp="full_shard", fsdp_config=folder / "fsdp.json", **options)
     done = subprocess.run(
-        [sys.executable, *launcher, *argv],
+        [sys.executable, *launcher, script, *argv],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "output" / name
+    return folder / "output" / "fsdp"
 
 
 def networks(run_folder: Path) -> dict[str, torch.Tensor]:
@@ -55,18 +50,17 @@ def test_it_trains_as_without_goes_on_bit_for_bit_and_exports_whole_networks(
 ) -> None:
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "fsdp.json").write_text(json.dumps(config))
-    options = {"fsdp": "full_shard", "fsdp_config": tmp_path / "fsdp.json"}
-    whole = run(tmp_path, "fsdp", "tests/integration/fsdp_on_cpu.py", **options)
+    whole = run(tmp_path, **OPTIONS, per_device_train_batch_size=4)
     trained = networks(whole)
-    if not config:
-        for name, weight in networks(run(tmp_path, "ddp", "run_pretraining.py")).items():
-            torch.testing.assert_close(trained[name], weight, rtol=0, atol=1e-4)
+    main(flags(tmp_path, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
+    for name, weight in networks(tmp_path / "output" / "one").items():
+        torch.testing.assert_close(trained[name], weight, rtol=0, atol=1e-4)
 
-    checkpoint = whole / "checkpoint-4"
+    checkpoint = whole / "checkpoint-2"
     assert find_corruption(checkpoint) is None
     assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == bool(config)
-    for gone in (whole / "checkpoint-8", whole / "discriminator", whole / "generator"):
+    for gone in (whole / "checkpoint-4", whole / "discriminator", whole / "generator"):
         shutil.rmtree(gone)
-    run(tmp_path, "fsdp", "tests/integration/fsdp_on_cpu.py", **options, resume_from_checkpoint=whole)
+    run(tmp_path, **OPTIONS, per_device_train_batch_size=4, resume_from_checkpoint=whole)
     again = networks(whole)
     assert all(torch.equal(again[name], weight) for name, weight in trained.items())

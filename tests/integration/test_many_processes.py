@@ -20,22 +20,15 @@ from safetensors.torch import load_file
 
 from electra.checkpoint import find_corruption
 from electra.pretraining.run import main as pretrain
-from tests.pretraining.runs import flags, write_corpus
+from tests.pretraining.runs import FAST, flags, write_corpus
 
 ROOT = Path(__file__).parents[2]
-STEPS = 8
+STEPS = 6
 
 
 def options(folder: Path, name: str, **others: object) -> list[str]:
-    return flags(
-        folder,
-        experiment_name=name,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        bf16=False,
-        logging_steps=1,
-        **others,
-    )
+    no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    return flags(folder, experiment_name=name, **no_dropout, **FAST, bf16=False, logging_steps=1, **others)
 
 
 def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]:
@@ -58,20 +51,6 @@ def start_hosts(argv: list[str], folder: Path) -> list[subprocess.Popen[bytes]]:
     return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log") for rank in range(2)]
 
 
-def run(folder: Path, name: str, processes: int, batch: int, accumulation: int, hosts: int = 1) -> Path:
-    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
-    argv = options(folder, name, **sizes, max_steps=STEPS, save_steps=STEPS)
-    if processes == 1:
-        pretrain(argv)
-        return folder / "output" / name
-    if hosts > 1:
-        started = start_hosts(argv, folder)
-    else:
-        started = [start(argv, "--standalone", f"--nproc_per_node={processes}", log=folder / "host-0.log")]
-    assert [process.wait() for process in started] == [0] * hosts, (folder / "host-0.log").read_text()
-    return folder / "output" / name
-
-
 def log_of(run_folder: Path) -> list[dict[str, float]]:
     state = json.loads((run_folder / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
     return [entry for entry in state["log_history"] if "loss" in entry]
@@ -79,11 +58,21 @@ def log_of(run_folder: Path) -> list[dict[str, float]]:
 
 def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.txt", documents=80, words=6)  # rows of many lengths, hence padding
-    one = run(tmp_path, "one", processes=1, batch=8, accumulation=1)
+
+    def argv(name: str, batch: int, accumulation: int = 1) -> list[str]:
+        sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        return options(tmp_path, name, **sizes, max_steps=STEPS, save_steps=STEPS)
+
+    pretrain(argv("one", batch=8))
+    started = start_hosts(argv("hosts", batch=4), tmp_path)
+    started.append(start(argv("two", batch=4), "--standalone", "--nproc_per_node=2", log=tmp_path / "two.log"))
+    pretrain(argv("four", batch=2, accumulation=4))
+    codes = [process.wait() for process in started]
+    assert codes == [0] * 3, [path.read_text() for path in tmp_path.glob("*.log")]
+    one, *others = (tmp_path / "output" / name for name in ("one", "two", "hosts", "four"))
     wanted, weights = log_of(one), load_file(one / f"checkpoint-{STEPS}" / "model.safetensors")
     assert len(wanted) == STEPS
-    others = [("two", 2, 4, 1, 1), ("hosts", 2, 4, 1, 2), ("four", 1, 2, 4, 1)]
-    for other in (run(tmp_path, *shape) for shape in others):
+    for other in others:
         for step, (mine, theirs) in enumerate(zip(log_of(other), wanted, strict=True)):
             for name in ("loss", "generator_loss", "discriminator_loss", "grad_norm", "replaced_rate", "tokens_seen"):
                 assert mine[name] == pytest.approx(theirs[name], rel=1e-4), (other.name, step, name)

@@ -18,7 +18,10 @@ from electra.errors import UserError
 from electra.pretraining import trainer
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run
+from electra.report.page import write_report
+from electra.report.runs import read_run
 from run_pretraining import main
+from tests.finetuning.commands import run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
 
@@ -153,6 +156,25 @@ def test_a_run_without_its_network_or_with_edited_metrics_is_exported_again(copy
     copy.resume()
     assert steps in path.read_text() != edited
     assert (network / "model.safetensors").is_file()
+
+
+def test_a_killed_run_has_a_report_of_what_it_had_saved(copy: Copy) -> None:
+    for path in copy.run.iterdir():  # a kill after step 8 leaves options, tokenizer and checkpoints
+        if path.is_file() and path.name not in ("config.yaml", "manifest.json"):
+            path.unlink()
+    for name in ("checkpoint-12", "discriminator", "generator"):
+        shutil.rmtree(copy.run / name)
+    assert read_run(copy.run).step == 8
+    page = write_report([copy.run])[0].read_text()
+    assert "step 8 of 12" in page and "total loss" in page
+
+
+def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished: Path) -> None:
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    # This process holds the run until it ends.
+    _, err = run("run_pretraining.py", flags(finished, **FAST, max_steps=14, auto_resume=True), finished, expect=2)
+    assert err.startswith("error: ") and err.count("\n") == 1 and f"{finished}/output/run" in err
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 
 def test_what_is_later_than_a_named_checkpoint_is_moved_away(copy: Copy) -> None:

@@ -121,25 +121,20 @@ def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged: Path, t
         run_tagging.main([*argv, f"--validation_file={tmp_path / 'dev.txt'}"])
 
 
-def check_saved_tagger(data: Path, seed: int, tolerance: float) -> None:
-    folder = data / "output" / "run"
+def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) -> None:
+    folder, best = tagged / "output" / "run", best_seed(results_of(tagged), "f1")
     saved = folder / "models" / "names"
-    assert json.loads((saved / "result.json").read_text())["seed"] == seed
+    assert json.loads((saved / "result.json").read_text())["seed"] == best
     tokenizer = AutoTokenizer.from_pretrained(saved)
     model = AutoModelForTokenClassification.from_pretrained(saved).eval()
     assert list(model.config.id2label.values()) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    words = read_columns(str(data / "names" / "dev.txt")).words[0]  # one token each
+    words = read_columns(str(tagged / "names" / "dev.txt")).words[0]  # one token each
     logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
-    expected = np.load(folder / "predictions" / f"names-{seed}.npz")["dev"][0, : len(words)]
-    assert logits == pytest.approx(expected, abs=tolerance)
+    expected = np.load(folder / "predictions" / f"names-{best}.npz")["dev"][0, : len(words)]
+    assert logits == pytest.approx(expected, abs=1e-4)
     found = pipeline("token-classification", model=str(saved), aggregation_strategy="first")(" ".join(words))
     assert {entity["entity_group"] for entity in found} <= {"O", "LOC", "PER"} and found
-
-
-def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) -> None:
-    best = best_seed(results_of(tagged), "f1")
-    check_saved_tagger(tagged, best, tolerance=1e-4)
-    card = ModelCard.load(tagged / "output" / "run" / "models" / "names" / "README.md").data
+    card = ModelCard.load(saved / "README.md").data
     assert (card.pipeline_tag, card.base_model, card.datasets) == ("token-classification", None, None)
     scores = {(score.dataset_split, score.metric_name): score.metric_value for score in card.eval_results}
     (metrics,) = (result.metrics for result in results_of(tagged) if result.seed == best)
