@@ -289,7 +289,7 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
         resumed = resume(folder, run, 4, **options)
         assert_same_state(run / "checkpoint-12", resumed)
         again = json.loads((resumed.parent / "metrics.json").read_text())["held_out"]
-        assert again["trained"] == pytest.approx(held_out["trained"], rel=0, nan_ok=True)
+        assert again["trained"] == held_out["trained"]
     if uniform:
         with pytest.raises(UserError, match="uniform_generator is True there and False here"):
             main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
