@@ -54,6 +54,12 @@ def start(argv: list[str]) -> subprocess.Popen[str]:
     )
 
 
+def run_to_its_end(argv: list[str]) -> None:
+    process = start(argv)
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+
+
 def kill_at_random(argv: list[str], folder: Path, source: random.Random, when: str) -> None:
     """Start a run below `folder` and kill it at a moment of this kind; its cache is taken away first, if asked for."""
     if when == "cache":
@@ -115,24 +121,19 @@ def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[tuple[s
     Raises:
         AssertionError: a checkpoint is not whole, or the two runs do not end alike.
     """
-    max_steps = 12 * (kills + 1)
+    max_steps = 14 * (kills + 1)
     write_corpus(folder / "corpus.txt", documents=300)
     options = {
         "hidden_size": 16, "num_hidden_layers": 1, "save_steps": 2, "logging_steps": 1, "max_steps": max_steps,
         "save_total_limit": 2, "eval_steps": 5, **options,
     }  # fmt: skip
     source = random.Random(seed)
-    whole = start(flags(folder, experiment_name="whole", **{**options, "cache_dir": folder / "cache-whole"}))
     argv, reached = flags(folder, experiment_name="killed", auto_resume=True, **options), []
-    try:
-        for when in source.choices(list(WHEN), list(WHEN.values()), k=kills):
-            kill_at_random(argv, folder, source, when)
-            reached.append((when, newest_step(folder / "output" / "killed")))
-        for process in (start(argv), whole):
-            said, _ = process.communicate()
-            assert process.returncode == 0, said
-    finally:
-        whole.kill()
+    for when in source.choices(list(WHEN), list(WHEN.values()), k=kills):
+        kill_at_random(argv, folder, source, when)
+        reached.append((when, newest_step(folder / "output" / "killed")))
+    run_to_its_end(argv)
+    run_to_its_end(flags(folder, experiment_name="whole", **options))
     last = f"checkpoint-{max_steps}"
     assert_same_state(folder / "output" / "whole" / last, folder / "output" / "killed" / last)
     return reached
