@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,12 +40,9 @@ from electra.tasks.glue.tasks import TASKS
 
 def some_rows(examples: Examples, rows: int) -> Examples:
     chosen = np.random.default_rng(0).permutation(len(examples))[:rows].tolist()
-    second, labels = examples.second, examples.labels
-    return Examples(
-        [examples.first[i] for i in chosen],
-        [second[i] for i in chosen] if second is not None else None,
-        [labels[i] for i in chosen] if labels is not None else None,
-    )
+    columns = (examples.first, examples.second, examples.labels)
+    taken: list[Any] = [None if column is None else [column[i] for i in chosen] for column in columns]
+    return Examples(*taken)
 
 
 def timed_training(make: Callable[[], Trainer]) -> float:
@@ -61,29 +59,21 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     data = load_tasks([task], args.glue_dir, with_test=False)[task]
     examples = some_rows(data["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)
-    padded = Dataset.from_dict(
-        {
-            **encoder.tokenizer(
-                examples.first, examples.second, truncation=True, max_length=settings.max_length, padding="max_length"
-            ),
-            "labels": examples.labels,
-        }
-    )
+    longest = {"truncation": True, "max_length": settings.max_length, "padding": "max_length"}
+    rows = encoder.tokenizer(examples.first, examples.second, **longest)
+    padded = Dataset.from_dict({**rows, "labels": examples.labels})
     num_labels = max(1, len(TASKS[task].labels))
 
     def ours() -> Trainer:
-        model = EncoderWithHead(
-            fresh_encoder(args.from_scratch, args.tokenizer_path).model, settings.head, num_labels, 0.1
-        )
-        arguments = training_arguments(settings, seed=0, folder=Path(folder), name="ours")
-        collator = PaddingCollator(encoder.tokenizer.pad_token_id)
+        fresh = fresh_encoder(args.from_scratch, args.tokenizer_path)
+        model = EncoderWithHead(fresh.model, settings.head, num_labels, 0.1)
         tune_networks(model)
         return FineTuner(
             settings,
             model=model,
-            args=arguments,
+            args=training_arguments(settings, seed=0, folder=Path(folder), name="ours"),
             train_dataset=encoded,
-            data_collator=collator,
+            data_collator=PaddingCollator(encoder.tokenizer.pad_token_id),
             compute_loss_func=step_loss,
         )
 
@@ -100,9 +90,8 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             save_strategy="no",
             disable_tqdm=True,
         )
-        trainer = Trainer(
-            model=AutoModelForSequenceClassification.from_config(config), args=arguments, train_dataset=padded
-        )
+        model = AutoModelForSequenceClassification.from_config(config)
+        trainer = Trainer(model=model, args=arguments, train_dataset=padded)
         trainer.remove_callback(PrinterCallback)
         return trainer
 
@@ -139,10 +128,8 @@ def main() -> None:
     options = ["--from_scratch", args.from_scratch, *rest]
     found = [compare(encoder, task, args, options) for task in args.tasks]
     print("task   tokens   ours /s   default /s   ratio")
-    for row in found:
-        print(
-            f"{row['task']:6} {row['mean_tokens']:6.1f} {row['ours']:9.1f} {row['default']:12.1f} {row['ratio']:7.2f}"
-        )
+    form = "{task:6} {mean_tokens:6.1f} {ours:9.1f} {default:12.1f} {ratio:7.2f}"
+    print("\n".join(form.format(**row) for row in found))
     if args.output:
         args.output.write_text(json.dumps({"command": sys.argv, "results": found}, indent=2) + "\n")
 
