@@ -1,6 +1,7 @@
 """Options of the tasks on files: configurations, names of tasks, precedence, and what is refused."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import run_squad
 import run_swag
 import run_tagging
 from electra.files import CONFIGS
+from electra.tasks.glue.task import Glue
 from electra.tasks.multiple_choice.task import MultipleChoice
 from electra.tasks.multiple_choice.task import parse_arguments as parse_swag
+from electra.tasks.squad.task import Squad
 from electra.tasks.squad.task import parse_arguments as parse_squad
 from electra.tasks.tagging.task import Tagging
 from electra.tasks.tagging.task import parse_arguments as parse_tagging
@@ -45,6 +48,11 @@ def test_the_configurations_are_those_of_their_sources() -> None:
 )
 def test_a_task_is_named_after_its_data_or_as_asked(adapter: Any, args: Any, task: str, prefix: str) -> None:
     assert adapter.task_name(args) == task and adapter.folder_prefix(args) == prefix
+
+
+@pytest.mark.parametrize("adapter", [Glue, Squad, Tagging, MultipleChoice])
+def test_the_kind_of_a_task_is_where_its_report_is_found(adapter: Any) -> None:
+    assert import_module(f"electra.tasks.{adapter.kind}.report").REPORTING is adapter.reporting
 
 
 @pytest.mark.parametrize("parse", [parse_squad, parse_tagging, parse_swag])
