@@ -208,6 +208,9 @@ class ModelArguments(Options):
         "The same for the generator. google/electra-small-generator is as large as its discriminator, not a quarter.",
         NOT_EMPTY,
     )
+    init_generator_layers: int | None = option(
+        None, "Layers of --init_generator to start from, the first ones. Not set: all.", POSITIVE
+    )
 
 
 ObjectiveName = Literal["electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm", "two_stage", "adversarial"]
@@ -298,7 +301,9 @@ class SegmentArguments(Options):
         "pieces of two documents (lmtuners).",
     )
     validation_file: list[str] = option(
-        [], "Files, folders or globs of held-out text, in the same format. Not set: a share of the corpus is held out."
+        [],
+        "Files, folders or globs of held-out text, in the same format. Not set: a share of the corpus is held out. "
+        "Several texts, each with its own metrics: name=path name=path; the first decides about checkpoints.",
     )
     validation_fraction: float = option(0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE)
     max_eval_segments: int = option(2000, "Segments per evaluation, at most; a fixed random subset.", POSITIVE)

@@ -104,6 +104,18 @@ def absolute(path: str) -> str:
     return os.path.abspath(expand(path))
 
 
+def split_name(given: str) -> tuple[str, str]:
+    """The name, or "", and the path of `name=path`; a file of that name is a path."""
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", given)
+    return match.groups() if match and not expand(given).exists() else ("", given)  # type: ignore[return-value]
+
+
+def absolute_named(given: str) -> str:
+    """`name=path`, or a path, with the path absolute."""
+    name, path = split_name(given)
+    return f"{name}={absolute(path)}" if name else absolute(path)
+
+
 def absolute_if_there(name: str) -> str:
     """The absolute path of an existing file or folder; anything else, such as a Hub id, unchanged."""
     return absolute(name) if expand(name).exists() else name

@@ -16,8 +16,9 @@ from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
-from electra.model.pretrained import load_tokenizer_beside_model, refuse_another_tokenizer, trained_source
-from electra.pretraining.options import Arguments
+from electra.errors import UserError
+from electra.model.pretrained import load_tokenizer_beside_model, may_have_tokenizer, trained_source
+from electra.pretraining.options import Arguments, held_out_texts
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
 from electra.tokenizer import check_tokenizer
 
@@ -35,6 +36,9 @@ class PretrainingData:
     """Tokens of each document that is held out."""
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
+    """Of the first held-out text, which decides about checkpoints, gates and warnings."""
+    more_evaluations: dict[str, EvaluationSegments]
+    """Of the other held-out texts by name."""
     text: dict[str, Any]
     """What is trained and evaluated on: numbers of documents and fingerprints, for origin.json."""
 
@@ -46,29 +50,38 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
         checkpoint: that is resumed, if any; it decides the tokenizer.
     """
     options, data_seed = args.segments, args.training.data_seed
-    corpus, files = Corpus(args.corpus, data_seed), options.validation_file
-    others = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[], train_file=files)
-    validation = Corpus(others, data_seed) if files else None  # opened early: a wrong path is refused at once
+    corpus = Corpus(args.corpus, data_seed)
+    empty = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
+    texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
+    validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
     tokenizer = _tokenizer(args, checkpoint, corpus)
     state = PartialState()
     with state.main_process_first():  # one process builds the cache, the others open it
         overwrite = args.cache.overwrite_cache and state.is_main_process
         cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir, overwrite=overwrite)
-    if validation is None:
+    if not validation:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
-        held_out_cache = cache
+        held_out_caches = {"": cache}
     else:
-        held_out_cache = load_or_build_cache(validation, tokenizer, args.cache.cache_dir)
-        held_out = np.arange(len(held_out_cache))
-        is_in_both = np.isin(cache.content_hashes, held_out_cache.content_hashes)
+        held_out_caches = {
+            name: load_or_build_cache(text, tokenizer, args.cache.cache_dir) for name, text in validation.items()
+        }
+        hashes = np.concatenate([text.content_hashes for text in held_out_caches.values()])
+        held_out = np.arange(len(next(iter(held_out_caches.values()))))
+        is_in_both = np.isin(cache.content_hashes, hashes)
         documents = np.flatnonzero(~is_in_both)
         if is_in_both.any():
             logger.warning("%d training documents are also held out; they are left out of training", is_in_both.sum())
     length, evaluation = options.max_length, None
     policy = make_policy(options.segment_policy, cache, documents, max_length=length, seed=args.training.seed)
+    (_, held_out_cache), *others = held_out_caches.items()
+
+    def segments(text: TokenCache, chosen: NDArray[np.int64]) -> EvaluationSegments:
+        fixed = WindowPolicy(text, chosen, max_length=length, seed=data_seed)
+        return EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=data_seed)
+
     if len(held_out):
-        fixed = WindowPolicy(held_out_cache, held_out, max_length=length, seed=data_seed)
-        evaluation = EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=data_seed)
+        evaluation = segments(held_out_cache, held_out)
     return PretrainingData(
         tokenizer=tokenizer,
         cache=cache,
@@ -76,12 +89,15 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
         held_out_lengths=held_out_cache.lengths[held_out],
         policy=policy,
         evaluation=evaluation,
+        more_evaluations={name: segments(text, np.arange(len(text))) for name, text in others},
         text={
             "corpus": _fingerprint(cache.content_hashes),
             "documents": len(cache),
             "training_text": _fingerprint(cache.content_hashes[documents]),
             "training_documents": len(documents),
-            FIRST_HELD_OUT: _fingerprint(held_out_cache.content_hashes[held_out]),
+            FIRST_HELD_OUT: _fingerprint(
+                np.concatenate([held_out_cache.content_hashes[held_out], *(t.content_hashes for _, t in others)])
+            ),
         },
     )
 
@@ -104,7 +120,20 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
     else:
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.data_seed)
     check_tokenizer(tokenizer, checkpoint or path or "trained on the corpus")
-    if source is not None and path != source:
-        refuse_another_tokenizer(tokenizer, str(path), source)
+    if checkpoint is None and args.model.init_discriminator and args.model.init_generator:
+        _refuse_two_vocabularies(args.model.init_discriminator, args.model.init_generator)
     tokenizer.model_max_length = args.model.max_position_embeddings
     return tokenizer
+
+
+def _refuse_two_vocabularies(discriminator: str, generator: str) -> None:
+    """Refuse a generator whose ids mean other tokens than the discriminator's."""
+    sources = trained_source(discriminator, "discriminator"), trained_source(generator, "generator")
+    if not all(map(may_have_tokenizer, sources)):
+        return
+    old, other = (load_tokenizer_beside_model(source).get_vocab() for source in sources)
+    if old != other:
+        raise UserError(
+            f"--init_generator {generator} has another tokenizer ({len(other)} tokens) than --init_discriminator "
+            f"{discriminator} ({len(old)} tokens); leave --init_generator out for a new generator"
+        )

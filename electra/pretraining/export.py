@@ -21,8 +21,10 @@ from electra.files import expand, may_be_hub_id, replace_folder, write_as_yaml
 from electra.hub import write_card
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import STEP_KEY
+from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.objectives import objective_of
+from electra.pretraining.options import held_out_texts
 from electra.pretraining.plan import Plan
 
 _FINE_TUNE = "This is the network to fine-tune: open it with AutoModelForSequenceClassification and the like, which "
@@ -101,6 +103,8 @@ def export_networks(
             folder = unfinished[name]
             shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
             setattr(network.config, STEP_KEY, step)
+            before = getattr(network.config, POSITIONS_KEY, 0)
+            setattr(network.config, POSITIONS_KEY, max(before, plan.max_length))
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
             kind = "masked language model" if name == "discriminator" and not objective.finds_replaced else name
@@ -137,7 +141,7 @@ def _metadata(
         for source, name in zip(plan.sources, ids, strict=True)
     ]
     hub_ids = [name for name, is_there in zip(ids, is_on_hub, strict=True) if is_there]
-    held_out = options.get("validation_file") or ()
+    held_out = next(iter(held_out_texts(options.get("validation_file") or []).values()), [])
     results = [
         EvalResult(
             task_type=task,

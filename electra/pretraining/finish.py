@@ -64,6 +64,8 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
         with recording(folder, METRICS_NAME):
             sizes = plan.as_dict() | {"main_network": plan.main_network}
             values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
+            started = trainer.model.config.initialized_from
+            values |= {"initialized_from": started} if started else {}
             write_json(values, folder / METRICS_NAME)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
@@ -99,8 +101,8 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
     config = trainer.model.config
     rows = rows_of(config.objective, config.uniform_generator)
 
-    def column(logs: dict[str, Any]) -> dict[str, float]:
-        return {name: float(logs[f"eval_{name}"]) for name, _ in rows if f"eval_{name}" in logs}
+    def column(logs: dict[str, Any], prefix: str = "eval_") -> dict[str, float]:
+        return {name: float(logs[prefix + name]) for name, _ in rows if prefix + name in logs}
 
     columns = {}
     is_same_text = trainer.origin[FIRST_HELD_OUT] == data.text[FIRST_HELD_OUT]
@@ -115,6 +117,10 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         config.uniform_generator,
     )
     columns["trained"] = column(last)
+    for name in data.more_evaluations:
+        if next(iter(columns)) != "frequencies":
+            columns[f"{name}: {next(iter(columns))}"] = column(first, f"eval_{name}_")
+        columns[f"{name}: trained"] = column(last, f"eval_{name}_")
     return columns
 
 

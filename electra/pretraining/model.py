@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import set_seed
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.config import GENERATOR_SIZES
@@ -22,8 +22,17 @@ from electra.model.configuration import (
 )
 from electra.model.initialization import initialize
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.pretrained import STEP_KEY, load_network, read_config, trained_source
-from electra.model.tying import load_plain_state
+from electra.model.networks import embedding_modules
+from electra.model.pretrained import (
+    STEP_KEY,
+    load_network,
+    load_tokenizer_beside_model,
+    may_have_tokenizer,
+    read_config,
+    trained_source,
+)
+from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
+from electra.model.tying import load_plain_state, plain_state
 from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
 from electra.pretraining.options import Arguments
@@ -79,6 +88,7 @@ def build_model(
             tie_embedding_projection=sizes.tie_embedding_projection,
             generator_steps=objective.generator_steps or 0,
             init_from_generator=init_from_generator,
+            initialized_from=_saved_config(checkpoint).get("initialized_from") if checkpoint else None,
         )
     )
     if init_from_generator:
@@ -96,11 +106,8 @@ def build_model(
     for role, network in (("generator", model.generator), ("discriminator", model.discriminator)):
         path = getattr(sizes, f"init_{role}")
         if path and network is not None and checkpoint is None:
-            source, name = trained_source(path, role), f"--init_{role} {path}"
-            trained, fresh = load_network(type(network), source, network.config, name=name, encoder_only=True)
-            if fresh:
-                logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
-            load_plain_state(network, trained.state_dict())
+            started = load_into(network, path, role, tokenizer, args.segments.max_length)
+            model.config.initialized_from = {**(model.config.initialized_from or {}), role: started}
     return model
 
 
@@ -128,7 +135,8 @@ def _generator_config(
             f"{sizes.init_generator} is as wide as the discriminator, like the released electra-small-generator, not "
             "a quarter as in the paper; leave --init_generator out for a small new one"
         )
-        return config, [note] if config.hidden_size >= discriminator.hidden_size else []
+        is_wide = config.hidden_size >= discriminator.hidden_size and sizes.init_generator_layers is None
+        return config, [note] if is_wide else []
     fresh, notes = generator_config(
         discriminator,
         sizes.generator_size,
@@ -149,8 +157,7 @@ def _trained_config(
     Refused are other sizes and types on the command line, and what does not fit the tokenizer or --max_length.
     """
     if checkpoint is not None:
-        saved = json.loads((Path(checkpoint) / "config.json").read_text())
-        resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(saved), role)
+        resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(_saved_config(checkpoint)), role)
         for name in DROPOUTS:
             setattr(resumed, BACKBONES[resumed.model_type].renamed.get(name, name), getattr(args.model, name))
         return resumed
@@ -161,11 +168,14 @@ def _trained_config(
         raise UserError(f"{named} is a checkpoint of a run; name its exported {role}/ folder")
     if config.model_type not in BACKBONES:
         raise UserError(f"{named} is of type {config.model_type}; name one of type {', '.join(BACKBONES)}")
-    rows = vocabulary_size(tokenizer)
-    if config.vocab_size != rows:
+    rows, own_tokenizer, layers = vocabulary_size(tokenizer), _own_tokenizer(source), config.num_hidden_layers
+    longest, trained = longest_text(config), trained_positions(source, config)
+    needed = rows if own_tokenizer is None else vocabulary_size(own_tokenizer)
+    if config.vocab_size < needed:
+        whose = "the" if own_tokenizer is None else "its own"
         raise UserError(
-            f"{named} has embeddings for {config.vocab_size} tokens and the tokenizer {rows}; name its own tokenizer: "
-            f"--tokenizer_path {path}, or leave --tokenizer_path out"
+            f"{named} has embeddings for {config.vocab_size} tokens and {whose} tokenizer {needed}; name a folder "
+            "with the network's own tokenizer"
         )
     own = _sizes_of(config)
     if role == "generator":  # relative sizes are not its own
@@ -173,15 +183,17 @@ def _trained_config(
         own["generator_type"] = config.model_type
     for name in sorted(args.flags & own.keys()):
         given = getattr(args.model, name)
-        if own[name] != given:
+        if own[name] != given and not (name == "max_position_embeddings" and given > longest):
             its = "its own" if own[name] is None else f"its own, {own[name]}"
             raise UserError(f"--{name} {given}: {named} has {its}; leave it out")
-    longest = longest_text(config)
-    if args.segments.max_length > longest:
-        raise UserError(
-            f"--max_length {args.segments.max_length} is longer than the {longest} positions of {named}; shorten the "
-            "segments"
-        )
+    if role == "generator" and args.model.init_generator_layers is not None:
+        layers = args.model.init_generator_layers
+        if layers > config.num_hidden_layers:
+            raise UserError(f"--init_generator_layers {layers}: {path} has only {config.num_hidden_layers} layers")
+    wanted = [args.model.max_position_embeddings] if "max_position_embeddings" in args.flags else []
+    positions = max(longest, args.segments.max_length, *wanted)
+    resize(config, vocab_size=rows, pad_token_id=tokenizer.pad_token_id, positions=positions, layers=layers)
+    setattr(config, POSITIONS_KEY, max(trained, args.segments.max_length))
     vars(config).pop(STEP_KEY, None)  # the step of another run
     renamed = BACKBONES[config.model_type].renamed
     for name in DROPOUTS:
@@ -190,6 +202,59 @@ def _trained_config(
             logger.warning("%s: its %s was %g and is %g in this run", named, name, before, now)
         setattr(config, renamed.get(name, name), now)
     return config
+
+
+def load_into(
+    network: PreTrainedModel, path: str, role: str, tokenizer: PreTrainedTokenizerBase, max_length: int
+) -> dict[str, Any]:
+    """Load a trained network's weights; a head that it does not have stays fresh, with a warning.
+
+    Args:
+        tokenizer: of this run; rows of tokens that are not the network's come from others (transfer.py).
+        max_length: tokens of this run's segments; positions beyond those that were trained repeat these.
+    Returns:
+        what was kept and what was not, for metrics.json.
+    Raises:
+        UserError: its weights cannot be read, or do not fit its configuration.
+    """
+    name, source = f"--init_{role} {path}", trained_source(path, role)
+    config = read_config(source)
+    trained, fresh = load_network(type(network), source, config, name=name, encoder_only=True)
+    notes: dict[str, Any] = {"path": path, "vocabulary": None, "repeated_positions": 0, "fresh_head": bool(fresh)}
+    if fresh:
+        logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
+    own, rows = _own_tokenizer(source), None
+    if own is not None and (
+        config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()
+    ):
+        rows = rows_of_vocabulary(own, tokenizer)
+        notes["vocabulary"] = sources = rows.describe()
+        if sources["averaged"] + sources["kept"] <= len(tokenizer.all_special_ids):
+            raise UserError(f"{name} has no token of the tokenizer {tokenizer.name_or_path}; name another of the two")
+        line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn anew"
+        logger.info(line, name, rows.size, sources["kept"], sources["averaged"], sources["new"])
+    known = trained_positions(source, config)
+    if max_length > known and "position" in embedding_modules(network):
+        notes["repeated_positions"] = known
+        logger.info("%s: only its first %d positions were trained; the others start as their repetition", name, known)
+    load_plain_state(network, transfer(trained, network, plain_state(network), rows, notes["repeated_positions"]))
+    return notes
+
+
+def _own_tokenizer(source: str) -> PreTrainedTokenizerBase | None:
+    """The tokenizer that lies with a trained network; None if there is none that can be read."""
+    if not may_have_tokenizer(source):
+        return None
+    try:
+        return load_tokenizer_beside_model(source)
+    except UserError as error:
+        logger.warning("%s cannot be compared with the tokenizer of this run: %s", source, error)
+        return None
+
+
+def _saved_config(checkpoint: str) -> dict[str, Any]:
+    saved: dict[str, Any] = json.loads((Path(checkpoint) / "config.json").read_text())
+    return saved
 
 
 def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:

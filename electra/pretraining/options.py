@@ -6,6 +6,7 @@ in place of epochs, shares and defaults once the data are known; nothing changes
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -42,7 +43,7 @@ from electra.config import (
 )
 from electra.console import without_secrets
 from electra.errors import UserError
-from electra.files import CONFIGS
+from electra.files import CONFIGS, split_name
 from electra.hardware import computes_bf16
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
@@ -219,6 +220,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
             f"{args.model.max_position_embeddings}; shorten the segments or enlarge the table of positions"
         )
     check_networks(args)
+    held_out_texts(args.segments.validation_file)
     gate_of(args)
     check_training(args)
     return args
@@ -344,6 +346,10 @@ def check_networks(args: Arguments) -> None:
         if given:
             where = "--generator_type uniform" if is_uniform else name
             raise UserError(f"--{given[0]} has no effect with {where}: there is no generator network; leave it out")
+    if model.init_generator_layers is not None and not model.init_generator:
+        raise UserError(
+            "--init_generator_layers needs --init_generator; --generator_layer_size is for a new generator"
+        )
     types = {model.discriminator_type, model.generator_type or model.discriminator_type} - {UNIFORM}
     projects = any(BACKBONES[backbone].projection for backbone in types)
     if "embedding_size" in flags and not projects and model.embedding_size != model.hidden_size:
@@ -365,6 +371,20 @@ def check_networks(args: Arguments) -> None:
             f"--generator_layer_size {sizes[1]:g}; use --generator_size 1 and --generator_layer_size 1 without "
             "--init_discriminator, or add --no_init_from_generator"
         )
+
+
+def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
+    """Files of each held-out text of --validation_file by its name; those without a name are one text, the first."""
+    texts: dict[str, list[str]] = {}
+    for given in validation_file:
+        name, path = split_name(given)
+        texts.setdefault(name, []).append(path)
+    ordered = {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}
+    metrics = {metric for objective in OBJECTIVES for metric, _ in rows_of(objective)}
+    for name in ordered:
+        if name and any(metric.startswith(f"{name}_") for metric in metrics):
+            raise UserError(f"--validation_file {name}=...: {name}_ begins names of metrics; choose another name")
+    return ordered
 
 
 def gate_of(args: Arguments) -> Gate | None:

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase, TrainerState
 
 from electra.checkpoint import ORIGIN_NAME
 from electra.errors import UserError
-from electra.files import absolute, absolute_if_there
+from electra.files import absolute_if_there, absolute_named
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
 from electra.tokenizer import tokenizer_fingerprint
@@ -32,7 +32,7 @@ KEPT, NEW = (
         # Another value is refused: it would change the objective or the masks, or have no effect any more.
         """
         tokenizer_algorithm min_frequency lowercase strip_accents max_documents
-        initializer_range initialization init_discriminator init_generator
+        initializer_range initialization init_discriminator init_generator init_generator_layers
         objective mlm_probability mlm_replacement_probability mlm_random_probability discriminator_weight
         generator_gate generator_steps init_from_generator temperature disallow_correct
         max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
@@ -74,7 +74,7 @@ def origin_of(
     kept = {name: options[name] for name in (*KEPT, *NEW) if name in options}
     kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
     kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in ("init_discriminator", "init_generator")}
-    kept["validation_file"] = [absolute(path) for path in kept["validation_file"]]
+    kept["validation_file"] = [*map(absolute_named, kept["validation_file"])]
     options = json.loads(json.dumps(kept, default=lambda value: value.value))  # as it will be read
     return {**text, "batch_size": batch_size, "options": options, "changes": []}
 

@@ -27,7 +27,7 @@ from electra.cli import write_yaml
 from electra.console import without_secrets
 from electra.data.corpus import absolute_dataset_name
 from electra.errors import UserError
-from electra.files import absolute, absolute_if_there
+from electra.files import absolute, absolute_if_there, absolute_named
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder
 
 logger = logging.getLogger(__name__)
@@ -167,7 +167,9 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, 
         values.pop(name, None)
     # Absolute, so that the run can be resumed from any folder, and after it was moved.
     values |= {"output_dir": str(run.folder.resolve().parent), "cache_dir": absolute(args.cache.cache_dir)}
-    values |= {name: [*map(absolute, values[name])] for name in ("train_file", "validation_file") if name in values}
+    values |= {"train_file": [*map(absolute, values["train_file"])]} if "train_file" in values else {}
+    held_out = values.get("validation_file")
+    values |= {"validation_file": [*map(absolute_named, held_out)]} if held_out else {}
     names = ("tokenizer_path", "init_discriminator", "init_generator")
     values |= {name: absolute_if_there(values[name]) for name in names if name in values}
     if "dataset_name" in values:

@@ -88,19 +88,18 @@ class ElectraTrainer(Trainer):
     model: Any
     train_dataset: Any
     lr_scheduler: LRScheduler | None
+    more_evaluations: dict[str, Any] = {}  # held-out texts that are evaluated beside `eval_dataset`, by name
 
     def __init__(self, *, plan: Plan, phases: PhaseOptions, origin: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(compute_metrics=self._compute_metrics, **kwargs)
         self.plan, self.phases, self.origin = plan, phases, origin
-        self.last_records: np.ndarray | None = None
-        """Token records of the last evaluation, (N, L, 13); see metrics.py."""
+        self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 13); see metrics.py
         self.run_folder = Path(str(self.args.output_dir))
-        self._had_options = False
+        self._had_options, self._skipped_in_a_row = False, 0
         self._window = LogWindow()
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
         self._before_step: tuple[Tensor, dict[str, Tensor], Counter[str]] | None = None
         self._last_norm: Any = None
-        self._skipped_in_a_row = 0
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._had_options = (self.run_folder / CONFIG_NAME).is_file()
@@ -235,11 +234,15 @@ class ElectraTrainer(Trainer):
 
     # ---- evaluation
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+    def evaluation_loop(self, dataloader: DataLoader, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
-        started = time.monotonic()
+        started, more = time.monotonic(), dict[str, float]()
         with torch.random.fork_rng(devices=[]):
-            result = super().evaluation_loop(*args, **kwargs)
+            for name, segments in self.more_evaluations.items():
+                loader, options = self.get_test_dataloader(segments), {**kwargs, "metric_key_prefix": f"eval_{name}"}
+                more |= super().evaluation_loop(loader, *args, **options).metrics
+            result = super().evaluation_loop(dataloader, *args, **kwargs)
+        result.metrics.update(more)
         self._pause_since(started)
         return result
 
@@ -432,6 +435,7 @@ def make_trainer(
             phases=phases,
             origin=origin,
         )
+        trainer.more_evaluations = data.more_evaluations
         if training.torch_compile:  # Trainer compiles later; this refuses a wrong backend or mode now
             torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
         trainer.check_optimization(plan.steps)

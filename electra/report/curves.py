@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import UserError
+from electra.files import split_name
 from electra.report.runs import RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]
@@ -39,7 +40,8 @@ _WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
 class Curve(NamedTuple):
     """One line of a panel: the number of its run, x ascending, y finite, and the number of omitted values.
 
-    The kind is `training`, `held-out`, or `frequencies`: a baseline, one value from the first to the last x.
+    The kind is `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies`: a baseline, one
+    value from the first to the last x.
     """
 
     run: int
@@ -80,11 +82,10 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps") -> list[Panel]:
     by_metric: dict[str, list[Curve]] = {}
     for number, run in enumerate(runs):
         scale, baselines = axis_of(run, axis), run.held_out.get("frequencies", {})
-        columns = _columns(run.logs)
-        for key in sorted(columns, key=lambda key: key.startswith("eval_")):  # training first
-            steps, y = np.array(columns[key], dtype=np.float64).T
+        columns = _columns(run.logs, other_texts(run))
+        for kind, name in sorted(columns, key=lambda key: key[0] != "training"):  # training first
+            steps, y = np.array(columns[kind, name], dtype=np.float64).T
             finite = np.abs(y) < TOO_LARGE  # false of a nan
-            name, kind = key.removeprefix("eval_"), "held-out" if key.startswith("eval_") else "training"
             curves = by_metric.setdefault(name, [])
             curves.append(Curve(number, kind, scale(steps[finite]), y[finite], int((~finite).sum())))
             if kind == "held-out" and name in baselines:
@@ -129,16 +130,39 @@ def thin(curve: Curve, stretches: int) -> Curve:
     return curve._replace(x=curve.x[positions], y=curve.y[positions])
 
 
-def _columns(logs: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Key of a metric -> (step, number) of each line of the log."""
-    columns: dict[str, list[tuple[float, float]]] = {}
+def other_texts(run: RunRecord) -> list[str]:
+    """Names of the held-out texts beside the first, whose metrics have names such as `eval_NAME_loss`."""
+    names = list(dict.fromkeys(split_name(str(given))[0] for given in run.options.get("validation_file") or []))
+    return [name for name in names if name] if "" in names else names[1:]
+
+
+def colour_of(curve: Curve, runs: Sequence[RunRecord]) -> int:
+    """The number of the run; in the curves of a single one, the last colour for the baseline, one for each text."""
+    if len(runs) > 1:
+        return curve.run
+    kinds = ["held-out", *(f"held-out: {name}" for name in other_texts(runs[0]))]
+    last = len(_COLOURS) - 1
+    return last if curve.kind == "frequencies" else min(last, kinds.index(curve.kind) if curve.kind in kinds else 0)
+
+
+def style_of(kind: str) -> str:
+    """The kind without the name of a held-out text."""
+    return kind.partition(":")[0]
+
+
+def _columns(logs: Sequence[dict[str, Any]], texts: Sequence[str]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Kind and name of a metric -> (step, number) of each line of the log."""
+    columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for line in logs:
         for key, value in line.items():
-            name = key.removeprefix("eval_")
+            kind, name = "held-out" if key.startswith("eval_") else "training", key.removeprefix("eval_")
+            for text in texts:
+                if key.startswith(f"eval_{text}_"):
+                    kind, name = f"held-out: {text}", key.removeprefix(f"eval_{text}_")
             is_speed = name.endswith("_per_second") and name not in MAIN
             is_metric = name not in _NO_CURVE and not is_speed and not key.startswith("train_")
             if is_metric and isinstance(value, int | float):
-                columns.setdefault(key, []).append((line["step"], value))
+                columns.setdefault((kind, name), []).append((line["step"], value))
     return columns
 
 
@@ -162,8 +186,8 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
     for position, panel in enumerate(panels):
         axes = figure.add_subplot(rows, COLUMNS, position + 1)
         for curve in panel.curves:
-            colour = _COLOURS[-1] if curve.kind == "frequencies" and len(runs) == 1 else _COLOURS[curve.run]
-            axes.plot(curve.x, curve.y, color=colour, **_STYLES[curve.kind])
+            colour = _COLOURS[colour_of(curve, runs)]
+            axes.plot(curve.x, curve.y, color=colour, **_STYLES[style_of(curve.kind)])
         axes.set_title(panel.title, fontsize=9)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.25)
@@ -171,8 +195,10 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> by
         if position >= len(panels) - COLUMNS:
             axes.set_xlabel(x_label, fontsize=8)
     entries = [Line2D([], [], color=_COLOURS[number], label=run.name) for number, run in enumerate(runs)]
-    kinds = dict.fromkeys(curve.kind for panel in panels for curve in panel.curves)
-    entries += [Line2D([], [], color=_COLOURS[-1], label=kind, **_STYLES[kind]) for kind in kinds]
+    kinds = {curve.kind: curve for panel in panels for curve in panel.curves}
+    for kind, curve in kinds.items():
+        colour = _COLOURS[colour_of(curve, runs) if kind not in _STYLES else -1]
+        entries.append(Line2D([], [], color=colour, label=kind, **_STYLES[style_of(kind)]))
     legend = figure.legend(handles=entries, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)  # names of runs may contain $

@@ -12,7 +12,7 @@ from electra.errors import UserError
 from electra.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
 from electra.report.charts import COLOURS, Line, line_chart
-from electra.report.curves import AXES, Axis, Panel, draw, make_panels, metric_title
+from electra.report.curves import AXES, Axis, Panel, colour_of, draw, make_panels, metric_title, style_of
 from electra.report.runs import RunRecord, is_number, read_runs
 from electra.samples import to_html as sample_to_html
 
@@ -79,14 +79,15 @@ def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, 
         if curve.not_finite
     ]
     drawn = [panel for panel in panels if panel.has_points]
-    main, others = ([_chart(p, names, axis) for p in drawn if p.is_main == which] for which in (True, False))
-    kinds = {curve.kind for panel in drawn for curve in panel.curves}
+    main, others = ([_chart(p, runs, axis) for p in drawn if p.is_main == which] for which in (True, False))
+    kinds = {curve.kind: colour_of(curve, runs) for panel in drawn for curve in panel.curves}
     legend = [] if is_single else [(name, f"c{number} dots") for number, name in enumerate(names)]
     legend += [
         (label, f"c{0 if is_single and kind != 'frequencies' else GREY} {style}")
         for kind, (label, style) in KINDS.items()
         if kind in kinds
     ]
+    legend += [(kind, f"c{colour if is_single else GREY} dots") for kind, colour in kinds.items() if ":" in kind]
     blocks: list[Block] = [Items(notes)] if notes else []
     blocks += [Heading("Curves"), Figure(main, legend=legend)]
     if others:
@@ -110,13 +111,12 @@ def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, 
     return to_html(f"Pre-training: {names[0] if is_single else f'{len(runs)} runs'}", blocks)
 
 
-def _chart(panel: Panel, names: Sequence[str], axis: Axis) -> str:
-    is_single = len(names) == 1
+def _chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
     lines = [
         Line(
-            curve.kind if is_single else f"{names[curve.run]}, {curve.kind}",
-            GREY if is_single and curve.kind == "frequencies" else curve.run,
-            KINDS[curve.kind][1],
+            curve.kind if len(runs) == 1 else f"{runs[curve.run].name}, {curve.kind}",
+            colour_of(curve, runs),
+            KINDS[style_of(curve.kind)][1],
             curve.x.tolist(),
             curve.y.tolist(),
         )

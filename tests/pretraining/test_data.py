@@ -1,15 +1,21 @@
 """The data of a run: which seed decides what, and what is held out."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.policies import POLICIES
 from electra.pretraining.data import PretrainingData, load_data
-from electra.pretraining.options import parse_arguments
-from tests.pretraining.runs import flags, make, write_corpus
+from electra.pretraining.options import held_out_texts, parse_arguments
+from electra.report.curves import make_panels
+from electra.report.runs import read_run
+from run_pretraining import main
+from tests.conftest import refused
+from tests.pretraining.runs import flags, history, make, write_corpus
 
 
 def load(folder: Path, **options: Any) -> PretrainingData:
@@ -64,3 +70,41 @@ def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:
     load(folder, overwrite_cache=True)
     assert manifest.stat().st_mtime_ns > before
     assert load(folder, validation_fraction=0).evaluation is None
+
+
+def test_several_held_out_texts_are_measured_side_by_side_and_none_is_trained_on(
+    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    glue_tokenizer.save_pretrained(folder / "tok")
+    old, new = (write_corpus(folder / f"{name}.txt", 5, seed=seed) for name, seed in (("old", 1), ("new", 2)))
+    with (folder / "corpus.txt").open("a") as corpus:
+        corpus.write("\n" + old.read_text())
+    options = {"tokenizer_path": folder / "tok", "vocab_size": None, "max_steps": 2, "eval_steps": 1, "save_steps": 2}
+    main(flags(folder, **options, experiment_name="both", validation_file=[f"new={new}", f"old={old}"]))
+    assert "old:  generator" in capsys.readouterr().out
+    run = folder / "output" / "both"
+    logs = [line for line in history(run / "checkpoint-2") if "eval_loss" in line]
+    assert [line["step"] for line in logs] == [0, 1, 2]
+    columns = json.loads((run / "metrics.json").read_text())["held_out"]
+    assert list(columns) == ["untrained", "frequencies", "trained", "old: untrained", "old: trained"]
+    assert columns["old: untrained"]["generator_loss"] == logs[0]["eval_old_generator_loss"]
+    assert all(f"{name}</th>" in (run / "report.html").read_text() for name in ("old: trained", "trained"))
+    for name, file in (("new", new), ("old", old)):  # alone it has the same metrics
+        trainer = make(folder, **options, experiment_name=name, validation_file=file)
+        assert len(trainer.train_dataset.policy.documents) == (35 if name == "new" else 30)
+        alone = trainer.evaluate()
+        prefix = "eval_" if name == "new" else "eval_old_"
+        for metric in ("generator_loss", "discriminator_auc", "tokens"):
+            assert logs[0][f"{prefix}{metric}"] == alone[f"eval_{metric}"]
+    kinds = {curve.kind for panel in make_panels([read_run(run)]) for curve in panel.curves}
+    assert {"held-out", "held-out: old"} < kinds
+    main([f"--resume_from_checkpoint={run}", "--max_steps=3"])
+    assert list(json.loads((run / "metrics.json").read_text())["held_out"]) == list(columns)
+
+
+def test_names_of_held_out_texts_do_not_collide_with_metrics_and_files_may_have_an_equals_sign(folder: Path) -> None:
+    assert held_out_texts(["a=x", "plain", "a=y", "other"]) == {"": ["plain", "other"], "a": ["x", "y"]}
+    file = write_corpus(folder / "a=b.txt", 3)
+    assert held_out_texts([str(file)]) == {"": [str(file)]}
+    named = refused(lambda: load(folder, validation_file=["new=" + str(file), "generator=" + str(file)]))
+    assert "generator" in named

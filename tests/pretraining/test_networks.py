@@ -11,10 +11,15 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from electra.config import TokenizerArguments
 from electra.finetuning.encoder import load_encoder
-from electra.tokenizer import SPECIAL_TOKENS
+from electra.model.configuration import discriminator_config
+from electra.model.networks import masked_lm
+from electra.tokenizer import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizer_extension import extend_tokenizer
+from electra.tokenizer_training import train_tokenizer
 from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, WORDS, flags, write_corpus
@@ -78,6 +83,72 @@ def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+def test_a_longer_tokenizer_and_longer_text_start_from_what_was_trained(finished_run: Path, tmp_path: Path) -> None:
+    """Also where the text is longer than the table; a resumed run still knows what it started from."""
+    old = load_tokenizer(str(finished_run))
+    words = ["blogofim", "neredosa", "nikomelu"]
+    extend_tokenizer(old, words * 3, 3, 2).save_pretrained(tmp_path / "longer")
+    write_corpus(tmp_path / "corpus.txt", seed=1)
+    (tmp_path / "corpus.txt").open("a").write("\n\n".join([" ".join(words * 10)] * 5))
+    options = {"tokenizer_path": tmp_path / "longer", "max_position_embeddings": 40, "max_length": 36}
+    options |= {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
+    main(flags(tmp_path, **SIZES | NOTHING_LEARNED | options | {"max_steps": 2, "save_steps": 1}))  # type: ignore[operator]
+    run = tmp_path / "output" / "run"
+    size, trained = len(old), TINY["max_length"]
+    for role, is_generator in (("discriminator", False), ("generator", True)):
+        before, after = weights(finished_run / role), weights(run / role)
+        words_before, words_after = (w["electra.embeddings.word_embeddings.weight"] for w in (before, after))
+        pieces = old(words[0], add_special_tokens=False)["input_ids"]
+        place = load_tokenizer(str(run / role)).convert_tokens_to_ids(words[0])
+        assert torch.equal(words_after[:size], words_before) and len(words_after) == size + 3
+        torch.testing.assert_close(words_after[place], words_before[pieces].mean(dim=0))
+        positions = after["electra.embeddings.position_embeddings.weight"]
+        assert len(positions) == 40
+        assert torch.equal(positions[trained : 2 * trained], positions[:trained])
+        assert torch.equal(positions[2 * trained :], positions[: 40 - 2 * trained])
+        if is_generator:
+            biases = (w["generator_lm_head.bias"] for w in (before, after))
+            torch.testing.assert_close(*(b[pieces].mean() if i == 0 else b[place] for i, b in enumerate(biases)))
+        assert json.loads((run / role / "config.json").read_text())["pretraining_positions"] == 36
+    expected = {"vocabulary": {"kept": size, "averaged": 3, "new": 0}, "repeated_positions": trained}
+    started = json.loads((run / "metrics.json").read_text())["initialized_from"]
+    assert all(started[role] | expected == started[role] for role in ("discriminator", "generator"))
+    main([f"--resume_from_checkpoint={run / 'checkpoint-1'}"])
+    assert json.loads((run / "metrics.json").read_text())["initialized_from"] == started
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "deberta-v2", "modernbert"])
+def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its_first_layers(
+    model_type: str, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = load_tokenizer(str(finished_run))
+    sizes = {name: TINY[name] for name in SIZES if name != "vocab_size"}
+    config = discriminator_config(
+        vocab_size=len(tokenizer) + 7, pad_token_id=0, max_position_embeddings=32, hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1, model_type=model_type, **sizes,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    released, source = masked_lm(config), tmp_path / "released"  # padded, as those of DeBERTa-v3
+    released.save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    options = {"init_discriminator": source, "init_generator": source, "init_generator_layers": 1}
+    run = continued(tmp_path, **options, generator_size=None, **NOTHING_LEARNED)
+    assert "fresh" in capsys.readouterr().out
+    before = AutoModelForMaskedLM.from_pretrained(source).state_dict()
+    after = AutoModelForMaskedLM.from_pretrained(run / "generator").state_dict()
+    assert 0 < len(after) < len(before)
+    tables = {name for name, value in before.items() if len(value) == len(tokenizer) + 7}
+    assert all(torch.equal(value, before[name][: len(value)]) for name, value in after.items())
+    assert all(len(after[name]) == len(tokenizer) for name in tables & after.keys())
+    encoder = AutoModel.from_pretrained(run / "discriminator").state_dict()
+    prefix = f"{released.base_model_prefix}."
+    same = [
+        torch.equal(value, before[prefix + k][: len(value)]) for k, value in encoder.items() if prefix + k in before
+    ]
+    assert all(same) and len(same) > len(encoder) / 2
+    assert json.loads((run / "metrics.json").read_text())["initialized_from"]["discriminator"]["fresh_head"]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -86,7 +157,12 @@ def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
         ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
-        ({"tokenizer_path": "{folder}/other"}, "other tokenizer"),
+        ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
+        ({"tokenizer_path": "{folder}/greek"}, "no token greek"),
+        ({"init_generator": "{folder}/of_other", "generator_size": None}, "another tokenizer of_other"),
+        ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
+        ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
+        ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
         ({"init_generator": "{run}", "generator_size": "0.5"}, "--generator_size 0.5"),
     ],
     ids=str,
@@ -98,15 +174,19 @@ def test_what_cannot_be_continued_is_one_line(
     options: dict[str, Any],
     named: str,
 ) -> None:
-    for name in ("damaged", "incomplete"):
+    for name in ("damaged", "incomplete", "bare", "of_other"):
         shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
     kept = weights(finished_run / "discriminator")
     kept.pop("electra.encoder.layer.0.output.dense.weight")
     save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
-    wordpiece_tokenizer.save_pretrained(tmp_path / "other")
-    options = {name: value.format(folder=tmp_path, run=finished_run) for name, value in options.items()}
+    for name in ("other", "of_other"):
+        wordpiece_tokenizer.save_pretrained(tmp_path / name)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "bare" / name).unlink()
+    train_tokenizer(["αβγ δεζ"] * 3, TokenizerArguments(vocab_size=30)).save_pretrained(tmp_path / "greek")
+    options = {k: v.format(folder=tmp_path, run=finished_run) if isinstance(v, str) else v for k, v in options.items()}
     options = {"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED, **options}
     message = refused(lambda: continued(tmp_path, **options))
     assert all(word in message for word in named.split()), message

@@ -67,9 +67,14 @@ def describe_logs(logs: dict[str, Any], step: int) -> str:
     if is_held_out or "loss" in logs:
         prefix = "eval_" if is_held_out else ""
         parts = [f"step {step}: {'held-out  ' * is_held_out}loss {logs[prefix + 'loss']:.3f}"]
-        parts += [
-            f"{label} {logs[prefix + name]:{digits}}" for name, label, digits in _METRICS if prefix + name in logs
-        ]
+        # Beside the first held-out text, others have keys such as eval_NAME_loss.
+        others = [key[5:-5] for key in logs if key.endswith("_loss") and f"{key[:-4]}tokens" in logs and is_held_out]
+        for text in ("", *(other for other in others if other)):
+            start = f"eval_{text}_" if text else prefix
+            parts += [f"{text}:"] * bool(text)
+            parts += [
+                f"{label} {logs[start + name]:{digits}}" for name, label, digits in _METRICS if start + name in logs
+            ]
         if not is_held_out:
             parts.append(f"learning rate {logs['learning_rate']:.2e}")
         if "tokens_per_second" in logs:

@@ -1,0 +1,120 @@
+"""Trained weights in networks of other sizes: each row of a table is where its token or position came from."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
+
+from electra.config import TokenizerArguments
+from electra.model.configuration import discriminator_config, longest_text
+from electra.model.networks import embedding_modules, masked_lm, token_detector
+from electra.model.pretrained import load_network, read_config
+from electra.model.transfer import POSITIONS_KEY, Rows, resize, rows_of_vocabulary, trained_positions, transfer
+from electra.tokenizer import plain_backend
+from electra.tokenizer_extension import extend_tokenizer
+from electra.tokenizer_training import train_tokenizer
+from tests.conftest import TEXTS
+
+BACKBONES = ("electra", "bert", "albert", "roberta", "deberta-v2", "modernbert")
+DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume"] * 3
+
+
+def trained_on(texts: list[str], algorithm: str, vocab_size: int, **options: Any) -> PreTrainedTokenizerBase:
+    return train_tokenizer(
+        texts,
+        TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size, **options),  # type: ignore[arg-type]
+    )
+
+
+def config_of(model_type: str, vocab_size: int = 40, **sizes: int) -> Any:
+    values = {"num_hidden_layers": 2, "max_position_embeddings": 16, "model_type": model_type, **sizes}
+    return discriminator_config(
+        vocab_size=vocab_size, pad_token_id=0, embedding_size=8, hidden_size=16, num_attention_heads=2,
+        intermediate_size=24, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "size"), [("wordpiece", 160), ("byte_bpe", 300), ("unigram", 100)])
+def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm: str, size: int) -> None:
+    old = trained_on([*TEXTS * 3, "qubelet moun"], algorithm, size)
+    new = extend_tokenizer(old, DOMAIN, 5, 2)
+    rows = rows_of_vocabulary(old, new)
+    assert rows.kept == {index: index for index in range(len(old))}
+    assert rows.describe() == {"kept": len(old), "averaged": 5, "new": 0}
+    for text in DOMAIN:  # cut by the new tokenizer, and the new tokens by their rows: cut by the old one
+        ids = plain_backend(new).encode(text, add_special_tokens=False).ids
+        pieces = [piece for index in ids for piece in rows.averaged.get(index, [index])]
+        assert pieces == plain_backend(old).encode(text, add_special_tokens=False).ids
+
+
+def test_between_algorithms_tokens_are_matched_by_their_text_and_special_ones_by_their_role() -> None:
+    old = trained_on(TEXTS * 3, "wordpiece", 160)
+    new = trained_on([*TEXTS * 3, "Σ"], "byte_bpe", 330, lowercase=False)
+    rows = rows_of_vocabulary(old, new)
+    vocabularies = old.get_vocab(), new.get_vocab()
+    for mine, theirs in (("Ġwords", "words"), ("Ġt", "t"), ("e", "##e"), ("[MASK]", "[MASK]")):
+        assert rows.kept[vocabularies[1][mine]] == vocabularies[0][theirs]
+    assert rows.averaged[vocabularies[1]["W"]] == [vocabularies[0]["w"]]  # the old one lower-cases
+    partial = vocabularies[1]["Î"]  # the first byte of a Greek letter
+    assert partial not in rows.kept and partial not in rows.averaged
+    assert sum(rows.describe().values()) == len(new)
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_every_table_of_the_vocabulary_is_filled_and_nothing_else_changes(model_type: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    source = masked_lm(config_of(model_type))
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.normal_()
+    source.save_pretrained(tmp_path)
+    trained, _ = load_network(AutoModelForMaskedLM, str(tmp_path))
+    config = read_config(str(tmp_path))
+    resize(config, vocab_size=50, pad_token_id=0, positions=16, layers=1)
+    network = masked_lm(config)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    rows = Rows({index: index for index in range(40)}, {40: [3, 5]}, 50)
+    network.load_state_dict(transfer(trained, network, network.state_dict(), rows, 0))
+    table, old = (embedding_modules(n)["word"].weight for n in (network, source))
+    assert torch.equal(table[:40], old) and torch.equal(table[40], (old[3] + old[5]) / 2)
+    head, old_head = network.get_output_embeddings(), source.get_output_embeddings()
+    assert torch.equal(head.weight, table)  # still tied
+    assert torch.equal(head.bias[:41], torch.cat([old_head.bias, old_head.bias[[3, 5]].mean(dim=0, keepdim=True)]))
+    state, given = network.state_dict(), source.state_dict()
+    for name, value in state.items():
+        if value.shape[:1] == (50,):
+            assert torch.equal(value[41:], before[name][41:])  # as initialized
+        else:
+            assert torch.equal(value, given[name])
+    ids = torch.randint(5, 40, (2, 16))
+    assert network(input_ids=ids).logits.shape == (2, 16, 50)
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_positions_grow_by_repeating_those_that_were_trained(model_type: str) -> None:
+    torch.manual_seed(0)
+    source, config = token_detector(config_of(model_type)), config_of(model_type)
+    resize(config, vocab_size=40, pad_token_id=0, positions=40, layers=2)
+    assert longest_text(config) == 40
+    network = token_detector(config)
+    network.load_state_dict(transfer(source, network, network.state_dict(), None, 12))
+    ids = torch.randint(5, 40, (1, 40))
+    hidden = [n.eval().base_model(input_ids=ids[:, :12]).last_hidden_state for n in (source, network)]
+    torch.testing.assert_close(*hidden)  # short texts are read as before
+    assert network.base_model(input_ids=ids).last_hidden_state.shape == (1, 40, 16)
+    position = embedding_modules(network).get("position")
+    if position is not None:
+        table = position.weight[1 if model_type == "roberta" else 0 :][:40]
+        assert torch.equal(table[12:24], table[:12]) and torch.equal(table[36:], table[:4])
+
+
+def test_the_trained_positions_are_recorded_or_those_of_the_run_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "discriminator").mkdir()
+    config, source = config_of("electra"), str(tmp_path / "discriminator")
+    assert trained_positions(source, config) == 16
+    (tmp_path / "config.yaml").write_text("max_length: 12\n")
+    assert trained_positions(source, config) == 12
+    setattr(config, POSITIONS_KEY, 8)
+    assert trained_positions(source, config) == 8
