@@ -90,7 +90,7 @@ def _kind(tokenizer: PreTrainedTokenizerBase) -> tuple[str, bool]:
 
 
 def _texts(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-    """The text of each token, with a space where it begins a word; of a part of a character, the token itself."""
+    """The text of each token, with a space where it begins a word; none of a part of a character."""
     (model, is_byte_level), decoder = _kind(tokenizer), decoders.ByteLevel()
     texts = {}
     for token, index in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
@@ -98,7 +98,7 @@ def _texts(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
             texts[index] = token[2:] if token.startswith("##") else f" {token}"
         elif is_byte_level:
             text = decoder.decode([token])
-            texts[index] = token if "\ufffd" in text else text
+            texts[index] = "" if "\ufffd" in text else text
         else:
             texts[index] = token.replace("▁", " ")
     return texts
