@@ -213,7 +213,9 @@ class ModelArguments(Options):
     )
 
 
-ObjectiveName = Literal["electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm", "two_stage", "adversarial"]
+ObjectiveName = Literal[
+    "electra", "electra_15", "mlm", "replace_mlm", "all_tokens_mlm", "two_stage", "adversarial", "electric"
+]  # fmt: skip
 
 
 @dataclass
@@ -225,11 +227,12 @@ class ObjectiveArguments(Options):
         "electra: detect replaced tokens, at all positions; electra_15: only at the chosen positions; mlm: BERT, one "
         "network and no generator; replace_mlm: predict the original tokens from the generator's samples; "
         "all_tokens_mlm: predict every token, with a copy gate; two_stage: train the generator alone, then the "
-        "discriminator alone; adversarial: train the generator to fool the discriminator.",
+        "discriminator alone; adversarial: train the generator to fool the discriminator; electric: energies by "
+        "noise-contrastive estimation, for log probabilities in one pass.",
     )
     mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that is chosen.", INSIDE)
     mlm_replacement_probability: float | None = option(
-        None, "Share of the chosen tokens that becomes [MASK]. Not set: 0.85; 0.8 with mlm.", SHARE
+        None, "Share of the chosen tokens that becomes [MASK]. Not set: 0.85; 0.8 with mlm, 1 with electric.", SHARE
     )
     mlm_random_probability: float | None = option(
         None, "Share of the chosen tokens that becomes a random token. Not set: 0; 0.1 with mlm.", SHARE
@@ -269,6 +272,9 @@ class ObjectiveArguments(Options):
             self.refuse(("generator_steps", "init_from_generator"), "it has no stages")
         if objective.is_adversarial:
             self.refuse(("temperature", "disallow_correct"), "its generator learns from unmodified samples")
+        if objective.is_energy_based:
+            self.refuse(("temperature", "disallow_correct"), "its noise is the generator's own distribution")
+            check(masked == 1, "mlm_replacement_probability", masked, "1 with electric: noise must not know the token")
 
     def refuse(self, names: Iterable[str], reason: str, whose: str = "") -> None:
         """Refuse options that have no effect with `whose` setting, by default the objective."""

@@ -4,7 +4,8 @@
     python -m electra.inspect google/electra-small-discriminator "the chef ate the meal"
     python -m electra.inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
 
-Without a generator, a discriminator judges the text as given: replace words yourself.
+Without a generator, a discriminator judges the text as given: replace words yourself. For an Electric, P(replaced) is
+1 - p, p being the probability of the token given the others, in one pass.
 """
 
 import copy
@@ -36,6 +37,7 @@ def inspect_texts(
     config = copy.deepcopy(joint) or ElectraPretrainingConfig(discriminator=copy.deepcopy(discriminator.config))
     config.mask_token_id, config.special_token_ids = tokenizer.mask_token_id, tokenizer.all_special_ids
     config.vocabulary_gaps = vocabulary_gaps(tokenizer)
+    config.objective = "electric" if networks.is_electric else config.objective
     config.mlm_probability = mlm_probability or config.mlm_probability
     samples = []
     noise = torch.Generator().manual_seed(seed)

@@ -13,8 +13,12 @@ include padding, and the generator's would need logits at all positions.
     all_tokens_mlm  samples of the generator   the original       all tokens, with a copy gate
     two_stage       as electra, but the generator is trained first, then the discriminator
     adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
+    electric        samples at half of them    sample or text     the masked positions, against the generator's odds
+
+`electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -37,6 +41,8 @@ class Objective(NamedTuple):
         has_stages: the generator is trained alone, then the discriminator alone; they share no weights.
         is_adversarial: the generator is trained by `adversarial_nll` instead of `generator_nll`.
         draws_uniformly: samples are drawn uniformly from the vocabulary, without a network; see `objective_of`.
+        is_energy_based: the head gives energies, trained by noise-contrastive estimation with the generator's samples
+            as noise. The generator must not see the tokens that it predicts, so all chosen ones become [MASK].
     """
 
     has_generator: bool
@@ -48,6 +54,7 @@ class Objective(NamedTuple):
     has_stages: bool = False
     is_adversarial: bool = False
     draws_uniformly: bool = False
+    is_energy_based: bool = False
 
     @property
     def sees_samples(self) -> bool:
@@ -75,7 +82,12 @@ OBJECTIVES = {
     "all_tokens_mlm": Objective(True, False, True, discriminator_weight=1.0),
     "two_stage": Objective(True, True, True, discriminator_weight=1.0, has_stages=True),
     "adversarial": Objective(True, True, True, is_adversarial=True),
+    "electric": Objective(True, True, False, 1.0, is_energy_based=True),
 }
+
+
+NOISE_SHARE = 0.5
+"""Share of the masked positions that Electric fills with samples; at the others the original stays."""
 
 
 def objective_of(name: str, uniform_generator: bool = False) -> Objective:
@@ -108,6 +120,21 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
         float32 (B, L), including padding: exclude it with `weighted_mean`.
     """
     return F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
+
+
+def noise_logits(energies: Tensor, log_q: Tensor, noise_share: float = NOISE_SHARE) -> Tensor:
+    """Log odds that a token is noise: E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
+
+    Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
+    k, else it is from the data p; so the log odds are those of k q against (1 - k) p. `discriminator_nll` of them is
+    least where E = -log p, without a normalization: -E is the log probability of the token given its context.
+
+    Args:
+        energies: the discriminator head's output E, any float.
+        log_q: the generator's log probability of the same tokens, nats; gets no gradient.
+        noise_share: k.
+    """
+    return energies.float() + log_q.detach() + math.log(noise_share / (1 - noise_share))
 
 
 def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseline_logits: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Sample:
     shown: list[str]
     """Input of the main network: the generator's samples at the masked positions."""
     probabilities: list[float | None] | None
-    """Of "replaced", in [0, 1]; None where a diverged network gives no number."""
+    """Of "replaced", or of any other token for Electric, in [0, 1]; None where a diverged network gives no number."""
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
 

@@ -15,6 +15,7 @@ from electra.objectives import (
     electra_loss,
     entropy,
     generator_nll,
+    noise_logits,
     objective_of,
     weighted_mean,
 )
@@ -161,13 +162,14 @@ def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
 
 def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
     assert {name: tuple(objective) for name, objective in OBJECTIVES.items()} == {
-        "electra": (True, True, True, 0.85, 0.0, 50.0, False, False, False),
-        "electra_15": (True, True, False, 0.85, 0.0, 50.0, False, False, False),
-        "mlm": (False, False, False, 0.8, 0.1, 1.0, False, False, False),
-        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0, False, False, False),
-        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0, False, False, False),
-        "two_stage": (True, True, True, 0.85, 0.0, 1.0, True, False, False),
-        "adversarial": (True, True, True, 0.85, 0.0, 50.0, False, True, False),
+        "electra": (True, True, True, 0.85, 0.0, 50.0, False, False, False, False),
+        "electra_15": (True, True, False, 0.85, 0.0, 50.0, False, False, False, False),
+        "mlm": (False, False, False, 0.8, 0.1, 1.0, False, False, False, False),
+        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0, False, False, False, False),
+        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0, False, False, False, False),
+        "two_stage": (True, True, True, 0.85, 0.0, 1.0, True, False, False, False),
+        "adversarial": (True, True, True, 0.85, 0.0, 50.0, False, True, False, False),
+        "electric": (True, True, False, 1.0, 0.0, 50.0, False, False, False, True),
     }
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
 
@@ -175,7 +177,7 @@ def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
 def test_a_uniform_generator_is_no_network_and_leaves_one_loss() -> None:
     assert objective_of("electra") is OBJECTIVES["electra"]
     uniform = objective_of("electra_15", uniform_generator=True)
-    assert tuple(uniform) == (False, True, False, 0.85, 0.0, 1.0, False, False, True)
+    assert tuple(uniform) == (False, True, False, 0.85, 0.0, 1.0, False, False, True, False)
     assert uniform.sees_samples and OBJECTIVES["electra"].sees_samples and not OBJECTIVES["mlm"].sees_samples
 
 
@@ -232,3 +234,32 @@ def test_entropy_is_in_nats_and_finite_where_probabilities_are_zero() -> None:
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, -1e4, -1e4], [1e4, 0.0, 0.0, 0.0]])
     mixed = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
     torch.testing.assert_close(entropy(logits), torch.tensor([2 * LN2, mixed, 0.0]))
+
+
+# ---- Electric
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5])
+def test_noise_contrastive_energies_become_minus_the_log_probabilities_of_the_data(share: float) -> None:
+    data, noise = torch.tensor([0.6, 0.3, 0.08, 0.02]), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    energies = torch.zeros(4, requires_grad=True)
+    optimizer = torch.optim.LBFGS([energies], max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
+
+    def expected_loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        logits = noise_logits(energies, noise.log(), share)
+        of_noise, of_data = (discriminator_nll(logits, torch.full((4,), label)) for label in (True, False))
+        loss = (share * noise * of_noise + (1 - share) * data * of_data).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(expected_loss)
+    torch.testing.assert_close(energies.detach(), -data.log(), atol=1e-3, rtol=1e-3)  # not only up to a constant
+
+
+def test_noise_logits_are_log_odds_without_gradient_for_the_generator() -> None:
+    energies, log_q = torch.tensor([LN2], requires_grad=True), torch.tensor([-LN3], requires_grad=True)
+    logits = noise_logits(energies, log_q, 0.25)
+    torch.testing.assert_close(logits, torch.tensor([LN2 - LN3 - LN3]))  # 2 / 3 * (1 / 4) / (3 / 4)
+    logits.sum().backward()
+    assert log_q.grad is None and energies.grad == 1.0

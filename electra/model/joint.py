@@ -33,7 +33,15 @@ from electra.model.ablations import adversarial_loss, copy_or_predict, predict_o
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.networks import encode, gather_hidden, lm_logits, masked_lm, replaced_logits, token_detector
 from electra.model.tying import disentangle, tied_weights
-from electra.objectives import discriminator_nll, electra_loss, generator_nll, objective_of, weighted_mean
+from electra.objectives import (
+    NOISE_SHARE,
+    discriminator_nll,
+    electra_loss,
+    generator_nll,
+    noise_logits,
+    objective_of,
+    weighted_mean,
+)
 
 
 @dataclass
@@ -57,9 +65,9 @@ class ElectraPretrainingOutput(ModelOutput):
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
             evaluation only.
         corrupted_input_ids: the main network's input, int64 (B, L).
-        is_replaced: where the input differs from the original, bool (B, L).
+        is_replaced: where the input differs from the original, bool (B, L); for Electric, where it is a sample.
         main_nll: of the main network, float32 (B, L); 0 at positions where a masked language model has no loss.
-        discriminator_logits: positive for "replaced", (B, L); minus the copy gate's logits for All-Tokens MLM.
+        discriminator_logits: positive for "replaced", (B, L); minus the copy gate's for All-Tokens MLM.
         mlm_predictions: the most likely originals of a masked language model in the discriminator's place, its input
             at positions that it does not predict, int64 (B, L); in evaluation only.
     """
@@ -85,13 +93,17 @@ class ElectraPretrainingOutput(ModelOutput):
 
 
 class MaskedText(NamedTuple):
-    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`."""
+    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`.
+
+    `mask_noise`: the numbers in [0, 1) that decided on [MASK].
+    """
 
     input_ids: Tensor
     mlm_positions: Tensor
     mlm_mask: Tensor
     is_mask_token: Tensor
     original_ids: Tensor
+    mask_noise: Tensor
 
 
 def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: ElectraPretrainingConfig) -> MaskedText:
@@ -105,26 +117,32 @@ def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: El
     """
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+    noise = mask_noise[..., 1].gather(1, positions)
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
         positions,
         mlm_mask,
-        mask_noise[..., 1].gather(1, positions),
+        noise,
         mask_token_id=config.mask_token_id,
         mlm_replacement_probability=config.mlm_replacement_probability,
         mlm_random_probability=config.mlm_random_probability,
         vocab_size=config.discriminator.vocab_size,
         vocabulary_gaps=config.vocabulary_gaps,
     )
-    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions))
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions), noise)
 
 
 class CorruptedText(NamedTuple):
-    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K)."""
+    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K).
+
+    For Electric, "replaced" is noise, also where it equals the original, and `log_q` is the generator's log
+    probability of the tokens at the masked positions, float32 (B, K).
+    """
 
     input_ids: Tensor
     is_replaced: Tensor | None
     sampled_ids: Tensor | None
+    log_q: Tensor | None = None
 
 
 class Generated(NamedTuple):
@@ -316,6 +334,13 @@ class ElectraForJointPretraining(PreTrainedModel):
             sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size, gaps)
         else:
             return CorruptedText(masked.input_ids, None, None)
+        if self.objective.is_energy_based and generated is not None:
+            is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)
+            shown, _ = replace_tokens(input_ids, masked.mlm_positions, is_noise, sampled_ids)
+            seen = shown.gather(1, masked.mlm_positions)
+            log_q = -generator_nll(generated.logits.detach(), seen.flatten()).view_as(noise)
+            is_replaced = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, is_noise)
+            return CorruptedText(shown, is_replaced, sampled_ids, log_q)
         return CorruptedText(
             *replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids), sampled_ids
         )
@@ -329,6 +354,9 @@ class ElectraForJointPretraining(PreTrainedModel):
         """
         if corrupted.is_replaced is not None and self.objective.finds_replaced:
             logits = replaced_logits(self.discriminator, hidden)
+            if corrupted.log_q is not None:
+                log_q = torch.zeros_like(logits, dtype=torch.float32).scatter(1, masked.mlm_positions, corrupted.log_q)
+                logits = noise_logits(logits, log_q)
             return discriminator_nll(logits, corrupted.is_replaced), {"discriminator_logits": logits.detach()}
         if self.copy_gate is not None:
             copy_logits = self.copy_gate(hidden).squeeze(2)

@@ -52,6 +52,8 @@ LAYER_KEY = re.compile(r"(?:^|\.)(?:layers?|albert_layer_groups|albert_layers)\.
 """A weight of an encoder's layer in any architecture; heads have no layers."""
 STEP_KEY = "pretraining_step"
 """Key in the configuration of an exported network: the step of its run at which it was exported."""
+ENERGY_KEY = "head_gives_energies"
+"""Key in the configuration of an exported Electric: its head gives energies."""
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 
 
@@ -267,6 +269,12 @@ class Networks(NamedTuple):
     """How the pair was trained, if that is known."""
     source: str
     """As of `locate_model`."""
+
+    @property
+    def is_electric(self) -> bool:
+        """The discriminator's head gives energies (`noise_logits` of objectives.py)."""
+        is_known = self.joint is not None and self.joint.objective == "electric"
+        return is_known or bool(getattr(self.discriminator.config, ENERGY_KEY, False))
 
 
 def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type: bool = False) -> Networks:

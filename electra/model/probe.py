@@ -71,7 +71,9 @@ def probe(
     hidden = encode(discriminator, shown, attention_mask, types)
     probabilities = restored = None
     if is_detector(discriminator):
-        probabilities = replaced_logits(discriminator, hidden).float().sigmoid()
+        logits = replaced_logits(discriminator, hidden).float()
+        # Electric's are -log p of the token; that is not normalized, and p may exceed 1.
+        probabilities = -torch.expm1(-logits.clamp(min=0)) if config.objective == "electric" else logits.sigmoid()
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)

@@ -20,7 +20,7 @@ from electra.data.corpus import BUILTIN, SHORT_NAMES, absolute_dataset_name
 from electra.files import expand, may_be_hub_id, replace_folder, write_as_yaml
 from electra.hub import write_card
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.pretrained import STEP_KEY
+from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.objectives import objective_of
@@ -63,6 +63,11 @@ _HOW_IT_WAS_TRAINED = {
     "in the checkpoints only, not in this folder.",
     ("two_stage", "discriminator"): " It was trained on the samples of a generator that was trained before it.",
     ("two_stage", "generator"): " It was trained first, alone, and does not share its embeddings.",
+    (
+        "electric",
+        "discriminator",
+    ): " It was trained as Electric: the output of its head is minus the log probability of "
+    "a token given the others, not the log odds of its replacement.",
     ("adversarial", "generator"): " It was trained by REINFORCE on the other network's mistakes alone, without the "
     "original tokens. Its baseline is in the checkpoints only, not in this folder.",
 }
@@ -105,6 +110,8 @@ def export_networks(
             setattr(network.config, STEP_KEY, step)
             before = getattr(network.config, POSITIONS_KEY, 0)
             setattr(network.config, POSITIONS_KEY, max(before, plan.max_length))
+            if name == "discriminator" and (objective.is_energy_based or hasattr(network.config, ENERGY_KEY)):
+                setattr(network.config, ENERGY_KEY, objective.is_energy_based)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
             kind = "masked language model" if name == "discriminator" and not objective.finds_replaced else name

@@ -333,7 +333,8 @@ def check_networks(args: Arguments) -> None:
     spec, is_uniform = OBJECTIVES[objective.objective], model.generator_type == UNIFORM
     name = f"--objective {objective.objective}"
     if is_uniform:
-        no_network = [o for o, s in OBJECTIVES.items() if s.has_generator and not (s.has_stages or s.is_adversarial)]
+        needs_network = {o for o, s in OBJECTIVES.items() if s.has_stages or s.is_adversarial or s.is_energy_based}
+        no_network = [o for o, s in OBJECTIVES.items() if s.has_generator and o not in needs_network]
         if objective.objective not in no_network:
             raise UserError(f"--generator_type uniform does not work with {name}, only with {', '.join(no_network)}")
         no_effect = ["discriminator_weight", "discriminator_warmup_steps", "generator_gate", "temperature"]

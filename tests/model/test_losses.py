@@ -57,13 +57,23 @@ def written_out(
         fields["sampled_ids"] = (noise * VOCAB_SIZE).long()
     seen = output.corrupted_input_ids
     if objective.sees_samples:
-        seen = fields["corrupted_input_ids"] = ids.index_put(cells, fields["sampled_ids"])
+        is_noise = torch.ones_like(originals, dtype=torch.bool)
+        if objective.is_energy_based:
+            is_noise = batch["mask_noise"][..., 1][cells] < 0.5
+        shown = torch.where(is_noise, fields["sampled_ids"], originals)
+        seen = fields["corrupted_input_ids"] = ids.index_put(cells, shown)
         fields["is_replaced"] = seen != ids
+        if objective.is_energy_based:
+            fields["is_replaced"] = torch.zeros_like(ids, dtype=torch.bool).index_put(cells, is_noise)
 
     made = copies["discriminator"](seen, *inputs, output_hidden_states=True)
     if objective.finds_replaced:
-        fields["discriminator_logits"] = made.logits
-        nll = F.binary_cross_entropy_with_logits(made.logits, (seen != ids).float(), reduction="none")
+        logits = made.logits
+        if objective.is_energy_based:  # k = 1/2
+            log_q = log_p.detach().gather(1, shown.unsqueeze(1)).squeeze(1)
+            logits = logits.index_put(cells, logits[cells] + log_q)
+        fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
+        nll = F.binary_cross_entropy_with_logits(logits, fields["is_replaced"].float(), reduction="none")
     else:
         p = made.logits.softmax(2)
         if objective.has_copy_gate:

@@ -4,6 +4,7 @@ A score is a sum over the tokens of a sentence. The tokens that the tokenizer pu
 are not counted. Let D_t be the discriminator's probability that token x_t was replaced, q_t the generator's
 probability of x_t, and P the share of the tokens that were chosen for replacement in pre-training.
 
+    electric            sum_t -E_t, the energies of an Electric, which are -log p_t (objectives.py, `noise_logits`)
     discriminator       sum_t log(1 - D_t)
     corrected           sum_t log p_t, with p_t from D_t and q_t where x_t is masked
     corrected_one_pass  the same with q_t where the generator sees the whole sentence, x_t included
@@ -54,14 +55,15 @@ Advance = Callable[[str, int], object]
 """Is told which of `NEEDS` was computed for how many tokens, which add up to `cost`."""
 
 NEEDS = {
+    "electric": ("replaced",),
     "discriminator": ("replaced",),
     "corrected": ("replaced", "masked"),
     "corrected_one_pass": ("replaced", "visible"),
     "pll": ("word",),
     "pll_plain": ("masked",),
 }
-"""What each score is made of: the discriminator's logits, and log q where the token is masked, visible, or masked with
-the rest of its word."""
+"""What each score is made of: the discriminator's logits, or Electric's energies, and log q where the token is masked,
+visible, or masked with the rest of its word."""
 HEAD_POSITIONS = 1024
 """Positions to which the LM head is applied at once: 125 MB of logits over 30,522 tokens."""
 
@@ -155,6 +157,8 @@ class Scorer:
         if name.startswith("pll"):
             return found[NEEDS[name][0]]
         odds = -found["replaced"]  # log (1 - D) / D
+        if name == "electric":
+            return odds
         if name != "discriminator":
             log_q, share = found[NEEDS[name][1]], self.chosen_share
             odds = odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q))

@@ -27,7 +27,7 @@ from electra.tasks.minimal_pairs.scores import NEEDS, Encoded, Scorer, cost, enc
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_SCORES = ("discriminator", "corrected", "pll")
+DEFAULT_SCORES = ("electric", "discriminator", "corrected", "pll")
 
 
 @dataclass
@@ -86,12 +86,15 @@ def chosen_share(args: MinimalPairArguments, networks: Networks) -> float:
     return 1.0 if values.get("objective") == "electra_15" else float(values.get("mlm_probability", 0.15))
 
 
-def chosen_scores(args: MinimalPairArguments, has_discriminator: bool, has_language_model: bool) -> list[str]:
+def chosen_scores(
+    args: MinimalPairArguments, has_discriminator: bool, is_electric: bool, has_language_model: bool
+) -> list[str]:
     """The requested scores, or by default those that the networks allow."""
 
     def missing(name: str) -> str:
-        if "replaced" in NEEDS[name] and not has_discriminator:
-            return "a discriminator; name one with --pretrain_path"
+        if "replaced" in NEEDS[name] and (not has_discriminator or is_electric != (name == "electric")):
+            kind = "an Electric" if name == "electric" else "a discriminator that is no Electric"
+            return f"{kind}; name one with --pretrain_path"
         if NEEDS[name] != ("replaced",) and not has_language_model:
             return "a generator; name one with --generator"
         return ""
@@ -125,7 +128,7 @@ def main(argv: list[str] | None = None) -> None:
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     has_discriminator = is_detector(networks.discriminator)
     language_model = networks.generator if has_discriminator else networks.discriminator
-    names = chosen_scores(args, has_discriminator, language_model is not None)
+    names = chosen_scores(args, has_discriminator, networks.is_electric, language_model is not None)
     pairs = load_pairs(args.data, args.max_pairs)
     encoded = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
     used = [network for network in {networks.discriminator, language_model} if network is not None]

@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, PreTrainedTokenizerBase
 
+from electra.model.pretrained import ENERGY_KEY
+
 PAIRS = (
     {"sentence_good": "the dog sells sea shells", "sentence_bad": "the dog sell sea shells",
      "UID": "agreement", "linguistics_term": "morphology"},
@@ -27,6 +29,8 @@ def random_pair(tokenizer: PreTrainedTokenizerBase) -> tuple[ElectraForPreTraini
 def write_run(folder: Path, tokenizer: PreTrainedTokenizerBase, **options: object) -> Path:
     folder.mkdir(parents=True)
     for network, name in zip(random_pair(tokenizer), ("discriminator", "generator"), strict=True):
+        if name == "discriminator" and options.get("objective") == "electric":
+            setattr(network.config, ENERGY_KEY, True)
         network.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))

@@ -34,6 +34,7 @@ def slow_scores(discriminator: Any, generator: Any, text: str, tokenizer: Any, s
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
     for position in range(1, len(ids) - 1):  # without [CLS] and [SEP]
         d = replaced[position].item()
+        scores["electric"] += np.log((1 - d) / d)  # minus the logit
         scores["discriminator"] += np.log(1 - d)
         for name, need in (("corrected", "masked"), ("corrected_one_pass", "visible")):
             q = np.exp(slow_log_q(generator, ids, words, position, need, tokenizer.mask_token_id))

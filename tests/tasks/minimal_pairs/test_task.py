@@ -98,6 +98,18 @@ def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.Cap
     assert "<table" in (world / "output/lm/report.html").read_text()
 
 
+def test_an_electric_has_its_own_score(
+    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(world / "electric", wordpiece_tokenizer, objective="electric")
+    main(flags("electric"))
+    assert list(json.loads((world / "output/blimp_electric/minimal_pairs.json").read_text())["scores"]) == [
+        "electric", "pll",
+    ]  # fmt: skip
+    for path, score in (("electric", "discriminator"), ("electric", "corrected"), ("run", "electric")):
+        assert "Electric" in refused_command(main, flags(path, "--score", score), capsys)
+
+
 LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
 
 
