@@ -330,16 +330,21 @@ def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
         return load_tokenizer(source)
 
 
+def own_tokenizer(source: str, other: str) -> PreTrainedTokenizerBase | None:
+    """The tokenizer that lies with a model; None if there is none that can be read. `other` is used in its place."""
+    if not may_have_tokenizer(source):
+        return None
+    try:
+        return load_tokenizer_beside_model(source)
+    except UserError as error:  # why the user names another
+        logger.warning("%s cannot be compared with the model's own tokenizer: %s", other, error)
+        return None
+
+
 def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path: str, source: str) -> None:
     """Refuse a tokenizer that is not the model's, if the model has one."""
-    if not may_have_tokenizer(source):
-        return
-    try:
-        own = load_tokenizer_beside_model(source)
-    except UserError as error:  # why the user names another
-        logger.warning("%s cannot be compared with the model's own tokenizer: %s", tokenizer_path, error)
-        return
-    if tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
+    own = own_tokenizer(source, tokenizer_path)
+    if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
         raise UserError(
             f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) is not the one that lies with the model in "
             f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"

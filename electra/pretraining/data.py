@@ -17,7 +17,7 @@ from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.errors import UserError
-from electra.model.pretrained import load_tokenizer_beside_model, may_have_tokenizer, trained_source
+from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, trained_source
 from electra.pretraining.options import Arguments, held_out_texts
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
 from electra.tokenizer import check_tokenizer
@@ -128,12 +128,10 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
 
 def _refuse_two_vocabularies(discriminator: str, generator: str) -> None:
     """Refuse a generator whose ids mean other tokens than the discriminator's."""
-    sources = trained_source(discriminator, "discriminator"), trained_source(generator, "generator")
-    if not all(map(may_have_tokenizer, sources)):
-        return
-    old, other = (load_tokenizer_beside_model(source).get_vocab() for source in sources)
-    if old != other:
+    ours = own_tokenizer(trained_source(discriminator, "discriminator"), discriminator)
+    other = own_tokenizer(trained_source(generator, "generator"), generator)
+    if ours is not None and other is not None and ours.get_vocab() != other.get_vocab():
         raise UserError(
             f"--init_generator {generator} has another tokenizer ({len(other)} tokens) than --init_discriminator "
-            f"{discriminator} ({len(old)} tokens); leave --init_generator out for a new generator"
+            f"{discriminator} ({len(ours)} tokens); leave --init_generator out for a new generator"
         )

@@ -26,8 +26,7 @@ from electra.model.networks import embedding_modules
 from electra.model.pretrained import (
     STEP_KEY,
     load_network,
-    load_tokenizer_beside_model,
-    may_have_tokenizer,
+    own_tokenizer,
     read_config,
     trained_source,
 )
@@ -168,11 +167,12 @@ def _trained_config(
         raise UserError(f"{named} is a checkpoint of a run; name its exported {role}/ folder")
     if config.model_type not in BACKBONES:
         raise UserError(f"{named} is of type {config.model_type}; name one of type {', '.join(BACKBONES)}")
-    rows, own_tokenizer, layers = vocabulary_size(tokenizer), _own_tokenizer(source), config.num_hidden_layers
+    rows, layers = vocabulary_size(tokenizer), config.num_hidden_layers
+    its_tokenizer = own_tokenizer(source, tokenizer.name_or_path)
     longest, trained = longest_text(config), trained_positions(source, config)
-    needed = rows if own_tokenizer is None else vocabulary_size(own_tokenizer)
+    needed = rows if its_tokenizer is None else vocabulary_size(its_tokenizer)
     if config.vocab_size < needed:
-        whose = "the" if own_tokenizer is None else "its own"
+        whose = "the" if its_tokenizer is None else "its own"
         raise UserError(
             f"{named} has embeddings for {config.vocab_size} tokens and {whose} tokenizer {needed}; name a folder "
             "with the network's own tokenizer"
@@ -223,7 +223,7 @@ def load_into(
     notes: dict[str, Any] = {"path": path, "vocabulary": None, "repeated_positions": 0, "fresh_head": bool(fresh)}
     if fresh:
         logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
-    own, rows = _own_tokenizer(source), None
+    own, rows = own_tokenizer(source, tokenizer.name_or_path), None
     if own is not None and (
         config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()
     ):
@@ -239,17 +239,6 @@ def load_into(
         logger.info("%s: only its first %d positions were trained; the others start as their repetition", name, known)
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, notes["repeated_positions"]))
     return notes
-
-
-def _own_tokenizer(source: str) -> PreTrainedTokenizerBase | None:
-    """The tokenizer that lies with a trained network; None if there is none that can be read."""
-    if not may_have_tokenizer(source):
-        return None
-    try:
-        return load_tokenizer_beside_model(source)
-    except UserError as error:
-        logger.warning("%s cannot be compared with the tokenizer of this run: %s", source, error)
-        return None
 
 
 def _saved_config(checkpoint: str) -> dict[str, Any]:

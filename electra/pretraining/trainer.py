@@ -242,9 +242,8 @@ class ElectraTrainer(Trainer):
                 loader, options = self.get_test_dataloader(segments), {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(loader, *args, **options).metrics
             result = super().evaluation_loop(dataloader, *args, **kwargs)
-        result.metrics.update(more)
         self._pause_since(started)
-        return result
+        return result._replace(metrics=result.metrics | more)
 
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
