@@ -4,8 +4,8 @@
     python -m electra.inspect google/electra-small-discriminator "the chef ate the meal"
     python -m electra.inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
 
-Without a generator, a discriminator judges the text as given: replace words yourself. For an Electric, P(replaced) is
-1 - p, p being the probability of the token given the others, in one pass.
+Without a generator, a discriminator judges the text as given: replace words yourself. Of an Electric it shows the
+log probability of each token given the others, from one pass.
 """
 
 import copy

@@ -30,12 +30,14 @@ class Sample:
     shown: list[str]
     """Input of the main network: the generator's samples at the masked positions."""
     probabilities: list[float | None] | None
-    """Of "replaced", or of any other token for Electric, in [0, 1]; None where a diverged network gives no number."""
+    """Of "replaced", in [0, 1]; None where a diverged network gives no number."""
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
+    log_probabilities: list[float | None] | None = None
+    """Of the shown tokens given the others, by an Electric."""
 
     def __post_init__(self) -> None:
-        columns = (self.masked, self.shown, self.probabilities, self.restored)
+        columns = (self.masked, self.shown, self.probabilities, self.restored, self.log_probabilities)
         if any(column is not None and len(column) != len(self.original) for column in columns):
             raise ValueError("a sample has not one value per token")
 
@@ -69,14 +71,17 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def to_terminal(sample: Sample) -> str:
-    """The texts, and one line per token with the original and the probability that it was replaced."""
+    """The texts, and one line per token: the original, the probability that it was replaced or Electric's log p."""
     lines = [
         f"{name:10}{''.join(map(_mark, tokens)).strip()}" for name, tokens, _ in sample.lines() if name != "judged"
     ]
-    if sample.probabilities is None:
+    values, title = sample.probabilities, "P(replaced)"
+    if sample.log_probabilities is not None:
+        values, title = sample.log_probabilities, "log p"
+    if values is None:
         return "\n".join(lines)
-    rows = [("token", "was", "P(replaced)")]
-    for token, original, p in zip(sample.shown, sample.original, sample.probabilities, strict=True):
+    rows = [("token", "was", title)]
+    for token, original, p in zip(sample.shown, sample.original, values, strict=True):
         rows.append((_mark(token).strip(), _mark(original).strip() if token != original else "", _decimals(p)))
     widths = [max(len(row[column]) for row in rows) + 2 for column in (0, 1)]
     lines += ["", *(f"{token:{widths[0]}}{was:{widths[1]}}{number}" for token, was, number in rows)]

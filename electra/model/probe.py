@@ -32,6 +32,7 @@ class Probe(NamedTuple):
     shown: Tensor
     probabilities: Tensor | None
     restored: Tensor | None
+    log_probabilities: Tensor | None = None
 
 
 @torch.no_grad()
@@ -69,16 +70,18 @@ def probe(
         ).view_as(masked.mlm_positions)
         shown, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
     hidden = encode(discriminator, shown, attention_mask, types)
-    probabilities = restored = None
+    probabilities = restored = log_probabilities = None
     if is_detector(discriminator):
         logits = replaced_logits(discriminator, hidden).float()
-        # Electric's are -log p of the token; that is not normalized, and p may exceed 1.
-        probabilities = -torch.expm1(-logits.clamp(min=0)) if config.objective == "electric" else logits.sigmoid()
+        if config.objective == "electric":
+            log_probabilities = -logits
+        else:
+            probabilities = logits.sigmoid()
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
-    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored)
+    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, log_probabilities)
 
 
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
@@ -90,11 +93,14 @@ def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample
             for name, ids in probed._asdict().items()
             if name in ("original", "masked", "shown", "restored")
         }
-        probabilities = None
-        if probed.probabilities is not None:
-            values = probed.probabilities[row, :size].tolist()
-            probabilities = [None if math.isnan(p) else round(p, 6) for p in values]  # nan: the network has diverged
-        samples.append(Sample(probabilities=probabilities, **texts))  # type: ignore[arg-type]
+        numbers = {
+            name: None
+            if values is None
+            else [None if math.isnan(v) else round(v, 6) for v in values[row, :size].tolist()]
+            for name, values in probed._asdict().items()
+            if name.endswith("probabilities")
+        }  # nan: the network has diverged
+        samples.append(Sample(**texts, **numbers))  # type: ignore[arg-type]
     return samples
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples, token_texts
+from electra.samples import to_terminal
 from tests.conftest import make_number_tokenizer
 from tests.model.helpers import VOCAB_SIZE, make_batch, make_model
 
@@ -41,6 +42,20 @@ def test_a_discriminator_alone_judges_the_text_as_it_is() -> None:
     assert probed.masked is None and probed.shown is inputs["input_ids"] and probed.probabilities is not None
     real = inputs["attention_mask"].bool()
     torch.testing.assert_close(probed.probabilities[real], logits.sigmoid()[real])
+
+
+@torch.no_grad()
+def test_an_electric_gives_log_probabilities() -> None:
+    model, inputs = pair("electric")
+    del inputs["mask_noise"], inputs["sample_noise"]
+    probed = probe(None, model.discriminator, inputs, model.config)
+    assert probed.probabilities is None and probed.log_probabilities is not None
+    real = inputs["attention_mask"].bool()
+    energies = model.discriminator(**inputs).logits
+    torch.testing.assert_close(probed.log_probabilities[real], -energies[real])
+    sample = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))[1]
+    assert sample.log_probabilities == pytest.approx((-energies[1, :11]).tolist(), abs=2e-6)
+    assert "log p" in to_terminal(sample) and "P(replaced)" not in to_terminal(sample)
 
 
 def test_samples_have_no_padding() -> None:
