@@ -38,13 +38,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, n
 from benchmarks.plain_electra import PlainElectra
 from electra.cli import as_flags
 from electra.hardware import device_name, measure_matmul_flops
-from electra.pretraining import trainer as trainer_module
+from electra.pretraining import setup
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.trainer import ElectraTrainer, make_trainer
+from electra.pretraining.setup import make_trainer
+from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import markdown_table
 
 WARM_UP = 3
@@ -165,8 +166,8 @@ def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection
         stack.enter_context(contextlib.redirect_stdout(silence))
         stack.enter_context(contextlib.redirect_stderr(silence))
         if way == "plain":  # nothing of what ours does to its process or its networks
-            trainer_module.tune_process = lambda device: None
-            trainer_module.tune_networks = lambda model: None
+            setup.tune_process = lambda device: None
+            setup.tune_networks = lambda model: None
         trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
         step = bare_loop(trainer, way == "plain", case["precision"])
         for _ in range(WARM_UP):

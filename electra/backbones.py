@@ -20,6 +20,8 @@ class Backbone(NamedTuple):
         takes_token_types: the encoder takes `token_type_ids`.
         has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
             `*ForSequenceClassification` misses only its classifier in an exported detector.
+        takes_attention_bias: the encoder adds a float mask (B, 1, 1, L) to its attention scores as it is. Others turn
+            0 and 1 into a mask of their own: ModernBERT for its windows, DeBERTa for its embeddings, too.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values of the configuration that are fixed here.
@@ -36,6 +38,7 @@ class Backbone(NamedTuple):
     }
     takes_token_types: bool = True
     has_pooler: bool = False
+    takes_attention_bias: bool = False
     counts_positions_behind_padding: bool = False
     ffn_matrices: int = 2
     settings: dict[str, Any] = {}
@@ -46,15 +49,22 @@ BACKBONES = {
     "electra": Backbone(
         lm_head=("generator_predictions", "generator_lm_head"),
         projection="embeddings_project",
+        takes_attention_bias=True,
     ),
-    "bert": Backbone(lm_head=("cls",), has_pooler=True),
+    "bert": Backbone(lm_head=("cls",), has_pooler=True, takes_attention_bias=True),
     # Layers share their parameters.
     "albert": Backbone(
         lm_head=("predictions",),
         projection="encoder.embedding_hidden_mapping_in",
         has_pooler=True,
+        takes_attention_bias=True,
     ),
-    "roberta": Backbone(lm_head=("lm_head",), counts_positions_behind_padding=True, settings={"type_vocab_size": 2}),
+    "roberta": Backbone(
+        lm_head=("lm_head",),
+        takes_attention_bias=True,
+        counts_positions_behind_padding=True,
+        settings={"type_vocab_size": 2},
+    ),
     # As DeBERTa-v3: relative positions in buckets only, no token types. The norm follows the projection.
     "deberta-v2": Backbone(
         lm_head=("cls",),

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+BLOCK = 128
+"""Tokens whose probabilities are summed up first when one is sampled."""
+
 
 def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids: Iterable[int]) -> Tensor:
     """True where a token may be masked: neither padding nor a special token.
@@ -115,10 +118,10 @@ def sample_tokens(
 
     Inverts the cumulative distribution at one number per row, so a row's sample does not depend on the rest of the
     batch or on the number of processes. The original's Gumbel-max trick needs a random number per logit, which costs
-    several times as much.
+    several times as much. The distribution is summed up in two levels: blocks of tokens, then the tokens of one block.
 
     Args:
-        logits: the generator's, any float (N, V).
+        logits: the generator's, or log p_G, any float (N, V).
         uniform: a number in [0, 1) per row, float (N,).
         temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
@@ -135,15 +138,38 @@ def sample_tokens(
     if temperature != 1.0:
         # The largest becomes 0, so that no temperature makes it infinite.
         scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
-    cumulative = scores.softmax(dim=1)
+    weights = scores.softmax(dim=1)
+
+    size = weights.size(1)
+    whole = size // BLOCK * BLOCK
+    sums = weights[:, :whole].unflatten(1, (-1, BLOCK)).sum(dim=2) if whole else weights[:, :0]
+    sums = torch.cat([sums, weights[:, whole:].sum(dim=1, keepdim=True)], dim=1) if whole < size else sums
+    sums = _running_sums(sums)
+    # Relative to the row's total, which rounding leaves near 1.
+    target = uniform.unsqueeze(1).to(sums.dtype) * sums[:, -1:]
+    block = _first_above(sums, target)
+    before = torch.where(block > 0, sums.gather(1, (block - 1).clamp(min=0)), 0.0)
+    ids = block * BLOCK + torch.arange(BLOCK, device=weights.device)
+    inside = torch.where(ids < size, weights.gather(1, ids.clamp(max=size - 1)), 0.0)
+    place = _first_above(_running_sums(inside), target - before)
+    return (block * BLOCK + place).squeeze(1).clamp(max=size - 1)
+
+
+def _running_sums(weights: Tensor) -> Tensor:
+    """Cumulative sums of rows, (N, M)."""
     if torch.are_deterministic_algorithms_enabled():  # GPUs sum floats in varying order
-        cumulative = (cumulative * 2.0**30).long().cumsum(dim=1).double()
-        uniform = uniform.double()
-    else:
-        torch.cumsum(cumulative, dim=1, out=cumulative)
-    # Relative to the row's total, which rounding leaves near 1; a token of probability 0 is never drawn.
-    threshold = uniform.unsqueeze(1) * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, threshold, right=True).squeeze(1).clamp(max=scores.size(1) - 1)
+        return (weights * 2.0**30).long().cumsum(dim=1).double()
+    return weights.cumsum(dim=1)
+
+
+def _first_above(sums: Tensor, target: Tensor) -> Tensor:
+    """The place of the first running sum above the target: (N, M), (N, 1) -> int64 (N, 1).
+
+    Rounding may put the target at the last sum; below it, a place of weight 0 is never found.
+    """
+    last = sums[:, -1:]
+    below = torch.minimum(target, torch.nextafter(last, torch.zeros_like(last)))
+    return torch.searchsorted(sums, below, right=True).clamp(max=sums.size(1) - 1)
 
 
 def draw_tokens(uniform: Tensor, vocab_size: int, vocabulary_gaps: Sequence[Sequence[int]] = ()) -> Tensor:

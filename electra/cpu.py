@@ -71,7 +71,8 @@ class Dropout(nn.Dropout):
     """`nn.Dropout`, several times faster on a CPU, where its probability is rounded to 1/65536."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training or self.p == 0 or self.inplace or input.device.type != "cpu":
+        is_elsewhere = input.device.type != "cpu" or torch.compiler.is_compiling()
+        if not self.training or self.p == 0 or self.inplace or is_elsewhere:
             return super().forward(input)
         return drop(input, self.p)
 

@@ -5,17 +5,19 @@ torch is imported only inside the functions that need it, so that tables of publ
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
-import shutil
-import subprocess
 import threading
-import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+logger = logging.getLogger(__name__)
 
 UTILIZATION = 0.33
 
@@ -32,14 +34,34 @@ class Hardware:
 HARDWARE = {
     "p6000": Hardware("P6000", 12.0, "float32"),
     "t4": Hardware("T4", 8.1, "float32"),
+    "t4_fp16": Hardware("T4", 65.0, "float16"),
     "v100": Hardware("V100", 15.7, "float32"),
+    "v100_fp16": Hardware("V100", 125.0, "float16"),
     "rtx3090": Hardware("RTX 3090", 35.6, "float32"),
     "rtx4090": Hardware("RTX 4090", 82.6, "float32"),
+    "a10": Hardware("A10", 125.0, "bfloat16"),
+    "l4": Hardware("L4", 121.0, "bfloat16"),
+    "l40s": Hardware("L40S", 362.0, "bfloat16"),
     "a100": Hardware("A100", 312.0, "bfloat16"),
     "h100": Hardware("H100 SXM", 989.0, "bfloat16"),
     "h200": Hardware("H200 SXM", 989.0, "bfloat16"),
+    "b200": Hardware("B200", 2250.0, "bfloat16"),
 }
-"""By the value of --hardware. P6000 and RTX 3090 as in rc2020_electra."""
+"""By the value of --hardware. P6000 and RTX 3090 as in rc2020_electra; V100 is its SXM2, B200 that of an HGX."""
+
+
+def data_sheet_flops(device: str, dtype: str) -> float | None:
+    """The peak rate that the data sheet of a device has for a precision, FLOP/s; None where the table has none.
+
+    Args:
+        device: name as of `device_name`, such as "NVIDIA H200".
+        dtype: "bfloat16", "float16" or "float32". float16 and bfloat16 have the same rate where a GPU has both.
+    """
+    words = device.lower().replace("rtx ", "rtx").replace("-", " ").split()
+    if "pcie" in words or "nvl" in words:  # have other rates
+        return None
+    rates = {h.precision: 1e12 * h.peak_tflops for key, h in HARDWARE.items() if key.partition("_")[0] in words}
+    return rates.get(dtype) or (rates.get("bfloat16") if dtype == "float16" else None)
 
 
 def hardware_pfs_days(devices: float, days: float, peak_tflops: float, utilization: float = UTILIZATION) -> float:
@@ -61,6 +83,13 @@ def computes_bf16(*, use_cpu: bool = False) -> bool:
         return False
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(check() for check in checks if check is not None)
+
+
+def computes_fp16() -> bool:
+    """Whether the GPU has float16 tensor cores: Volta (V100), Turing (T4) and later."""
+    import torch
+
+    return torch.cuda.get_device_capability() >= (7, 0)
 
 
 def measure_matmul_flops(device: torch.device | str, dtype: torch.dtype, seconds: float = 1.0) -> float:
@@ -90,26 +119,39 @@ def device_name(device: torch.device | str) -> str:
 
 
 class EnergyMeter:
-    """Joules of this machine's processors and visible NVIDIA GPUs since `start`, without memory, disks and fans.
+    """Joules of this machine's processors and of the NVIDIA GPUs of a run since `start`, without memory, disks, fans.
 
-    Processors have energy counters, which often only root may read. GPUs report their power, which is integrated.
+    Both have energy counters; those of processors often only root may read. Without the counters of the run's GPUs
+    nothing is measured: the rest would look like the whole.
 
     Args:
         powercap: energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too.
         poll_seconds: time between two readings; no counter may overflow twice in it.
+        gpus: their identifiers, as of `gpus_of_run`.
     """
 
-    def __init__(self, powercap: Path = Path("/sys/class/powercap"), poll_seconds: float = 10.0) -> None:
+    def __init__(
+        self, powercap: Path = Path("/sys/class/powercap"), poll_seconds: float = 10.0, gpus: Sequence[str] = ()
+    ) -> None:
         self.joules = 0.0
         self.sources: list[str] = []
         self._packages = [zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1]
         self._poll_seconds = poll_seconds
+        self._gpus = gpus
         self._lock, self._stop = threading.Lock(), threading.Event()
 
     def start(self) -> bool:
         """Begin to measure; False if this machine reports no energy."""
-        self._time, self._counters, self._watts = time.monotonic(), self._read_counters(), _gpu_watts()
-        self.sources = ["RAPL"] * bool(self._counters) + ["nvidia-smi"] * (self._watts is not None)
+        self._read_gpus: Callable[[], int] | None = None
+        if self._gpus:
+            try:
+                self._read_gpus = gpu_energy(self._gpus)
+            except Exception as error:  # of the driver, whose classes are in the optional module
+                logger.info("energy is not measured: the GPU's counter cannot be read (%s)", error)
+                return False
+            self._millijoules = self._read_gpus()
+        self._counters = self._read_counters()
+        self.sources = ["RAPL"] * bool(self._counters) + ["NVML"] * bool(self._gpus)
         if self.sources:
             threading.Thread(target=self._watch, daemon=True).start()
         return bool(self.sources)
@@ -127,10 +169,10 @@ class EnergyMeter:
                     overflow = 0 if now >= before else int((package / "max_energy_range_uj").read_text())
                     self.joules += (now - before + overflow) / 1e6
                 self._counters = counters
-            if self._watts is not None:
-                now_seconds, watts = time.monotonic(), _gpu_watts() or self._watts
-                self.joules += (self._watts + watts) / 2 * (now_seconds - self._time)
-                self._time, self._watts = now_seconds, watts
+            if self._read_gpus is not None:
+                millijoules = self._read_gpus()
+                self.joules += (millijoules - self._millijoules) / 1e3
+                self._millijoules = millijoules
             return self.joules
 
     def _watch(self) -> None:
@@ -145,15 +187,20 @@ class EnergyMeter:
             return []
 
 
-def _gpu_watts() -> float | None:
-    """Total power of the NVIDIA GPUs that this process may use; None if the driver does not report it."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shutil.which("nvidia-smi") is None or visible in ("", "-1"):
-        return None
-    command = ["nvidia-smi", "--query-gpu=power.draw", "--format=csv,noheader,nounits"]
-    command += ["-i", visible] if visible else []
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
-        return sum(float(line) for line in answer.splitlines() if line.strip())
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+def gpus_of_run(device: torch.device | str) -> list[str]:
+    """Identifiers of the NVIDIA GPUs that the processes of a run on this machine use, one each; none on a CPU."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return []
+    count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in range(count)]
+
+
+def gpu_energy(gpus: Sequence[str]) -> Callable[[], int]:
+    """A function that reads the energy counters of GPUs: their sum in millijoules since the driver was loaded."""
+    pynvml: Any = importlib.import_module("pynvml")  # of nvidia-ml-py, which is optional
+
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByUUID(gpu) for gpu in gpus]
+    return lambda: sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles)

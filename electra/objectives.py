@@ -107,7 +107,17 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
     Returns:
         float32 (N,).
     """
-    return F.cross_entropy(logits.float(), original_ids, reduction="none")
+    return nll_of(log_probabilities(logits), original_ids)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """log p_G of an LM head's logits: any float (N, V) -> float32 (N, V)."""
+    return F.log_softmax(logits, dim=1, dtype=torch.float32)
+
+
+def nll_of(log_p: Tensor, original_ids: Tensor) -> Tensor:
+    """`generator_nll` where `log_probabilities` are there already, since samples are drawn from them, too."""
+    return F.nll_loss(log_p, original_ids, reduction="none")
 
 
 def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
@@ -225,6 +235,6 @@ def weighted_mean(values: Tensor, weights: Tensor, count: Tensor | None = None) 
     return torch.where(chosen, values, 0.0).sum() / (chosen.sum().clamp(min=1) if count is None else count)
 
 
-def electra_loss(generator_loss: Tensor, discriminator_loss: Tensor, discriminator_weight: float) -> Tensor:
+def electra_loss(generator_loss: Tensor, discriminator_loss: Tensor, discriminator_weight: float | Tensor) -> Tensor:
     """L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the generator's samples."""
     return generator_loss + discriminator_weight * discriminator_loss

@@ -89,7 +89,7 @@ class EvaluationSegments(Dataset):
 
 @dataclass(frozen=True)
 class SegmentCollator:
-    """Make a batch of segments, padded to the longest.
+    """Make a batch of segments, padded to the longest, or to `length`, so that all batches have one shape.
 
     The pair [11, 12], [13] and the single segment [14] give, with [CLS]=1, [SEP]=2, [PAD]=0:
 
@@ -105,11 +105,12 @@ class SegmentCollator:
     cls_token_id: int
     sep_token_id: int
     pad_token_id: int
+    length: int | None = None
 
     def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
         sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
-        shape = (len(segments), max(sizes))
+        shape = (len(segments), self.length or max(sizes))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
         for row, segment in enumerate(segments):

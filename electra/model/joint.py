@@ -13,7 +13,7 @@ outputs that belong to either are called main.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,13 +31,22 @@ from electra.corruption import (
 )
 from electra.model.ablations import adversarial_loss, copy_or_predict, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.networks import encode, gather_hidden, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.networks import (
+    attention_bias,
+    encode,
+    gather_hidden,
+    lm_logits,
+    masked_lm,
+    replaced_logits,
+    token_detector,
+)
 from electra.model.tying import disentangle, tied_weights
 from electra.objectives import (
     NOISE_SHARE,
     discriminator_nll,
     electra_loss,
-    generator_nll,
+    log_probabilities,
+    nll_of,
     noise_logits,
     objective_of,
     weighted_mean,
@@ -146,11 +155,11 @@ class CorruptedText(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """The generator's hidden states (B * K, D) and logits (B * K, V) at the masked positions, its loss (), with
+    """The generator's hidden states (B * K, D) and log p_G (B * K, V) at the masked positions, its loss (), with
     gradient, and fields of `ElectraPretrainingOutput`."""
 
     hidden: Tensor
-    logits: Tensor
+    log_p: Tensor
     loss: Tensor
     fields: dict[str, Tensor | None]
 
@@ -208,6 +217,11 @@ class ElectraForJointPretraining(PreTrainedModel):
         }
         self.post_init()
 
+    def train(self, mode: bool = True) -> Self:
+        """As of torch, which walks through all modules in every step, though they are in this mode already."""
+        networks = (self, self.discriminator, self.generator or self)
+        return self if all(network.training == mode for network in networks) else super().train(mode)
+
     def get_input_embeddings(self) -> nn.Module | None:
         """The discriminator's, which FSDP shards by themselves; None if shared: a weight belongs to one group only."""
         embeddings: nn.Module = self.discriminator.get_input_embeddings()
@@ -229,6 +243,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         mask_noise: Tensor | None = None,
         sample_noise: Tensor | None = None,
         token_counts: Tensor | None = None,
+        discriminator_weight: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
         """Mask, generate, replace, discriminate (section 2 of the paper).
 
@@ -242,6 +257,8 @@ class ElectraForJointPretraining(PreTrainedModel):
             token_counts: what sums of losses are divided by, as of `count_tokens`, float (2,); the batch's own if not
                 given. Where a step has several batches, pass their averages: the mean of the batches' losses is then
                 the mean over all tokens of the step, however rows of different lengths are split into batches.
+            discriminator_weight: lambda where it changes from step to step, float (): a number, such as the attribute,
+                is part of a compiled graph.
         """
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         num_masked, num_real = (None, None) if token_counts is None else token_counts
@@ -250,15 +267,16 @@ class ElectraForJointPretraining(PreTrainedModel):
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
 
+        bias = attention_bias(attention_mask, self.dtype)
         masked = mask_text(input_ids, is_real, mask_noise, self.config)
         fields: dict[str, Tensor | None] = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
-        generated = self.generate(masked, attention_mask, token_type_ids, num_masked) if self.generator else None
+        generated = self.generate(masked, attention_mask, token_type_ids, bias, num_masked) if self.generator else None
         if generated is not None:
             fields |= generated.fields
             if self.training and not self.train_discriminator:
                 return ElectraPretrainingOutput(loss=generated.loss, **fields)
         corrupted = self.replace(input_ids, masked, generated, sample_noise)
-        hidden = encode(self.discriminator, corrupted.input_ids, attention_mask, token_type_ids)
+        hidden = encode(self.discriminator, corrupted.input_ids, attention_mask, token_type_ids, bias)
         main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted)
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
@@ -271,7 +289,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             generator_loss = generated.loss
             if self.baseline is not None and corrupted.sampled_ids is not None:
                 generator_loss, adversarial_fields = adversarial_loss(
-                    generated.logits,
+                    generated.log_p,
                     self.baseline(generated.hidden.detach()).squeeze(1),
                     corrupted.sampled_ids,
                     main_nll.gather(1, masked.mlm_positions),
@@ -279,7 +297,9 @@ class ElectraForJointPretraining(PreTrainedModel):
                     num_masked,
                 )
                 fields |= adversarial_fields
+            weight: float | Tensor
             weight = self.discriminator_weight if self.training else self.config.discriminator_weight
+            weight = weight if discriminator_weight is None else discriminator_weight
             loss = electra_loss(generator_loss, main_loss, weight) if self._trains_generator else weight * main_loss
         return ElectraPretrainingOutput(
             loss=loss,
@@ -303,19 +323,20 @@ class ElectraForJointPretraining(PreTrainedModel):
         masked: MaskedText,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
+        bias: Tensor | None,
         num_masked: Tensor | None,
     ) -> Generated:
         """p_G(x_t | x_masked) at the masked positions, and the MLM loss."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
-            hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids)
+            hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids, bias)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
-            logits = lm_logits(self.generator, hidden)
-            nll = generator_nll(logits, masked.original_ids.flatten()).view_as(masked.mlm_mask)
+            log_p = log_probabilities(lm_logits(self.generator, hidden))
+            nll = nll_of(log_p, masked.original_ids.flatten()).view_as(masked.mlm_mask)
             loss = weighted_mean(nll, masked.mlm_mask, num_masked)
         fields: dict[str, Tensor | None] = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
-            fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
-        return Generated(hidden, logits, loss, fields)
+            fields["predicted_ids"] = log_p.argmax(dim=1).view_as(masked.mlm_positions)
+        return Generated(hidden, log_p, loss, fields)
 
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
@@ -324,7 +345,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         noise, gaps = sample_noise.gather(1, masked.mlm_positions), self.config.vocabulary_gaps
         if generated is not None:
             sampled_ids = sample_tokens(
-                generated.logits,
+                generated.log_p,
                 noise.flatten(),
                 temperature=self.config.sampling_temperature,
                 disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
@@ -338,7 +359,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)
             shown, _ = replace_tokens(input_ids, masked.mlm_positions, is_noise, sampled_ids)
             seen = shown.gather(1, masked.mlm_positions)
-            log_q = -generator_nll(generated.logits.detach(), seen.flatten()).view_as(noise)
+            log_q = -nll_of(generated.log_p.detach(), seen.flatten()).view_as(noise)
             is_replaced = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, is_noise)
             return CorruptedText(shown, is_replaced, sampled_ids, log_q)
         return CorruptedText(

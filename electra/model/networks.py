@@ -8,7 +8,8 @@ import functools
 import inspect
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_MAPPING,
@@ -20,6 +21,11 @@ from transformers import (
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
 from electra.backbones import BACKBONES, Backbone
+from electra.cpu import ATTENTION
+from electra.gpu import call_with_cast_weights, linear_of_aligned_rows
+
+ADDING_ATTENTION = ("eager", "sdpa", ATTENTION)
+"""Attention implementations that add a float mask; others have masks of their own."""
 
 
 def backbone_of(network: PreTrainedModel) -> Backbone:
@@ -74,14 +80,40 @@ def class_of(config: PreTrainedConfig) -> Any:
     return ElectraForPreTraining if config_class is ElectraConfig else _detector_class(config_class)
 
 
+def attention_bias(attention_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What attention adds to its scores where rows are padded: 0, or the least number at padding; (B, 1, 1, L).
+
+    From 0 and 1 each network would make a mask of its own, wait for the device to see whether anything is padded, and
+    have it expanded to (B, H, L, L) in every layer. In the precision that attention computes in, of autocast or
+    `dtype`, no layer converts it.
+    """
+    if attention_mask is None:
+        return None
+    kind = attention_mask.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
+    bias = torch.zeros_like(attention_mask, dtype=dtype)
+    return bias.masked_fill(attention_mask == 0, torch.finfo(dtype).min)[:, None, None, :]
+
+
 def encode(
-    network: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
+    network: PreTrainedModel,
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """Last hidden states of a network without its head: (B, L) -> (B, L, D)."""
+    """Last hidden states of a network without its head: (B, L) -> (B, L, D).
+
+    `bias`, of `attention_bias`, takes the mask's place where the network can add it.
+    """
+    backbone = backbone_of(network)
+    if bias is not None and backbone.takes_attention_bias and network.config._attn_implementation in ADDING_ATTENTION:
+        attention_mask = bias
     # Released RoBERTa models have a single token type.
-    has_types = backbone_of(network).takes_token_types and network.config.type_vocab_size > 1
+    has_types = backbone.takes_token_types and network.config.type_vocab_size > 1
     types = {"token_type_ids": token_type_ids} if has_types else {}
-    hidden: Tensor = network.base_model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
+    inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **types}
+    hidden: Tensor = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
     return hidden
 
 
@@ -91,9 +123,11 @@ def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Logits over the vocabulary: (N, D) -> (N, V)."""
+    """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU there are more, of probability 0."""
     for name in backbone_of(network).lm_head:
-        hidden = getattr(network, name)(hidden)
+        layer = getattr(network, name)
+        is_aligned = isinstance(layer, nn.Linear) and hidden.is_cuda and network.training
+        hidden = linear_of_aligned_rows(hidden, layer) if is_aligned else layer(hidden)
     return hidden
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.data.corpus import Corpus
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
+from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, trained_source
@@ -55,10 +55,7 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
     validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
     tokenizer = _tokenizer(args, checkpoint, corpus)
-    state = PartialState()
-    with state.main_process_first():  # one process builds the cache, the others open it
-        overwrite = args.cache.overwrite_cache and state.is_main_process
-        cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir, overwrite=overwrite)
+    cache = _training_cache(args, corpus, tokenizer)
     if not validation:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
         held_out_caches = {"": cache}
@@ -100,6 +97,17 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
             ),
         },
     )
+
+
+def _training_cache(args: Arguments, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> TokenCache:
+    """One process builds the cache, the others wait for its lock: a collective would time out, see --ddp_timeout."""
+    state, folder, overwrite = PartialState(), args.cache.cache_dir, args.cache.overwrite_cache
+    if overwrite and state.num_processes > 1:
+        if state.is_main_process:
+            delete_cache(corpus, tokenizer, folder)
+        state.wait_for_everyone()
+        overwrite = False
+    return load_or_build_cache(corpus, tokenizer, folder, overwrite=overwrite)
 
 
 def _fingerprint(content_hashes: NDArray[np.uint64]) -> str:

@@ -6,6 +6,7 @@ in place of epochs, shares and defaults once the data are known; nothing changes
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -44,9 +45,9 @@ from electra.config import (
 from electra.console import without_secrets
 from electra.errors import UserError
 from electra.files import CONFIGS, split_name
-from electra.hardware import computes_bf16
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
+from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.resume import generator_steps_of, read_state
 
@@ -131,12 +132,20 @@ class PretrainingArguments(TrainingArguments):
         "paper's: 0.0625 0.125 0.25 0.5 1.",
         UP_TO_ONE,
     )
-    bf16: bool | None = option(None, "Mixed precision in bfloat16. Not set: if the GPU or CPU supports it.")
+    bf16: bool | None = option(
+        None, "Mixed precision in bfloat16. Not set: if the GPU or CPU supports it, else fp16 on a GPU."
+    )
+    torch_compile: bool | None = option(None, "Compile the training step. Not set: on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
+    ddp_broadcast_buffers: bool | None = option(
+        False, "Copy buffers to all processes in each step; all are constants."
+    )
     ddp_find_unused_parameters: bool | None = option(
         False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."
     )
-    dataloader_num_workers: int = option(0, "Processes that prepare batches.", NOT_NEGATIVE)
+    dataloader_num_workers: int | None = option(
+        None, "Processes that prepare batches. Not set: up to 4 on a GPU, else 0.", NOT_NEGATIVE
+    )
     remove_unused_columns: bool = option(False, "Not used.")
     include_num_input_tokens_seen: str | bool = option(False, "Not used: the log always has tokens_seen.")
     license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
@@ -148,6 +157,11 @@ class PretrainingArguments(TrainingArguments):
         for name, only in _WITHOUT_EFFECT.items():
             expected = "left out" if only is None else only
             check(getattr(self, name) == only, name, getattr(self, name), f"{expected}, pre-training does not use it")
+        if self.auto_find_batch_size:
+            raise UserError(
+                "--auto_find_batch_size does not work: the samples of a step would change with it; lower "
+                "--per_device_train_batch_size and raise --gradient_accumulation_steps by the same factor"
+            )
         if self.checkpoint_fractions and self.save_strategy == "best":
             raise UserError("--checkpoint_fractions does not work with --save_strategy best; choose steps or epoch")
         if self.auto_resume and self.resume_from_checkpoint is not None:
@@ -157,12 +171,17 @@ class PretrainingArguments(TrainingArguments):
         check(is_object, "lr_scheduler_kwargs", kwargs, "a JSON object")
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
-        if self.bf16 is None:
-            self.bf16 = not self.fp16 and computes_bf16(use_cpu=self.use_cpu)
+        choose_for_device(self)
         try:
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
             raise UserError(f"these options do not work: {error}") from error
+        if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
+            self.torch_compile = compiles_by_default(self)
+        if not self.fsdp:  # make_trainer compiles; accelerate would put the networks into another module
+            os.environ.pop("ACCELERATE_DYNAMO_BACKEND", None)
+        if self.device.type == "cuda":  # the step goes on while its batch is copied
+            self.accelerator_config.non_blocking = bool(self.dataloader_pin_memory)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without tokens: Trainer pickles its arguments into what it pushes to the Hub."""
@@ -173,6 +192,16 @@ class PretrainingArguments(TrainingArguments):
         other = object.__new__(type(self))
         other.__dict__.update({**vars(self), **values})
         return other
+
+    @property
+    def n_gpu(self) -> int:
+        """One at most: with more, Trainer would multiply the batch by their number and use `nn.DataParallel`."""
+        return min(1, self.visible_gpus)
+
+    @property
+    def visible_gpus(self) -> int:
+        """GPUs that a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
+        return int(super().n_gpu)
 
     @property
     def segments_per_step(self) -> int:
@@ -213,7 +242,11 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     if config == str(QUICKSTART):
         logger.info("No corpus named: using %s. Name your own with --train_file or --dataset_name.", config)
-    args.effective["bf16"] = args.training.bf16  # resolved for this device
+    tell_choices(args.training, set(args.effective))
+    # Resolved for this device: a run that goes on elsewhere keeps its precision.
+    args.effective["bf16"] = args.training.bf16
+    if args.training.fp16:
+        args.effective["fp16"] = True
     if args.segments.max_length > args.model.max_position_embeddings:
         raise UserError(
             f"--max_length {args.segments.max_length} is more than --max_position_embeddings "
@@ -313,6 +346,11 @@ def check_training(args: Arguments) -> None:
     if unknown:
         raise UserError(
             f"--gradient_checkpointing_kwargs has no {min(unknown)}, only use_reentrant, preserve_rng_state"
+        )
+    if training.torch_compile_mode == "reduce-overhead" and training.gradient_accumulation_steps > 1:
+        raise UserError(
+            "--torch_compile_mode reduce-overhead does not work with --gradient_accumulation_steps: its graphs write "
+            "to the same memory in every batch; leave the mode out"
         )
     if training.dataloader_persistent_workers and not training.dataloader_num_workers:
         raise UserError("--dataloader_persistent_workers needs --dataloader_num_workers of at least 1")

@@ -21,7 +21,7 @@ from electra.pretraining.callbacks.progress import ReadableLog
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments, PretrainingArguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.trainer import make_trainer
+from electra.pretraining.setup import make_trainer
 
 logger = logging.getLogger(__name__)
 

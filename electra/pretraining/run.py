@@ -9,13 +9,14 @@ from electra.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.finish import finish_run
+from electra.pretraining.memory import check_memory
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.resources import check_disk, run_trial
 from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
-from electra.pretraining.trainer import make_trainer
+from electra.pretraining.setup import make_trainer
 from electra.report.page import REPORT_NAME, try_to_report
 from electra.tracking import check_trackers
 
@@ -39,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
         origin = check_resumed(Path(run.checkpoint), origin, model)
     plan = announce_plan(args, model, data, origin["changes"])
     check_disk(args, model, plan)
+    check_memory(args, model)
     if args.training.plan:
         run_trial(args, model, data, plan)
         return

@@ -1,12 +1,15 @@
 """`transformers.Trainer` for the joint model. Its training loop, mixed precision and distribution are untouched.
 
+setup.py puts it together.
+
 Private methods and attributes of Trainer that are overridden or used, with the reason:
 
     _get_train_sampler             positions in order: position p is sample p of the run (data/segments.py)
     _get_dataloader                workers must ignore the signals that stop a run
-    _get_grad_norm                 the only place between backward and the optimizer step: skips steps that are not
-                                   finite. One NaN in Adam's averages stays there; the norm is finite only if all
-                                   gradients are. A skipped step counts: later steps get the same samples
+    _clip_grad_norm,
+    _get_grad_norm                 the only places between backward and the optimizer step: clip, and skip steps that
+                                   are not finite (skipping.py). The norm is finite only if all gradients are
+    _prepare_for_training          gradients are dropped without a walk through all modules
     _tr_loss                       the sum of losses that Trainer logs: a skipped step is taken out of it
     _get_output_dir                Trainer writes into `unfinished/`; a complete checkpoint is renamed (checkpoint.py)
     _save_checkpoint               manifest and rename after Trainer has written
@@ -18,25 +21,25 @@ Private methods and attributes of Trainer that are overridden or used, with the 
     _created_lr_scheduler          tells Trainer to make a new schedule for each `train`
 """
 
+import functools
 import logging
-import re
+import math
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import accelerate.optimizer
 import numpy as np
 import torch
-from accelerate.utils import set_seed
+from accelerate.utils import is_lomo_available
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Sampler, SequentialSampler
-from tqdm.auto import tqdm
-from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
+from transformers import EvalPrediction, Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput
 
@@ -48,33 +51,21 @@ from electra.checkpoint import (
     translate_write_errors,
     write_manifest,
 )
-from electra.console import without_secrets
-from electra.cpu import tune_networks, tune_process
-from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.errors import UserError
 from electra.files import write_json
-from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
-from electra.optimization import AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
-from electra.pretraining.callbacks.checkpoints import IgnoreSignals, KeptCheckpoints, StopRequests
-from electra.pretraining.callbacks.cost import EnergyLog
-from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
-from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
-from electra.pretraining.data import PretrainingData
+from electra.optimization import AdamW, AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
+from electra.pretraining.callbacks.checkpoints import IgnoreSignals
+from electra.pretraining.callbacks.phases import PhaseOptions, stage_lengths
+from electra.pretraining.failures import is_compiler_error, translate_failures
 from electra.pretraining.metrics import LogWindow, evaluation_metrics, token_records
-from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments, gate_of
+from electra.pretraining.options import CONFIG_NAME, PretrainingArguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
-from electra.tracking import RecordSettings
+from electra.pretraining.skipping import SkippedSteps, hand_to_optimizer, total_norm
 
 logger = logging.getLogger(__name__)
-
-_LOST = re.compile(
-    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
-)
-"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 
 
 class ElectraTrainer(Trainer):
@@ -95,27 +86,21 @@ class ElectraTrainer(Trainer):
         self.plan, self.phases, self.origin = plan, phases, origin
         self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 13); see metrics.py
         self.run_folder = Path(str(self.args.output_dir))
-        self._had_options, self._skipped_in_a_row = False, 0
+        self._had_options = False
         self._window = LogWindow()
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
-        self._before_step: tuple[Tensor, dict[str, Tensor], Counter[str]] | None = None
-        self._last_norm: Any = None
+        self._loss_before = torch.zeros(())  # Trainer's sum of losses before this step
+        self._trained: list[nn.Parameter] = []
+        self._skipped = SkippedSteps(
+            self.args.max_skipped_steps,
+            self.is_world_process_zero(),
+            lambda until: describe_latest_valid(self.run_folder, until=until),
+        )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._had_options = (self.run_folder / CONFIG_NAME).is_file()
-        try:
+        with translate_failures(self.args, self.run_folder, lambda: self.state.global_step):
             return super().train(*args, **kwargs)
-        except RuntimeError as error:
-            is_lost = isinstance(error, torch.distributed.DistError) or _LOST.search(str(error))
-            if self.args.world_size == 1 or not is_lost:
-                raise
-            # Without the line of gloo's source, and its advice.
-            reason = re.sub(r"^\[\S+\] |\. .*", "", str(error).strip().splitlines()[0])
-            raise UserError(
-                f"another of the {self.args.world_size} processes has ended or cannot be reached, after step "
-                f"{self.state.global_step} ({reason}); {describe_latest_valid(self.run_folder)}; start the same "
-                "command again on all hosts, with --auto_resume or --resume_from_checkpoint"
-            ) from error
 
     # ---- data
 
@@ -145,8 +130,16 @@ class ElectraTrainer(Trainer):
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         if self._step_loss is None:  # the first micro-batch
-            self._before_step = self._tr_loss.clone(), dict(self._window.sums), Counter(self._window.batches)
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+            self._loss_before = self._tr_loss.clone()
+        try:
+            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        except RuntimeError as error:
+            if self.model._compiled_call_impl is None or not is_compiler_error(error):
+                raise
+            self.model._compiled_call_impl = None
+            reason = " ".join(str(error).split("\n")[:2])
+            logger.warning("the training step cannot be compiled and runs as it is, --torch_compile false: %s", reason)
+            loss = super().training_step(model, inputs, num_items_in_batch)
         self._step_loss = loss if self._step_loss is None else self._step_loss + loss
         return loss
 
@@ -155,6 +148,11 @@ class ElectraTrainer(Trainer):
     ) -> Any:
         if self._window.started is None:
             self._window.started, self._window.first_step = time.monotonic(), self.state.global_step
+        if model.training and self.phases.discriminator_warmup_steps:
+            inputs = {
+                **inputs,
+                "discriminator_weight": torch.full((), self.model.discriminator_weight, device=self.args.device),
+            }
         output = model(**inputs, token_counts=num_items_in_batch)
         if model.training:
             num_chosen, num_real = (None, None) if num_items_in_batch is None else num_items_in_batch
@@ -165,39 +163,52 @@ class ElectraTrainer(Trainer):
                 parts["generator_entropy"] = weighted_mean(output.generator_entropy, output.mlm_mask, num_chosen)
             if output.is_replaced is not None:
                 parts["replaced_rate"] = output.is_replaced.sum() / (tokens if num_real is None else num_real)
-            self._window.add({**parts, "tokens": tokens})
+            self._window.add(parts, tokens)
         return (output.loss, output) if return_outputs else output.loss
 
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
+        model, loader = super()._prepare_for_training(*args, **kwargs)
+        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            object.__setattr__(model, "zero_grad", self._zero_grad)  # torch's walks through all modules
+            # It looks for a package on the disk, twice in every step.
+            accelerate.optimizer.is_lomo_available = functools.cache(is_lomo_available)
+        return model, loader
+
+    def _zero_grad(self, set_to_none: bool = True) -> None:
+        for parameter in self._trained:
+            parameter.grad = None
+
+    @property
+    def _optimizer_can_skip(self) -> bool:
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # accelerate wraps it
+        has_scaler = self.accelerator.scaler is not None
+        return bool(self._trained) and not has_scaler and getattr(optimizer, "_step_supports_amp_scaling", False)
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        return None if self._optimizer_can_skip else super()._clip_grad_norm(model)
+
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """The norm for the log. If it or the loss is not finite, the optimizer's step gets no gradients."""
-        norm = super()._get_grad_norm(model, grad_norm)
-        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
-        assert self._step_loss is not None and self._before_step is not None
-        is_bad = (~torch.isfinite(self._step_loss + norm)).float().reshape(1)
-        if self.accelerator.num_processes > 1:
-            is_bad = self.accelerator.reduce(is_bad, reduction="sum")  # all processes skip the same steps
+        """The norm for the log. If it or the loss is not finite, the optimizer's step changes nothing."""
+        if self._optimizer_can_skip:
+            norm = total_norm(parameter.grad for parameter in self._trained if parameter.grad is not None)
+        else:
+            norm = super()._get_grad_norm(model, grad_norm)
+            norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
+        assert self._step_loss is not None
         loss, self._step_loss = self._step_loss, None
-        self._window.steps += 1
-        if not is_bad.item():
-            self._skipped_in_a_row, self._last_norm = 0, norm
-            return norm
-        model.zero_grad()
-        loss_sum, sums, batches = self._before_step
-        self._tr_loss.copy_(loss_sum)
-        self._window.skip_step(sums, batches)
-        self._skipped_in_a_row += 1
-        step = self.state.global_step + 1
-        what = f"loss {float(loss):g}, gradient norm {float(norm):g}"
-        if self._skipped_in_a_row >= self.args.max_skipped_steps:
-            raise UserError(
-                f"step {step}: {what}: the last {self._skipped_in_a_row} steps were not finite and were skipped; "
-                f"{describe_latest_valid(self.run_folder, until=step - self._skipped_in_a_row)}; resume from it with "
-                "a lower --learning_rate or a smaller --max_grad_norm"
+        is_bad = ~torch.isfinite(loss + norm)
+        if self.accelerator.num_processes > 1:  # all processes skip the same steps
+            is_bad = self.accelerator.reduce(is_bad.float().reshape(1), reduction="sum")[0] > 0
+        if self._optimizer_can_skip:
+            hand_to_optimizer(
+                getattr(self.optimizer, "optimizer", self.optimizer), norm, self.args.max_grad_norm, is_bad
             )
-        if self.is_world_process_zero():
-            with tqdm.external_write_mode():
-                logger.warning("step %d is skipped: %s", step, what)
-        return self._last_norm
+        elif is_bad:
+            model.zero_grad()
+        self._tr_loss.copy_(torch.where(is_bad, self._loss_before, self._tr_loss))
+        self._window.end_step(is_bad)
+        return self._skipped.note(self.state.global_step + 1, is_bad, loss, norm)
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
         return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
@@ -214,14 +225,15 @@ class ElectraTrainer(Trainer):
         self.lr_scheduler, self._created_lr_scheduler = None, False
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        if not self.args.adam_bias_correction:
-            optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
-            if optimizer_class is not torch.optim.AdamW:
-                raise UserError(
-                    f"--adam_bias_correction false needs AdamW, but --optim is {self.args.optim.value}; choose "
-                    "adamw_torch_fused or adamw_torch"
-                )
-            self.optimizer_cls_and_kwargs = AdamWNoBiasCorrection, kwargs
+        optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+        if optimizer_class is torch.optim.AdamW:
+            ours = AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection
+            self.optimizer_cls_and_kwargs = ours, kwargs
+        elif not self.args.adam_bias_correction:
+            raise UserError(
+                f"--adam_bias_correction false needs AdamW, but --optim is {self.args.optim.value}; choose "
+                "adamw_torch_fused or adamw_torch"
+            )
         with translate_option_errors("--optim and its options"):
             return super().create_optimizer(model)
 
@@ -237,7 +249,9 @@ class ElectraTrainer(Trainer):
     def evaluation_loop(self, dataloader: DataLoader, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         started, more = time.monotonic(), dict[str, float]()
-        with torch.random.fork_rng(devices=[]):
+        # The last batch is shorter, and an evaluation records more: compiled, it would be other graphs.
+        eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
+        with torch.random.fork_rng(devices=[]), eagerly:
             for name, segments in self.more_evaluations.items():
                 loader, options = self.get_test_dataloader(segments), {**kwargs, "metric_key_prefix": f"eval_{name}"}
                 more |= super().evaluation_loop(loader, *args, **options).metrics
@@ -267,26 +281,27 @@ class ElectraTrainer(Trainer):
         state.epoch = state.global_step * self.get_total_train_batch_size(self.args) / self.plan.segments_per_epoch
         if "loss" in logs:
             self._read_tokens()
-            names = [name for name in window.sums if name != "tokens"]
-            if names:  # none if all steps were skipped
-                sums = self.accelerator.gather(torch.stack([window.sums[name] for name in names]).unsqueeze(0))
-                means = zip(names, sums.mean(dim=0).tolist(), strict=True)
-                logs.update({name: mean / window.batches[name] for name, mean in means})
-                logs["loss"] *= window.steps / (window.steps - window.skipped)  # Trainer has divided by all of them
+            means, skipped = window.read(self.accelerator.gather)
+            steps = max(1, state.global_step - window.first_step)
+            if means:  # none if all steps were skipped
+                logs.update(means)
+                logs["loss"] *= steps / (steps - skipped)  # Trainer has divided by all of them
             else:
                 del logs["loss"]
+            if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
+                del logs["grad_norm"]
             if self.phases.discriminator_warmup_steps:
                 logs["discriminator_weight"] = self.model.discriminator_weight
             if self.phases.gate is not None:
                 logs["train_generator"] = float(self.model.train_generator)
             assert window.started is not None
             now = time.monotonic()
-            seconds, steps = now - window.started, max(1, state.global_step - window.first_step)
+            seconds = now - window.started
             logs["tokens_seen"] = state.num_input_tokens_seen
             logs["tokens_per_second"] = round(window.tokens / seconds)
             logs["eta_seconds"] = round((state.max_steps - state.global_step) * seconds / steps)
             earlier = (line["skipped_steps"] for line in reversed(state.log_history) if "skipped_steps" in line)
-            skipped = window.skipped + int(next(earlier, 0))
+            skipped += int(next(earlier, 0))
             if skipped:  # so far in the whole run
                 logs["skipped_steps"] = skipped
             self._window = LogWindow(started=now, first_step=state.global_step)
@@ -294,7 +309,7 @@ class ElectraTrainer(Trainer):
 
     def _read_tokens(self) -> None:
         """Count the tokens of all processes since the last call."""
-        tokens = self._window.sums.pop("tokens", None)
+        tokens, self._window.unread_tokens = self._window.unread_tokens, None
         count = 0 if tokens is None else int(self.accelerator.gather(tokens.reshape(1)).sum())
         self._window.tokens += count
         self.state.num_input_tokens_seen += count
@@ -312,13 +327,14 @@ class ElectraTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Save the full state of this step: complete, or not at all."""
         started = time.monotonic()
+        self._skipped.tell(all_of_them=True)
         self._read_tokens()  # so that the saved state counts them all
         run, step, is_writer = self.run_folder, self.state.global_step, self.args.should_save
         target = run / f"{PREFIX_CHECKPOINT_DIR}-{step}"
         unfinished = run / UNFINISHED / target.name
         states = [value for entry in getattr(self.optimizer, "state", {}).values() for value in entry.values()]
         tensors = [t for t in (*self.model.parameters(), *states) if isinstance(t, Tensor) and t.is_floating_point()]
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+        if not torch.stack([torch.isfinite(tensor).all() for tensor in tensors]).all():
             raise UserError(
                 f"the weights or the optimizer's averages are not finite at step {step}, so it is not saved; "
                 f"{describe_latest_valid(run)}; resume from it with a lower --learning_rate"
@@ -393,58 +409,3 @@ class ElectraTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with translate_loading_errors(checkpoint, "random state"):
             super()._load_rng_state(checkpoint)
-
-
-def make_trainer(
-    args: Arguments,
-    model: ElectraForJointPretraining,
-    data: PretrainingData,
-    plan: Plan,
-    origin: dict[str, Any],
-    stop: StopRequests | None = None,
-) -> ElectraTrainer:
-    """The trainer of a run with resolved options; `stop` may end it early."""
-    training, config, tokenizer = args.training, model.config, data.tokenizer
-    phases = PhaseOptions(
-        discriminator_weight=config.discriminator_weight,
-        discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
-        gate=gate_of(args),
-        generator_steps=config.generator_steps,
-        init_from_generator=args.objective.init_from_generator,
-    )
-    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
-    callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
-    callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
-    callbacks += [] if training.disable_tqdm else [ProgressBar()]
-    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
-    if config.objective == "electra" and model.generator is not None:
-        callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
-    tune_process(training.device)
-    tune_networks(model)
-    try:
-        trainer = ElectraTrainer(
-            model=model,
-            args=training,
-            data_collator=SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id),
-            train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
-            eval_dataset=data.evaluation,
-            processing_class=tokenizer,
-            callbacks=callbacks,
-            plan=plan,
-            phases=phases,
-            origin=origin,
-        )
-        trainer.more_evaluations = data.more_evaluations
-        if training.torch_compile:  # Trainer compiles later; this refuses a wrong backend or mode now
-            torch.compile(model, backend=training.torch_compile_backend, mode=training.torch_compile_mode)
-        trainer.check_optimization(plan.steps)
-    except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
-        with suppress(OSError):  # made by Trainer; kept unless it is empty
-            Path(str(training.output_dir)).rmdir()
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-    # All processes have the same weights; from here on each draws its own dropout.
-    set_seed(training.seed, device_specific=True)
-    trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
-    return trainer

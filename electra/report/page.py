@@ -61,7 +61,8 @@ COMPUTE = {
     "devices": "devices",
     "dtype": "matrix products in",
     "peak_flops_per_second": "peak measured, each device",
-    "mfu": "model FLOPs utilization",
+    "mfu": "model FLOPs utilization, of the measured peak",
+    "mfu_data_sheet": "the same, of the data sheet's peak",
     "energy_joules": "energy",
     "energy_source": "energy measured by",
 }
@@ -164,7 +165,7 @@ def _cell(key: str, value: Any) -> str:
         return format_seconds(value)
     if key.endswith("flops") or key == "peak_flops_per_second":
         return f"{value:.3g}"
-    if key == "mfu":
+    if key.startswith("mfu"):
         return f"{100 * value:.1f} %"
     if key == "energy_joules":
         return f"{value / 3.6e6:.3g} kWh"

@@ -104,6 +104,33 @@ def test_a_host_that_is_killed_ends_the_other_with_one_line_and_a_whole_checkpoi
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
 
 
+SLOW_CACHE = """
+import sys, time
+from electra.data import token_cache
+from electra.pretraining.data import load_data
+from electra.pretraining.options import parse_arguments
+
+build = token_cache._build
+
+def slowly(*args):
+    time.sleep(12)  # several times the time-out of a collective
+    build(*args)
+
+token_cache._build = slowly
+print(f"documents: {len(load_data(parse_arguments(sys.argv[1:]), None).cache)}")
+"""
+
+
+def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    (tmp_path / "build.py").write_text(SLOW_CACHE)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "build.py")]
+    argv = options(tmp_path, "run", ddp_timeout=4, overwrite_cache=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *launcher, *argv], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("documents: 30") == 2, done.stderr
+
+
 LEAVING = """
 import atexit, pathlib, sys, time
 import torch.distributed

@@ -1,5 +1,6 @@
 """Every backbone: the heads see what transformers' own models see, and what is exported opens as them."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from transformers import (
 )
 
 from electra.backbones import BACKBONES
+from electra.cpu import ATTENTION
 from electra.errors import UserError
 from electra.model.configuration import (
     embedding_width,
@@ -20,7 +22,7 @@ from electra.model.configuration import (
     longest_text,
 )
 from electra.model.joint import parameter_counts
-from electra.model.networks import encode, lm_logits, masked_lm, replaced_logits, token_detector
+from electra.model.networks import attention_bias, encode, lm_logits, masked_lm, replaced_logits, token_detector
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config
@@ -89,6 +91,36 @@ def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
     row = {name: value[1:, :15] for name, value in {**batch, **noise}.items()}
     alone = model(**row)
     torch.testing.assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", ATTENTION])
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_a_bias_made_once_hides_what_the_mask_hides(model_type: str, attention: str, batch: dict[str, Tensor]) -> None:
+    network = masked_lm(network_config(model_type)).eval()
+    with suppress(ValueError):  # DeBERTa has its own attention
+        network.set_attn_implementation(attention)
+    bias = attention_bias(batch["attention_mask"], torch.float32)
+    assert bias is not None and bias.shape == (2, 1, 1, LONGEST)
+    wanted, real = encode(network, **batch), batch["attention_mask"].bool()
+    torch.testing.assert_close(encode(network, **batch, bias=bias)[real], wanted[real], rtol=1e-5, atol=1e-6)
+    shown = batch["input_ids"].masked_fill(~real, 7)
+    if model_type != "roberta":  # counts positions by its padding
+        hidden = encode(network, **{**batch, "input_ids": shown}, bias=bias)
+        torch.testing.assert_close(hidden[real], wanted[real], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("model_type", [name for name, backbone in BACKBONES.items() if backbone.takes_attention_bias])
+def test_padding_is_not_looked_at_on_the_device(
+    model_type: str, batch: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers asks whether a mask hides anything, which waits for a GPU, and makes one of (B, 1, L, L)."""
+    model = joint_model(model_type, tie="word").train()
+    noise = {"mask_noise": torch.rand(2, LONGEST, 2), "sample_noise": torch.rand(2, LONGEST)}
+    asked = []
+    for name in ("item", "__bool__", "tolist"):
+        monkeypatch.setattr(Tensor, name, lambda self, name=name: asked.append(name) or True)
+    model(**batch, **noise)
+    assert asked == []
 
 
 @pytest.mark.parametrize("model_type", BACKBONES)

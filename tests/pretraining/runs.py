@@ -14,7 +14,8 @@ from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.resume import origin_of
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.trainer import ElectraTrainer, make_trainer
+from electra.pretraining.setup import make_trainer
+from electra.pretraining.trainer import ElectraTrainer
 
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)

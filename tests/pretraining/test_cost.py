@@ -28,7 +28,9 @@ def test_time_is_that_of_the_windows_and_the_rest_is_taken_at_their_mean_rate() 
     assert training_seconds(LOGS[1:2], 3000) is None
 
 
-def test_utilization_is_what_the_model_needs_over_what_the_devices_could_do(plan: Plan, tmp_path: Path) -> None:
+def test_utilization_is_what_the_model_needs_over_what_the_devices_could_do(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
     state = TrainerState(global_step=6, num_input_tokens_seen=3000, log_history=LOGS)
     ledger = compute_ledger(state, args, plan, peak_flops=1e6)
@@ -37,7 +39,12 @@ def test_utilization_is_what_the_model_needs_over_what_the_devices_could_do(plan
     assert (ledger["tokens"], ledger["dtype"], ledger["devices"]) == (3000, "float32", 1)
     assert ledger["training_seconds"] == pytest.approx(15) and ledger["evaluation_seconds"] == 3.0
     assert ledger["tokens_per_second"] == pytest.approx(200)
-    assert ledger["mfu"] == pytest.approx(plan.flops / 2 / (15 * 1e6))
+    assert ledger["mfu"] == pytest.approx(plan.flops / 2 / (15 * 1e6)) and ledger["mfu_peak"] == "measured"
+    assert "mfu_data_sheet" not in ledger
+    monkeypatch.setattr("electra.pretraining.callbacks.cost.device_name", lambda device: "Tesla T4")
+    on_gpu = compute_ledger(state, args, plan, peak_flops=1e6)
+    assert on_gpu["mfu_data_sheet"] == pytest.approx(plan.flops / 2 / (15 * 8.1e12))
+    assert "of the data sheet's peak" in ledger_line(on_gpu)
     assert "energy_joules" not in ledger and "kWh" not in ledger_line(ledger)
     state.log_history = [*LOGS, {"step": 12, "energy_joules": 7.2e6, "energy_source": "RAPL"}]
     assert "2 kWh (RAPL)" in ledger_line(compute_ledger(state, args, plan, peak_flops=1e6))

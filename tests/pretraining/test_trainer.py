@@ -2,6 +2,10 @@
 
 import json
 import math
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,9 @@ from transformers import TrainerCallback
 
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
-from electra.optimization import AdamWNoBiasCorrection
+from electra.optimization import AdamW, AdamWNoBiasCorrection
 from electra.pretraining.metrics import rows_of
+from electra.pretraining.skipping import SkippedSteps
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
@@ -96,13 +101,15 @@ def test_optimizer_and_schedule_are_the_original_s_when_asked_for(folder: Path, 
     options = {"adam_bias_correction": "false", "product_schedule": "true"} if is_original else {}
     trainer = make(folder, warmup_steps=4, max_steps=8, **options)
     trainer.create_optimizer_and_scheduler(8)
-    assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else torch.optim.AdamW)
+    assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else AdamW)
     scheduler: Any = trainer.lr_scheduler
     expected = [min(1, s / 4) * (1 - s / 8) if is_original else min(s / 4, (8 - s) / 4) for s in range(9)]
     assert [scheduler.lr_lambdas[0](step) for step in range(9)] == pytest.approx(expected)
 
 
-# ---- steps that are not finite
+# ---- steps that are not finite, and what a step waits for
+
+FUSED = ("adamw_torch_fused", "adamw_torch")
 
 
 def break_loss(trainer: ElectraTrainer, *steps: int, value: float = math.nan) -> None:
@@ -157,6 +164,117 @@ def test_a_gradient_that_is_not_finite_is_skipped_though_the_loss_is(folder: Pat
     weight.register_hook(lambda gradient: gradient * math.inf if trainer.state.global_step == 4 else gradient)
     trainer.train()
     assert not seen.changed(5) and seen.changed(6)
+
+
+def test_an_optimizer_that_cannot_skip_is_kept_from_steps_that_are_not_finite(folder: Path) -> None:
+    trainer = make(folder, **FAST, optim="adamw_torch", max_steps=6)
+    seen = Snapshots(trainer)
+    break_loss(trainer, 4)
+    trainer.train()
+    assert [step for step in range(2, 7) if not seen.changed(step)] == [4]
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.05, 1e6, 0])
+def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -> None:
+    """One by `grad_scale`, the other one by the host, which must be asked where the optimizer has no such thing."""
+    trainers = [
+        make(folder, **FAST, optim=o, max_grad_norm=max_grad_norm, max_steps=4, logging_steps=1) for o in FUSED
+    ]
+    for trainer in trainers:
+        torch.manual_seed(0)
+        trainer.train()
+    for ours, theirs in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    norms = [[logs["grad_norm"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(caplog: pytest.LogCaptureFixture) -> None:
+    class Answer:
+        is_there = False
+
+        def query(self) -> bool:
+            return self.is_there
+
+        def synchronize(self) -> None:
+            self.is_there = True
+
+    steps = SkippedSteps(2, True, lambda until: f"nothing was wrong until {until}")
+    bad, good, norm = torch.tensor(True), torch.tensor(False), torch.tensor(1.0)
+    send, answers = steps._send, []
+
+    def send_slowly(step: int, values: torch.Tensor) -> None:
+        send(step, values)
+        answers.append(Answer())
+        steps._under_way[-1] = (*steps._under_way[-1][:2], answers[-1])
+
+    steps._send = send_slowly  # type: ignore[method-assign]
+    assert math.isnan(steps.note(1, bad, norm * math.nan, norm * 3))
+    assert steps.note(2, good, norm, norm * 2) == steps.note(3, bad, norm, norm * math.inf) == 2
+    assert caplog.text == ""
+    answers[0].is_there = answers[2].is_there = True
+    steps.tell()
+    assert "step 1 is skipped" in caplog.text and "step 3" not in caplog.text
+    steps.note(4, bad, norm, norm)
+    with pytest.raises(UserError, match=r"step 4: .* the last 2 steps .* until 2;"):
+        steps.tell(all_of_them=True)
+    assert "step 3 is skipped" in caplog.text
+
+
+def test_no_step_waits_for_the_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two lines of the log nothing is read from the device, and nothing is copied to it but the batches."""
+    options = {"max_steps": 12, "logging_steps": 6, "save_strategy": "no", "discriminator_warmup_steps": 20}
+    trainer = make(folder, **FAST, **options, accelerator_config='{"non_blocking": true}')
+    seen: Counter[str] = Counter()
+
+    def watch(owner: Any, name: str, is_harmless: Callable[..., bool] = lambda *args, **kwargs: False) -> None:
+        original = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1)
+            where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} {name}"
+            # The values that `SkippedSteps` reads have arrived; a line of the log waits; workers are elsewhere.
+            stack = {frame.f_code.co_name for frame, _ in traceback.walk_stack(caller)}
+            is_step = 6 < trainer.state.global_step + 1 <= 12 and not stack & {
+                "log",
+                "_maybe_log_save_evaluate",
+                "fetch",
+            }
+            if is_step and "tell" not in stack and not is_harmless(*args, **kwargs):
+                seen[where] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu", "numpy", "nonzero"):
+        watch(torch.Tensor, name)
+    for name in ("tensor", "as_tensor", "nonzero"):
+        watch(torch, name)
+    moved: set[int] = set()
+
+    def is_on_device(self: torch.Tensor, *args: Any, non_blocking: bool = False, **kwargs: Any) -> bool:
+        to_other = "device" in kwargs or any(isinstance(arg, (torch.device, str)) for arg in args)
+        if non_blocking:
+            moved.add(self.data_ptr())
+        return not to_other or self.data_ptr() in moved
+
+    watch(torch.Tensor, "to", is_on_device)
+    trainer.train()
+    assert moved and seen == {}
+
+
+def test_a_lack_of_memory_is_one_line_with_options_for_the_same_steps(folder: Path) -> None:
+    trainer = make(folder, **FAST, per_device_train_batch_size=6, gradient_accumulation_steps=2)
+
+    def hook(module: torch.nn.Module, inputs: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    trainer.model.register_forward_pre_hook(hook)
+    with pytest.raises(UserError, match=r"memory .*--per_device_train_batch_size 3 --gradient_accumulation_steps 4 "):
+        trainer.train()
+    trainer.args.per_device_train_batch_size = 1
+    with pytest.raises(UserError, match="--gradient_checkpointing"):
+        trainer.train()
 
 
 def test_too_many_in_a_row_end_the_run_and_name_step_and_checkpoint(folder: Path) -> None:

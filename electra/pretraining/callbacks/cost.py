@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from electra.console import format_seconds
-from electra.hardware import EnergyMeter, device_name, measure_matmul_flops
+from electra.hardware import EnergyMeter, data_sheet_flops, device_name, gpus_of_run, measure_matmul_flops
 from electra.pretraining.plan import Plan
 
 PEAK_SECONDS = 1.0
@@ -62,7 +62,11 @@ def compute_ledger(
             "tokens_per_second": tokens / seconds,
             "peak_flops_per_second": peak,
             "mfu": ledger["flops"] / (seconds * peak * args.world_size),
+            "mfu_peak": "measured",
         }
+        data_sheet = data_sheet_flops(ledger["device"], ledger["dtype"])
+        if data_sheet is not None:
+            ledger["mfu_data_sheet"] = ledger["flops"] / (seconds * data_sheet * args.world_size)
     for logs in state.log_history:
         if ENERGY in logs:
             ledger |= {ENERGY: logs[ENERGY], "energy_source": logs["energy_source"]}
@@ -74,10 +78,14 @@ def ledger_line(ledger: Mapping[str, Any]) -> str:
     if "training_seconds" not in ledger:
         return f"{ledger['tokens']:,} tokens, {ledger['flops']:.3g} FLOPs; too short for a rate"
     energy = f"; {ledger[ENERGY] / 3.6e6:.3g} kWh ({ledger['energy_source']})" if ENERGY in ledger else ""
+    data_sheet = ""
+    if "mfu_data_sheet" in ledger:
+        data_sheet = f", {100 * ledger['mfu_data_sheet']:.1f} % of the data sheet's peak"
     return (
         f"{ledger['tokens']:,} tokens in {format_seconds(ledger['training_seconds'])} of training "
         f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
-        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product here{energy}"
+        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product measured here"
+        f"{data_sheet}{energy}"
     )
 
 
@@ -87,20 +95,22 @@ class EnergyLog(TrainerCallback):
     _is_measured = False
 
     def __init__(self, meter: EnergyMeter | None = None) -> None:
-        self._meter = meter or EnergyMeter()
+        self._meter = meter
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         known = [logs[ENERGY] for logs in state.log_history if ENERGY in logs]
         self._before = known[-1] if known else 0.0
         is_complete = known or state.global_step == 0  # else a part would look like the whole
-        self._is_measured = bool(state.is_world_process_zero and is_complete and self._meter.start())
+        if state.is_world_process_zero and is_complete:
+            self._meter = self._meter or EnergyMeter(gpus=gpus_of_run(args.device))
+            self._is_measured = self._meter.start()
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._is_measured:  # Trainer has appended the line already
+        if self._meter is not None and self._is_measured:  # Trainer has appended the line already
             state.log_history[-1][ENERGY] = round(self._before + self._meter.read(), 1)
             state.log_history[-1]["energy_source"] = " and ".join(self._meter.sources)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._is_measured:
+        if self._meter is not None and self._is_measured:
             self._meter.stop()
             self._is_measured = False

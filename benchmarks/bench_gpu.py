@@ -1,0 +1,314 @@
+"""What only a GPU can tell, in ten minutes and one command: speed, memory, waits, kernels, correctness.
+
+    python -m benchmarks.bench_gpu --output gpu.json
+    python -m benchmarks.bench_gpu --output rehearsal.json --rehearse     # tiny sizes, on a CPU too
+
+Each row is a process of its own, and is written when it is done; the same command goes on with the rows that are
+missing or failed. Text and tokenizer come from the documentation of Python: no network. Times are of windows of steps;
+the device is waited for at their ends only, so that what runs side by side shows.
+"""
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.benchmark import Timer
+from transformers import TrainerCallback
+
+from electra.cli import as_flags
+from electra.console import environment
+from electra.corruption import sample_tokens
+from electra.files import write_json
+from electra.gpu import linear_of_aligned_rows
+from electra.hardware import data_sheet_flops, device_name, gpu_energy, gpus_of_run, measure_matmul_flops
+from electra.pretraining.data import load_data
+from electra.pretraining.memory import BYTES_PER_WEIGHT, activation_bytes
+from electra.pretraining.model import build_model
+from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.plan import announce_plan
+from electra.pretraining.run_folder import open_run
+from electra.pretraining.setup import make_trainer
+from electra.pretraining.trainer import ElectraTrainer
+
+TINY = {
+    "model_size": "small",
+    "vocab_size": 300,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "generator_size": 0.5,
+    "max_documents": 200,
+}
+"""Of a rehearsal, in place of the networks of all recipes."""
+
+
+class Bench:
+    """What all rows share: the device, sizes, and short runs."""
+
+    def __init__(self, work: Path, is_rehearsal: bool) -> None:
+        self.work, self.is_rehearsal = work, is_rehearsal
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.steps = 4 if is_rehearsal else 50
+        self.dtype = torch.bfloat16
+
+    def wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def seconds(self, statement: str, **names: Any) -> float:
+        """Of a statement, the median of half a second."""
+        timer = Timer(statement, globals=names, num_threads=torch.get_num_threads())
+        return timer.blocked_autorange(min_run_time=0.05 if self.is_rehearsal else 0.5).median
+
+    def trainer(self, size: str = "small", batch: int = 128, length: int = 128, **options: Any) -> ElectraTrainer:
+        """Of a run that only trains."""
+        sizes: dict[str, Any] = {"model_size": size, "vocab_size": 30522}
+        if self.is_rehearsal:
+            sizes, batch, length = TINY, 4, min(length, 32)
+        given = {
+            **sizes,
+            "dataset_name": "builtin",
+            "cache_dir": self.work / "cache",
+            "output_dir": self.work / "output",
+            "per_device_train_batch_size": batch,
+            "max_length": length,
+            "max_steps": 3 * self.steps,
+            "warmup_steps": 2,
+            "eval_strategy": "no",
+            "save_strategy": "no",
+            "logging_steps": self.steps,
+            "validation_fraction": 0,
+            "disable_tqdm": True,
+            **options,
+        }
+        args = parse_arguments(as_flags({name: str(v) if isinstance(v, Path) else v for name, v in given.items()}))
+        run = open_run(args)
+        data = load_data(args, None)
+        args = resolve(args, run.folder, None, len(data.policy), has_held_out=False)
+        model = build_model(args, data.tokenizer)
+        return make_trainer(args, model, data, announce_plan(args, model, data, []), origin={})
+
+    def speed(self, **options: Any) -> dict[str, Any]:
+        """Tokens a second of `train()`, by the last two windows; utilization; peak memory against the estimate."""
+        trainer = self.trainer(**options)
+        windows = Windows(self)
+        trainer.add_callback(windows)
+        trainer.train()
+        rates = [trainer.plan.tokens_per_step * self.steps / seconds for seconds in windows.seconds[1:]]
+        flops = trainer.plan.flops / trainer.plan.total_tokens
+        told: dict[str, Any] = {"tokens_per_second": rates, "flops_per_second": flops * max(rates)}
+        if self.device.type == "cuda":
+            config, batch = trainer.model.config, trainer.args.per_device_train_batch_size
+            dtype = torch.bfloat16 if trainer.args.bf16 else None
+            kept = activation_bytes(config, batch, trainer.plan.max_length, "cuda", dtype)
+            told["peak_bytes"] = torch.cuda.max_memory_allocated()
+            told["estimated_bytes"] = kept + BYTES_PER_WEIGHT * trainer.plan.total_parameters
+        told["losses"] = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
+        return told
+
+
+class Windows(TrainerCallback):
+    """Seconds of each window of steps."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.seconds, self.started = bench, list[float](), 0.0
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self.started = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step % self.bench.steps == 0:
+            self.bench.wait()
+            now = time.perf_counter()
+            self.seconds.append(now - self.started)
+            self.started = now
+
+
+def peaks(bench: Bench) -> dict[str, Any]:
+    """Rates of matrix products and copies, the attention that torch chooses, what reading the energy takes."""
+    size = 2**20 if bench.is_rehearsal else 2**30
+    block = torch.empty(size, dtype=torch.uint8, device=bench.device)
+    copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=bench.wait)
+    name = device_name(bench.device)
+    told = {
+        "device": name,
+        "matmul_flops": measure_matmul_flops(bench.device, bench.dtype, 0.1 if bench.is_rehearsal else 3.0),
+        "data_sheet_flops": data_sheet_flops(name, "bfloat16"),
+        "copy_bytes_per_second": 2 * size / copy,
+    }
+    q = torch.randn(8, 4, 128, 64, device=bench.device, dtype=bench.dtype)
+    bias = torch.zeros(8, 1, 1, 128, device=bench.device, dtype=bench.dtype)
+    for mask_name, mask in (("without_mask", None), ("with_bias", bias.expand(8, 4, 128, 128))):
+        told[f"attention_{mask_name}"] = int(torch._fused_sdp_choice(q, q, q, mask, 0.1, False))
+    with contextlib.suppress(Exception):
+        read = gpu_energy(gpus_of_run(bench.device))
+        told["energy_reading_seconds"] = bench.seconds("read()", read=read)
+    return told
+
+
+def waits(bench: Bench) -> dict[str, Any]:
+    """Operations that wait for the device in twenty steps, by torch's own warnings."""
+    trainer = bench.trainer(max_steps=20, logging_steps=100)
+    if bench.device.type == "cuda":
+        trainer.add_callback(WarnOfWaits())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.train()
+    found = [f"{w.filename}:{w.lineno}" for w in caught if "synchroniz" in str(w.message)]
+    return {"waits": {where: found.count(where) for where in sorted(set(found))}}
+
+
+class WarnOfWaits(TrainerCallback):
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        torch.cuda.set_sync_debug_mode("warn" if 5 <= state.global_step < 18 else "default")
+
+
+def ladder(bench: Bench) -> dict[str, Any]:
+    """ELECTRA-Small at 128 x 128: eagerly, with workers, compiled."""
+    ways: dict[str, dict[str, Any]] = {"eager, no workers": {"torch_compile": False, "dataloader_num_workers": 0}}
+    ways |= {"eager": {"torch_compile": False}}
+    ways |= {"default": {}}
+    ways |= {"reduce-overhead": {"torch_compile_mode": "reduce-overhead"}} if bench.device.type == "cuda" else {}
+    return {way: bench.speed(**options) for way, options in ways.items()}
+
+
+def base(bench: Bench) -> dict[str, Any]:
+    """ELECTRA-Base at 64 x 512: all rows full, and padded; utilization and memory."""
+    rows = {"size": "base", "batch": 64, "length": 512}
+    return {"full": bench.speed(**rows), "padded": bench.speed(**rows, segment_policy="document")}
+
+
+def loader(bench: Bench) -> dict[str, Any]:
+    """Tokens a second of the loader alone."""
+    rates = {}
+    for workers in (0, 2, 4):
+        trainer = bench.trainer(dataloader_num_workers=workers, max_steps=4 * bench.steps)
+        batches = iter(trainer.get_train_dataloader())
+        next(batches)
+        started = time.perf_counter()
+        tokens = sum(next(batches)["input_ids"].numel() for _ in range(2 * bench.steps))
+        rates[str(workers)] = tokens / (time.perf_counter() - started)
+    return rates
+
+
+def kernels(bench: Bench) -> dict[str, Any]:
+    """Seconds of what was changed: head and sampling at one step's size, attention with and without bias."""
+    rows, vocabulary, width = (64, 300, 16) if bench.is_rehearsal else (2432, 30522, 128)
+    device, dtype, told = bench.device, bench.dtype, {}
+    hidden = torch.randn(rows, width, device=device, dtype=dtype)
+    layer = torch.nn.Linear(width, vocabulary, device=device, dtype=dtype)
+
+    def timed(name: str, call: Callable[[], Tensor | None]) -> None:
+        told[name] = bench.seconds("call(); wait()", call=call, wait=bench.wait)
+
+    timed("head", lambda: layer(hidden))
+    timed("head_aligned", lambda: linear_of_aligned_rows(hidden, layer))
+    logits, noise = layer(hidden).float(), torch.rand(rows, device=device)
+    timed("sampling", lambda: sample_tokens(logits, noise))
+    timed("sampling_by_cumsum", lambda: torch.searchsorted(logits.softmax(1).cumsum(1), noise.unsqueeze(1)))
+    for length in (128, 512):
+        q = torch.randn(4 if bench.is_rehearsal else 64, 4, length, 64, device=device, dtype=dtype)
+        bias = torch.zeros(q.size(0), 1, 1, length, device=device, dtype=dtype)
+        timed(f"attention_{length}", partial(F.scaled_dot_product_attention, q, q, q, dropout_p=0.1))
+        timed(f"attention_{length}_bias", partial(F.scaled_dot_product_attention, q, q, q, bias, dropout_p=0.1))
+    return told
+
+
+def profile(bench: Bench) -> dict[str, Any]:
+    """Kernels of five steps, and the share of the time in which the device is busy."""
+    trainer = bench.trainer(max_steps=10)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    activities += [torch.profiler.ProfilerActivity.CUDA] if bench.device.type == "cuda" else []
+    schedule = torch.profiler.schedule(wait=4, warmup=1, active=5)
+    with torch.profiler.profile(activities=activities, schedule=schedule) as profiler:
+        trainer.add_callback(Stepping(profiler.step))
+        started = time.perf_counter()
+        trainer.train()
+    events = profiler.key_averages()
+    busy = sum(event.self_device_time_total for event in events) / 1e6
+    most = sorted(events, key=lambda event: -event.self_device_time_total or -event.self_cpu_time_total)[:25]
+    names = {event.key: [event.count, event.self_device_time_total, event.self_cpu_time_total] for event in most}
+    launches = sum(event.count for event in events if "LaunchKernel" in event.key)
+    return {"busy_seconds": busy, "seconds": time.perf_counter() - started, "launches": launches, "most": names}
+
+
+class Stepping(TrainerCallback):
+    def __init__(self, step: Callable[[], None]) -> None:
+        self.step = step
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        self.step()
+
+
+def correctness(bench: Bench) -> dict[str, Any]:
+    """Losses without dropout: fp32, bf16, compiled; steps that are not finite are skipped."""
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "batch": 32}
+    told = {
+        "fp32": bench.speed(**without, bf16=False, torch_compile=False)["losses"],
+        "bf16": bench.speed(**without, bf16=True, torch_compile=False)["losses"],
+        "default": bench.speed(**without)["losses"],
+    }
+    trainer = bench.trainer(torch_compile=False)
+
+    def spoil(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
+        output.loss = output.loss * (torch.nan if trainer.state.global_step in (2, 3) else 1.0)
+        return output
+
+    trainer.model.register_forward_hook(spoil)
+    trainer.train()
+    told["skipped"] = next(logs["skipped_steps"] for logs in trainer.state.log_history if "skipped_steps" in logs)
+    return told
+
+
+ROWS = {row.__name__: row for row in (peaks, waits, ladder, profile, kernels, base, loader, correctness)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True, help="json file, written after each row")
+    parser.add_argument("--work", type=Path, default=Path("bench_gpu"), help="folder of token cache and runs")
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--rehearse", action="store_true", help="tiny sizes: does every row run?")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # this process is one row
+    options = parser.parse_args()
+    if options.one:
+        write_json(ROWS[options.rows[0]](Bench(options.work, options.rehearse)), options.output)
+        return
+    told: dict[str, Any] = json.loads(options.output.read_text()) if options.output.is_file() else {}
+    told |= {"command": sys.argv, "environment": environment()}
+    for name in options.rows:
+        if "error" in told.get(name, {"error": ""}):
+            told[name] = run_row(name, options)
+            write_json(told, options.output)
+        print(name, json.dumps(told[name])[:200])
+
+
+def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A row's numbers, or the end of what it wrote before it failed."""
+    part = options.output.with_suffix(f".{name}.json")
+    command = [sys.executable, "-m", "benchmarks.bench_gpu", f"--output={part}", f"--work={options.work}", "--one"]
+    command += ["--rows", name, *["--rehearse"] * options.rehearse]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return {"error": (done.stderr or done.stdout)[-2000:]}
+    numbers: dict[str, Any] = json.loads(part.read_text())
+    part.unlink()
+    return {**numbers, "row_seconds": time.monotonic() - started}
+
+
+if __name__ == "__main__":
+    main()

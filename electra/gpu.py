@@ -1,0 +1,91 @@
+"""Fewer operations of a training step on a GPU under autocast, whose launches take longer than their work.
+
+    casts            autocast casts each weight by itself, and LayerNorm's output once for each of query, key and value
+    vocabulary       rows of logits are aligned, as tensor cores want them, if their number is a multiple of 64
+    token types      the gradient of an embedding of two rows adds up thousands of rows one by one
+
+Modules are those of transformers and their weights stay as they are. Results differ by rounding only.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+ALIGNED_ROWS = 64
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Whether a GPU casts to another precision now."""
+    return device.type == "cuda" and torch.is_autocast_enabled("cuda")
+
+
+def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
+    """`network(**inputs)`, with the weights of its linear layers cast at once. Compilers fuse casts by themselves."""
+    # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
+    is_alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
+    is_possible = is_alone and not torch.compiler.is_compiling() and is_autocast(inputs["input_ids"].device)
+    if not is_possible or getattr(network, "is_gradient_checkpointing", False):
+        return network(**inputs)
+    weights = {
+        f"{path}.{name}": weight
+        for path, module in network.named_modules()
+        if isinstance(module, nn.Linear)
+        for name, weight in module.named_parameters(recurse=False)
+    }
+    casts = _CastAll.apply(torch.get_autocast_dtype(inputs["input_ids"].device.type), *weights.values())
+    return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
+
+
+class _CastAll(torch.autograd.Function):
+    """Tensors of float32 in another precision, and their gradients back, in one operation each."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _copies(tensors, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_copies(gradients, torch.float32)
+
+
+def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+    torch._foreach_copy_(copies, tensors)
+    return copies
+
+
+def tune_for_gpu(model: nn.Module) -> None:
+    """Cast the input of query, key and value once, and embed token types without an index."""
+    for module in model.modules():
+        if all(isinstance(getattr(module, name, None), nn.Linear) for name in ("query", "key", "value")):
+            module.register_forward_pre_hook(_cast_input)
+        table = getattr(module, "token_type_embeddings", None)
+        if type(table) is nn.Embedding and table.num_embeddings == 2:
+            table.__class__ = TwoEmbeddings
+
+
+def _cast_input(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    if not inputs or not is_autocast(inputs[0].device):
+        return None
+    return inputs[0].to(torch.get_autocast_dtype(inputs[0].device.type)), *inputs[1:]
+
+
+class TwoEmbeddings(nn.Embedding):
+    """`nn.Embedding` of two rows; compiled, it selects one of them, so that their gradients are two sums."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            return super().forward(input)
+        return torch.where(input.unsqueeze(-1) == 0, self.weight[0], self.weight[1])
+
+
+def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear, multiple: int = ALIGNED_ROWS) -> Tensor:
+    """A linear layer with more outputs, up to a multiple, which are the least number: (N, D) -> (N, V or more)."""
+    missing = -layer.out_features % multiple
+    dtype = torch.get_autocast_dtype(hidden.device.type) if is_autocast(hidden.device) else layer.weight.dtype
+    weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing))
+    bias = weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.to(dtype)
+    return F.linear(hidden, weight, F.pad(bias, (0, missing), value=torch.finfo(dtype).min))

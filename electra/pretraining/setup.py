@@ -1,0 +1,85 @@
+"""From resolved options, model and data to the trainer of a run: callbacks, faster kernels, compilation."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+
+from electra.console import without_secrets
+from electra.cpu import tune_networks, tune_process
+from electra.data.segments import SegmentCollator, TrainingSegments
+from electra.errors import UserError
+from electra.gpu import tune_for_gpu
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests
+from electra.pretraining.callbacks.cost import EnergyLog
+from electra.pretraining.callbacks.health import DiscriminatorHealth
+from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
+from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.data import PretrainingData
+from electra.pretraining.options import Arguments, gate_of
+from electra.pretraining.plan import Plan
+from electra.pretraining.trainer import ElectraTrainer
+from electra.tracking import RecordSettings
+
+
+def make_trainer(
+    args: Arguments,
+    model: ElectraForJointPretraining,
+    data: PretrainingData,
+    plan: Plan,
+    origin: dict[str, Any],
+    stop: StopRequests | None = None,
+) -> ElectraTrainer:
+    """The trainer of a run with resolved options; `stop` may end it early."""
+    training, config, tokenizer = args.training, model.config, data.tokenizer
+    phases = PhaseOptions(
+        discriminator_weight=config.discriminator_weight,
+        discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
+        gate=gate_of(args),
+        generator_steps=config.generator_steps,
+        init_from_generator=args.objective.init_from_generator,
+    )
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
+    callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
+    callbacks += [] if training.disable_tqdm else [ProgressBar()]
+    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
+    if config.objective == "electra" and model.generator is not None:
+        callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
+    has_fixed_shapes = training.torch_compile or training.device.type == "cuda"
+    special = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
+    tune_process(training.device)
+    tune_networks(model)
+    if training.device.type == "cuda":
+        tune_for_gpu(model)
+    try:
+        trainer = ElectraTrainer(
+            model=model,
+            args=training,
+            data_collator=SegmentCollator(*special, args.segments.max_length if has_fixed_shapes else None),
+            train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
+            eval_dataset=data.evaluation,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            plan=plan,
+            phases=phases,
+            origin=origin,
+        )
+        trainer.more_evaluations = data.more_evaluations
+        if training.torch_compile and not training.fsdp:
+            backend = training.torch_compile_backend or "inductor"
+            model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)
+        trainer.check_optimization(plan.steps)
+    except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
+        with suppress(OSError):  # made by Trainer; kept unless it is empty
+            Path(str(training.output_dir)).rmdir()
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"Trainer cannot be set up with these options: {error}") from error
+    # All processes have the same weights; from here on each draws its own dropout.
+    set_seed(training.seed, device_specific=True)
+    trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
+    return trainer

@@ -1,0 +1,83 @@
+"""A compiled run: few graphs, whatever the batches, phases and evaluations; and one that cannot be compiled."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from electra.errors import UserError
+from electra.pretraining.options import parse_arguments
+from tests.pretraining.runs import flags, make, write_corpus
+
+EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
+
+
+def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt", documents=100, words=6)  # most batches are padded, some are not
+    options: dict[str, Any] = {
+        "max_steps": 300,
+        "eval_steps": 75,
+        "logging_steps": 50,
+        "save_strategy": "no",
+        "discriminator_warmup_steps": 200,
+        "generator_gate": ["generator_loss", 4.7],
+        "learning_rate": 3e-3,
+        "segment_policy": "document",
+        "max_length": 12,
+        "per_device_train_batch_size": 2,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+    }
+    trainer = make(tmp_path, **options, **EAGERLY)
+    counter = CompileCounter()
+    trainer.model.compile(backend=counter, fullgraph=True, dynamic=False)
+    seen = set()
+
+    compute_loss = trainer.compute_loss
+
+    def note(model: Any, inputs: dict[str, Any], **others: Any) -> Any:
+        seen.add(("attention_mask" in inputs, trainer.model.train_generator, tuple(inputs["input_ids"].shape)))
+        return compute_loss(model, inputs, **others)
+
+    trainer.compute_loss = note  # type: ignore[method-assign]
+    torch._dynamo.reset()
+    trainer.train()
+    lines = [logs for logs in trainer.state.log_history if "loss" in logs]
+    assert lines[0]["discriminator_weight"] == 12.5 and lines[-1]["discriminator_weight"] == 50
+    assert {line["train_generator"] for line in lines} == {0.0, 1.0}
+    assert {shape for *_, shape in seen} == {(2, 12)}
+    assert counter.frame_count == len(seen) >= 2
+
+
+def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    logged = []
+    for options in ({}, EAGERLY):
+        without = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False}
+        trainer = make(tmp_path, **without, **options, max_steps=4, logging_steps=1, eval_steps=4)
+        trainer.train()
+        logged.append([logs.get("loss", logs.get("eval_loss")) for logs in trainer.state.log_history[:-1]])
+    assert len(logged[0]) >= 6 and logged[1] == pytest.approx(logged[0], rel=1e-5)
+
+
+def test_a_step_that_cannot_be_compiled_runs_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_corpus(tmp_path / "corpus.txt")
+    trainer = make(tmp_path, **EAGERLY, max_steps=3, eval_strategy="no", save_strategy="no")
+
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise ValueError("no compiler here")
+
+    trainer.model.compile(backend=broken, dynamic=False)
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    assert trainer.state.global_step == 3
+    assert caplog.text.count("cannot be compiled") == 1 and "no compiler here" in caplog.text
+
+
+def test_graphs_that_share_memory_are_refused_with_accumulation(tmp_path: Path) -> None:
+    options = {"torch_compile_mode": "reduce-overhead", "gradient_accumulation_steps": 2}
+    with pytest.raises(UserError, match="reduce-overhead"):
+        parse_arguments(flags(tmp_path, **options))

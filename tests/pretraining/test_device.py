@@ -1,0 +1,76 @@
+"""What a run chooses by itself for its device: one GPU, precision, workers. A GPU is only pretended."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from electra.errors import UserError
+from electra.pretraining.device import choose_for_device, tell_choices
+from electra.pretraining.options import parse_arguments
+from tests.pretraining.runs import flags
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """torch says that it has an A100, on sixteen cores."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)), raising=False)
+    return monkeypatch
+
+
+def chosen(**given: Any) -> SimpleNamespace:
+    unset = {"bf16": None, "fp16": False, "use_cpu": False, "dataloader_num_workers": None, "visible_gpus": 1}
+    training = SimpleNamespace(**{**unset, **given})
+    choose_for_device(training)
+    return training
+
+
+def test_one_of_several_gpus_is_used_and_torchrun_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    with caplog.at_level(logging.WARNING):
+        training = parse_arguments(flags(tmp_path)).training
+    assert training.visible_gpus == 4 and training.n_gpu == 1
+    assert training.train_batch_size == training.segments_per_step == 4 and training.eval_batch_size == 8
+    assert "torchrun --nproc_per_node 4" in caplog.text
+
+
+def test_gpus_with_bfloat16_use_it(gpu: pytest.MonkeyPatch) -> None:
+    assert chosen().bf16 and not chosen().fp16
+    assert not chosen(bf16=False).fp16
+    assert chosen(fp16=True).bf16 is False
+
+
+@pytest.mark.parametrize(("capability", "fp16"), [((7, 5), True), ((7, 0), True), ((6, 1), False)])
+def test_gpus_with_tensor_cores_but_no_bfloat16_use_fp16_and_are_told_so(
+    gpu: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capability: tuple[int, int], fp16: bool
+) -> None:
+    gpu.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    gpu.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    training = chosen()
+    assert (training.bf16, training.fp16) == (False, fp16)
+    assert not chosen(bf16=False).fp16
+    with caplog.at_level(logging.WARNING):
+        tell_choices(training, {"bf16"})
+    assert ("--fp16" in caplog.text) == fp16
+
+
+def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu: pytest.MonkeyPatch) -> None:
+    assert chosen().dataloader_num_workers == 4
+    assert chosen(dataloader_num_workers=1).dataloader_num_workers == 1
+    assert chosen(use_cpu=True, bf16=False).dataloader_num_workers == 0
+    gpu.setenv("LOCAL_WORLD_SIZE", "8")
+    assert chosen().dataloader_num_workers == 1
+
+
+def test_an_automatic_batch_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
+        parse_arguments(flags(tmp_path, auto_find_batch_size=True))

@@ -1,0 +1,78 @@
+"""Fewer operations on a GPU: what they compute on a CPU, where autocast exists as well, and how many they are."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from electra.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
+from electra.model.networks import encode, masked_lm
+from electra.objectives import log_probabilities
+from tests.model.helpers import network_config
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("model_type", ["electra", "bert", "modernbert"])
+def test_weights_and_inputs_that_are_cast_once_give_what_autocast_gives(
+    model_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = torch.randint(5, 40, (4, 12), generator=torch.Generator().manual_seed(0))
+    found = []
+    for is_tuned in (False, True):
+        torch.manual_seed(0)
+        network = masked_lm(network_config(model_type)).eval()
+        if is_tuned:
+            monkeypatch.setattr("electra.gpu.is_autocast", lambda device: torch.is_autocast_enabled(device.type))
+            tune_for_gpu(network)
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = encode(network, ids, None, torch.zeros_like(ids))
+        (hidden.float() * torch.linspace(-1, 1, hidden.size(2))).sum().backward()
+        gradients = {name: p.grad for name, p in network.base_model.named_parameters() if p.grad is not None}
+        assert all(p.dtype == torch.float32 and p.grad_fn is None for p in network.parameters())
+        found.append((hidden, gradients))
+    (hidden, gradients), (cast_hidden, cast_gradients) = found
+    assert torch.equal(hidden, cast_hidden) and gradients.keys() == cast_gradients.keys()
+    for name, gradient in gradients.items():  # query, key and value add up theirs in bfloat16
+        size = gradient.abs().max()
+        torch.testing.assert_close(cast_gradients[name], gradient, rtol=0, atol=0.03 * float(size) + 1e-5)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_rows_of_logits_are_aligned_by_tokens_of_probability_0(has_bias: bool) -> None:
+    layer = nn.Linear(6, 50, bias=has_bias)
+    hidden = torch.randn(7, 6, requires_grad=True)
+    logits = linear_of_aligned_rows(hidden, layer)
+    assert logits.shape == (7, 64)
+    log_p, wanted = log_probabilities(logits), log_probabilities(layer(hidden))
+    torch.testing.assert_close(log_p[:, :50], wanted)
+    assert not log_p[:, 50:].exp().any()
+    log_p[:, 3].sum().backward()
+    gradient, layer.weight.grad = layer.weight.grad, None
+    wanted[:, 3].sum().backward()
+    torch.testing.assert_close(gradient, layer.weight.grad)
+
+
+def test_two_embeddings_are_selected_where_they_are_compiled() -> None:
+    table = nn.Embedding(2, 5)
+    types = torch.tensor([[0, 1, 1], [1, 0, 0]])
+    wanted = table(types)
+    table.__class__ = TwoEmbeddings
+    assert torch.equal(table(types), wanted)
+    assert torch.equal(torch.compile(table, backend="eager", fullgraph=True)(types), wanted)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
+def test_a_step_has_few_operations_and_none_waits_for_the_device(tmp_path: Path, padded: list[str]) -> None:
+    """ELECTRA-Small in bf16 as on CUDA; neither operations nor their kinds depend on batch and length."""
+    command = [sys.executable, "-m", "benchmarks.count_operations", "--batch=2", "--length=16", *padded]
+    subprocess.run([*command, f"--output={tmp_path / 'count.json'}"], check=True, cwd=ROOT)
+    told = json.loads((tmp_path / "count.json").read_text())
+    assert told["operations"] <= 1700
+    assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250
