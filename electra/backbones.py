@@ -4,7 +4,7 @@ A backbone is an encoder of transformers with its LM head, used unchanged. A row
 package needs to know about it; CONTRIBUTING.md shows how to add one.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 UNIFORM = "uniform"
 """Generator type without a network: tokens are drawn uniformly from the vocabulary."""
@@ -21,8 +21,11 @@ class Backbone(NamedTuple):
         has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
             `*ForSequenceClassification` misses only its classifier in an exported detector.
         takes_attention_bias: the encoder adds a float mask (B, 1, 1, L) to its attention scores as it is. Others turn
-            0 and 1 into a mask of their own: ModernBERT for its windows, DeBERTa for its embeddings, too.
+            0 and 1 into a mask of their own: ModernBERT for its windows, DeBERTa for its embeddings, too. The mask of
+            documents that share a row is (B, 1, L, L); tokens must meet in attention only.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
+        block_mask: how another encoder takes the mask of documents that share a row: as floats for its full and its
+            local layers, or as 0 and 1 in `encoder` behind `embeddings`; None: not at all.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values of the configuration that are fixed here.
         renamed: names of values in the configuration that differ from BERT's.
@@ -40,6 +43,7 @@ class Backbone(NamedTuple):
     has_pooler: bool = False
     takes_attention_bias: bool = False
     counts_positions_behind_padding: bool = False
+    block_mask: Literal["full and local", "zero or one"] | None = None
     ffn_matrices: int = 2
     settings: dict[str, Any] = {}
     renamed: dict[str, str] = {}
@@ -70,6 +74,7 @@ BACKBONES = {
         lm_head=("cls",),
         projection="embeddings.embed_proj",
         embeddings={"word": "embeddings.word_embeddings"},
+        block_mask="zero or one",
         settings={
             "relative_attention": True,
             "pos_att_type": ["p2c", "c2p"],
@@ -86,6 +91,7 @@ BACKBONES = {
         lm_head=("head", "decoder"),
         embeddings={"word": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
         takes_token_types=False,
+        block_mask="full and local",
         ffn_matrices=3,
         settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},

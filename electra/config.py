@@ -300,11 +300,12 @@ class SegmentArguments(Options):
     """How documents become training and evaluation segments."""
 
     max_length: int = from_recipe("max_length", "Maximum tokens of a segment, with special tokens.", AT_LEAST_8)
-    segment_policy: Literal["windows", "document", "google", "pairs"] = option(
+    segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
         "windows",
         "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "
         "random window per document and epoch (rc2020_electra); google: the original's static builder; pairs: random "
-        "pieces of two documents (lmtuners).",
+        "pieces of two documents (lmtuners); packed: windows, and short documents share rows, so that nearly no token "
+        "is padding.",
     )
     validation_file: list[str] = option(
         [],

@@ -12,6 +12,7 @@ docs/fidelity.md lists the differences from the public implementations, with rea
 from collections.abc import Iterable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 128
@@ -34,17 +35,38 @@ def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids
     return maskable
 
 
-def count_chosen(maskable: Tensor, attention_mask: Tensor, mlm_probability: float) -> Tensor:
-    """Number of positions that `choose_positions` chooses in each row, int64 (B,); same arguments."""
+def segment_numbers(segment_lengths: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Which of the segments that share a row a position is in, S in padding, and its place there, int64 (B, L) each.
+
+    `segment_lengths` counts their tokens in their order, int64 (B, S).
+    """
+    ends = segment_lengths.cumsum(dim=1)
+    positions = torch.arange(length, device=ends.device).expand(len(ends), -1).contiguous()
+    numbers = torch.searchsorted(ends, positions, right=True)
+    return numbers, positions - F.pad(ends, (1, 0)).gather(1, numbers)
+
+
+def count_chosen(
+    maskable: Tensor, attention_mask: Tensor, mlm_probability: float, segment_lengths: Tensor | None = None
+) -> Tensor:
+    """Number of positions that `choose_positions` chooses in each row, int64 (B,), or segment, (B, S)."""
     # In float64, like its `slots`: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if maskable.device.type == "mps" else torch.float64
-    wanted = (attention_mask.sum(dim=1).to(precision) * mlm_probability).round().long()
+    real, available = attention_mask.sum(dim=1), maskable.sum(dim=1)
+    if segment_lengths is not None:
+        up_to = F.pad(maskable.long().cumsum(dim=1), (1, 0)).gather(1, segment_lengths.cumsum(dim=1))
+        real, available = segment_lengths, up_to.diff(dim=1, prepend=torch.zeros_like(up_to[:, :1]))
+    wanted = (real.to(precision) * mlm_probability).round().long()
     wanted = wanted.clamp(min=1, max=max(1, round(mlm_probability * maskable.size(1))))
-    return torch.minimum(wanted, maskable.sum(dim=1))
+    return torch.minimum(wanted, available)
 
 
 def choose_positions(
-    maskable: Tensor, attention_mask: Tensor, uniform: Tensor, mlm_probability: float
+    maskable: Tensor,
+    attention_mask: Tensor,
+    uniform: Tensor,
+    mlm_probability: float,
+    segment_lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose k = round(mlm_probability * n) positions of every row, without replacement; n counts its real tokens.
 
@@ -56,11 +78,25 @@ def choose_positions(
         attention_mask: 1 for real tokens, 0 for padding, (B, L).
         uniform: one number in [0, 1) per token; the k smallest of a row's maskable ones win, float (B, L).
         mlm_probability: share of the real tokens that is chosen, in (0, 1).
+        segment_lengths: tokens of each of the segments that share a row, with [CLS] and [SEP], int64 (B, S); k
+            positions of every segment are chosen then, those that are chosen where it has a row of its own.
     Returns:
-        mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)); arbitrary beyond a row's k.
+        mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)), or more with `segment_lengths`; arbitrary
+            beyond a row's k.
         mlm_mask: bool (B, K), which slots are used.
     """
     length = maskable.size(1)
+    if segment_lengths is not None:
+        numbers, places = segment_numbers(segment_lengths, length)
+        count = F.pad(count_chosen(maskable, attention_mask, mlm_probability, segment_lengths), (0, 1))
+        # A sort by number keeps each segment where it is. Random numbers of float32 have 24 bits.
+        noise = (uniform * 2.0**30).long().masked_fill(~maskable, 2**31)
+        order = ((numbers << 32) + noise).argsort(dim=1, stable=True)
+        is_chosen = places < count.gather(1, numbers)
+        # Rounding adds at most 1/2 to a segment, or what a single position of [CLS] x [SEP] is more than its share.
+        most = mlm_probability * length + segment_lengths.size(1) * max(0.5, 1 - 3 * mlm_probability)
+        chosen = is_chosen.byte().argsort(dim=1, descending=True, stable=True)[:, : max(1, min(length, int(most)))]
+        return order.gather(1, chosen), is_chosen.gather(1, chosen)
     slots = min(length, max(1, round(mlm_probability * length)))
     order = uniform.masked_fill(~maskable, 2.0)  # behind every maskable token
     mlm_positions = order.topk(slots, dim=1, largest=False, sorted=True).indices

@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.checkpoint import checkpoints_of, find_corruption
+from electra.data.policies import POLICIES
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +33,7 @@ MATRIX: tuple[dict[str, Any], ...] = (
     {"segment_policy": "document"},
     {"segment_policy": "google"},
     {"segment_policy": "pairs"},
+    {"segment_policy": "packed"},
     {"dataloader_num_workers": 2},
     {"gradient_accumulation_steps": 2},
     {"segment_policy": "google", "dataloader_num_workers": 2, "gradient_accumulation_steps": 2},
@@ -190,7 +192,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, help="A soak of that long.")
     parser.add_argument("--minutes", type=float, nargs=2, default=(1, 4), help="Least and most between its kills.")
     parser.add_argument("--objective", default="electra", choices=["electra", "two_stage", "adversarial"])
-    parser.add_argument("--segment_policy", default="windows", choices=["windows", "document", "google", "pairs"])
+    parser.add_argument("--segment_policy", default="windows", choices=POLICIES)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--accumulation", type=int, default=1)
     args = parser.parse_args()

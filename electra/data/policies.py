@@ -4,22 +4,28 @@
     document   rc2020_electra: one random window per document and epoch, no second segment
     google     google-research/electra: its static examples
     pairs      lmtuners: a random piece of one document, then one of another
+    packed     windows, of which short documents share a row; attention stays within each of them
 
 A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory, an example of `google` about 0.3 bytes
 per token.
 """
 
+import itertools
+import logging
 import random
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from electra.data.rng import permute, uniform
-from electra.data.segments import Segment, SegmentPolicy
+from electra.data.segments import PackedRow, Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
 from electra.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 TWO_SEGMENT_PROBABILITY = 0.9  # share of windows split into A and B; google-research/electra, as the next two
 SHORT_TARGET_PROBABILITY, SHORTEST_TARGET = 0.05, 5
@@ -27,7 +33,7 @@ SINGLE_SPECIALS, PAIR_SPECIALS = 2, 3  # [CLS] A [SEP]; [CLS] A [SEP] B [SEP]
 Span = tuple[int, int]  # first token within the document, number of tokens
 
 # Each use of the random numbers has a stream of its own.
-_ROUNDING, _OFFSET, _SINGLE, _SPLIT, _START, _PARTNER = range(6)
+_ROUNDING, _OFFSET, _SINGLE, _SPLIT, _START, _PARTNER, _ROTATION, _MEMBER, _MEMBER_SINGLE, _MEMBER_SPLIT = range(10)
 
 
 class WindowPolicy:
@@ -69,13 +75,118 @@ class WindowPolicy:
         offset = uniform(self.seed, _OFFSET, epoch, documents)
         start = np.floor((number + offset) * (lengths - size + 1) / windows).astype(np.int64)
         start = np.minimum(start, lengths - size)
-        split = 1 + np.floor(uniform(self.seed, _SPLIT, epoch, indices) * (size - 1)).astype(np.int64)
-        split = np.where(is_single | (size < 2), size, split)
-        segments = []
-        for d, s, n, a in zip(documents.tolist(), start.tolist(), size.tolist(), split.tolist(), strict=True):
-            tokens = self.cache.tokens(d, s, n)
-            segments.append(Segment(tokens[:a], tokens[a:] if a < n else None))
-        return segments
+        split = uniform(self.seed, _SPLIT, epoch, indices)
+        return _split_windows(self.cache, documents, start, size, is_single, split)
+
+
+def _split_windows(
+    cache: TokenCache,
+    documents: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    is_single: NDArray[np.bool_],
+    where: NDArray[np.float64],
+) -> list[Segment]:
+    """Windows as segments A and B, split at `where` in [0, 1), or as a single one."""
+    splits = 1 + np.floor(where * (sizes - 1)).astype(np.int64)
+    splits = np.where(is_single | (sizes < 2), sizes, splits)
+    segments = []
+    for d, s, n, a in zip(documents.tolist(), starts.tolist(), sizes.tolist(), splits.tolist(), strict=True):
+        tokens = cache.tokens(d, s, n)
+        segments.append(Segment(tokens[:a], tokens[a:] if a < n else None))
+    return segments
+
+
+class PackedPolicy:
+    """As `windows`, but documents that fit into a window share rows, whole, each once an epoch.
+
+    Which lengths share a row is decided once, from the histogram of lengths (`pack_lengths`); in every epoch other
+    documents of these lengths take the places. So an epoch has a fixed number of rows, and a row is a function of
+    (seed, epoch, index). Short documents are segments as those of `windows` are: 9 in 10 are split into A and B. A
+    place has room for the special tokens of both; in the tenth it is one token of padding at the end of the row.
+    """
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        self.cache, self.seed = cache, seed
+        lengths = cache.lengths[documents]
+        is_short = lengths <= max_length - PAIR_SPECIALS
+        long, short = documents[~is_short], documents[is_short]
+        self.windows = WindowPolicy(cache, long, max_length=max_length, seed=seed) if len(long) else None
+        self.documents = short[np.argsort(cache.lengths[short], kind="stable")]
+        self.counts = np.bincount(lengths[is_short], minlength=max_length)
+        sizes = np.concatenate([np.zeros(PAIR_SPECIALS, dtype=np.int64), self.counts])[: max_length + 1]
+        # Rows of one kind hold the same lengths. A kind's places are those of its first row.
+        kinds = [(np.array(row) - PAIR_SPECIALS, repeats) for row, repeats in pack_lengths(sizes.tolist(), max_length)]
+        self.kind_ends = np.cumsum([repeats for _, repeats in kinds], dtype=np.int64)
+        self.place_ends = np.cumsum([len(row) for row, _ in kinds], dtype=np.int64)
+        self.place_length = np.concatenate([np.zeros(0, dtype=np.int64), *(row for row, _ in kinds)])
+        self.place_rank = np.zeros_like(self.place_length)  # among the documents of this length
+        self.place_step = np.zeros_like(self.place_length)  # to the rank in the next row of the kind
+        used, place = np.zeros_like(self.counts), 0
+        for row, repeats in kinds:
+            for length, copies in zip(*np.unique(row, return_counts=True), strict=True):
+                where = place + np.flatnonzero(row == length)
+                self.place_rank[where] = used[length] + np.arange(copies)
+                self.place_step[where] = copies
+                used[length] += copies * repeats
+            place += len(row)
+        if self.packed_rows:
+            specials = (PAIR_SPECIALS - 1 + TWO_SEGMENT_PROBABILITY) * len(short)
+            real = (cache.lengths[short].sum() + specials) / (self.packed_rows * max_length)
+            logger.info(f"{len(short):,} short documents share {self.packed_rows:,} rows, {1 - real:.1%} padding")
+
+    def __len__(self) -> int:
+        return self.packed_rows + (len(self.windows) if self.windows else 0)
+
+    @property
+    def packed_rows(self) -> int:
+        return int(self.kind_ends[-1]) if len(self.kind_ends) else 0
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment | PackedRow]:
+        is_packed = indices < self.packed_rows
+        packed = iter(self._packed(epoch, indices[is_packed]))
+        windows = iter(self.windows.cut(epoch, indices[~is_packed] - self.packed_rows) if self.windows else [])
+        return [next(packed) if here else next(windows) for here in is_packed.tolist()]
+
+    def _packed(self, epoch: int, indices: NDArray[np.int64]) -> list[PackedRow]:
+        kind = np.searchsorted(self.kind_ends, indices, side="right")
+        repeat = indices - np.concatenate([[0], self.kind_ends])[kind]
+        starts, ends = np.concatenate([[0], self.place_ends])[kind], self.place_ends[kind]
+        members = (ends - starts).cumsum()
+        total = int(members[-1]) if len(members) else 0
+        places = np.arange(total) + np.repeat(ends - members, ends - starts)
+        lengths = self.place_length[places]
+        ranks = self.place_rank[places] + np.repeat(repeat, ends - starts) * self.place_step[places]
+        counts = self.counts[lengths]
+        turn = np.floor(uniform(self.seed, _ROTATION, epoch, lengths) * counts).astype(np.int64)
+        ranks = permute((ranks + turn) % counts, counts, self.seed, _MEMBER, epoch)
+        documents = self.documents[(np.cumsum(self.counts) - self.counts)[lengths] + ranks]
+        is_single = uniform(self.seed, _MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
+        where = uniform(self.seed, _MEMBER_SPLIT, epoch, documents)
+        segments = _split_windows(self.cache, documents, np.zeros_like(documents), lengths, is_single, where)
+        first = [0, *members.tolist()]
+        return [PackedRow(segments[start:end]) for start, end in itertools.pairwise(first)]
+
+
+def pack_lengths(counts: Sequence[int], capacity: int) -> list[tuple[tuple[int, ...], int]]:
+    """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
+
+    Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
+    on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
+    """
+    by_room: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in range(capacity + 1)]
+    for length in range(capacity, 0, -1):
+        left = counts[length]
+        while left:
+            room = next((room for room in range(length, capacity) if by_room[room]), capacity)
+            row, repeats = by_room[room].pop() if by_room[room] else ((), left)
+            copies = min(room // length, left)
+            rows = min(repeats, left // copies)
+            if row and rows < repeats:
+                by_room[room].append((row, repeats - rows))
+            by_room[room - copies * length].append((row + (length,) * copies, rows))
+            left -= copies * rows
+    return [kind for kinds in by_room for kind in kinds]
 
 
 class DocumentPolicy:
@@ -191,11 +302,12 @@ class GooglePolicy:
         self._target = self._random.randint(SHORTEST_TARGET, self.max_length) if is_short else self.max_length
 
 
-POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy]] = {
+POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PackedPolicy]] = {
     "windows": WindowPolicy,
     "document": DocumentPolicy,
     "google": GooglePolicy,
     "pairs": PairPolicy,
+    "packed": PackedPolicy,
 }
 
 

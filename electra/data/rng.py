@@ -38,19 +38,22 @@ def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
     return (random_bits(seed, *counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def permute(indices: NDArray[np.int64], size: int, seed: int, *counters: int) -> NDArray[np.int64]:
+def permute(indices: NDArray[np.int64], size: int | NDArray[np.int64], seed: int, *counters: int) -> NDArray[np.int64]:
     """The images of `indices`, any shape, under a permutation of range(size) that is never stored.
+
+    Each index may have a size of its own; sizes and indices then have the same shape.
 
     A Feistel network over the next even number of bits, repeated until the image is inside (Black and Rogaway 2002).
     A shuffled epoch of any size takes no memory and no start-up time, and resuming starts at any position of it.
     """
-    half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
+    bit_length = np.frexp(np.broadcast_to(size, np.shape(indices)) - 1.0)[1]
+    bits = np.maximum(1, (bit_length + 1) // 2).astype(np.uint64)
     keys = random_bits(seed, *counters, np.arange(_FEISTEL_ROUNDS))
     images = np.asarray(indices).astype(np.uint64)
     outside = np.ones(images.shape, dtype=bool)
     while outside.any():
-        walking = images[outside]
+        walking, half_bits = images[outside], bits[outside]
+        low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
         left, right = walking >> half_bits, walking & low_mask
         for key in keys:
             left, right = right, left ^ (_mix(right + key) & low_mask)

@@ -31,14 +31,29 @@ class Segment(NamedTuple):
     mask_seed: int = 0
 
 
+class PackedRow(NamedTuple):
+    """One row of a batch that several segments share; each has masks and positions of its own."""
+
+    segments: list[Segment]
+    mask_seed: int = 0
+
+    def seeded(self) -> list[Segment]:
+        """The segments with the seeds of their masks."""
+        seeds = random_bits(self.mask_seed, np.arange(len(self.segments))).tolist()
+        return [segment._replace(mask_seed=seed) for segment, seed in zip(self.segments, seeds, strict=True)]
+
+
+Row = Segment | PackedRow
+
+
 class SegmentPolicy(Protocol):
-    """How documents become segments."""
+    """How documents become segments, or rows of several."""
 
     def __len__(self) -> int:
-        """Segments per epoch."""
+        """Rows per epoch."""
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
-        """The segments `indices` of an epoch, each in [0, len(self))."""
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> Sequence[Row]:
+        """The rows `indices` of an epoch, each in [0, len(self))."""
 
 
 class TrainingSegments(Dataset):
@@ -54,9 +69,9 @@ class TrainingSegments(Dataset):
     def __len__(self) -> int:
         return self.num_samples
 
-    def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
+    def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), len(self.policy))
-        segments: dict[int, Segment] = {}
+        segments: dict[int, Row] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
@@ -80,7 +95,7 @@ class EvaluationSegments(Dataset):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitems__(self, positions: Sequence[int]) -> list[Segment]:
+    def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
         mask_seeds = random_bits(self.seed, _MASK, indices).tolist()
         cuts = self.policy.cut(0, indices)
@@ -100,6 +115,9 @@ class SegmentCollator:
     and uniform random numbers in [0, 1), which depend only on the segment's `mask_seed` and the position:
     `mask_noise`, float32 (B, L, 2), chooses and masks positions; `sample_noise`, float32 (B, L), draws the generator's
     samples. A batch without padding has no `attention_mask`, so that nobody has to look at the device for it.
+
+    If segments share a row, `segment_lengths`, int64 (B, S), counts the tokens of each, with special tokens, in their
+    order; 0 where a row has fewer than S. The random numbers of a segment are those of a row of its own.
     """
 
     cls_token_id: int
@@ -107,27 +125,43 @@ class SegmentCollator:
     pad_token_id: int
     length: int | None = None
 
-    def __call__(self, segments: Sequence[Segment]) -> dict[str, Tensor]:
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
-        sizes = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
-        shape = (len(segments), self.length or max(sizes))
+        members = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
+        segments = [segment for row in members for segment in row]
+        lengths = np.zeros((len(rows), max(len(row) for row in members)), dtype=np.int64)
+        if self.length and lengths.shape[1] > 1:  # few shapes
+            lengths = np.pad(lengths, [(0, 0), (0, -lengths.shape[1] % 8)])
+        is_used = np.arange(lengths.shape[1]) < np.array([len(row) for row in members])[:, None]
+        lengths[is_used] = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
+        starts, sizes = lengths.cumsum(axis=1) - lengths, lengths.sum(axis=1)
+        shape = (len(rows), self.length or int(sizes.max()))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
-        for row, segment in enumerate(segments):
-            end = 1 + len(segment.first)
-            input_ids[row, 0], input_ids[row, end] = self.cls_token_id, self.sep_token_id
-            input_ids[row, 1:end] = segment.first
+        places = zip(is_used.nonzero()[0].tolist(), starts[is_used].tolist(), segments, strict=True)
+        for row, start, segment in places:
+            end = start + 1 + len(segment.first)
+            input_ids[row, start], input_ids[row, end] = self.cls_token_id, self.sep_token_id
+            input_ids[row, start + 1 : end] = segment.first
             if segment.second is not None:
                 start, end = end + 1, end + 1 + len(segment.second)
                 input_ids[row, start:end] = segment.second
                 input_ids[row, end] = self.sep_token_id
                 token_type_ids[row, start : end + 1] = 1
-        seeds = np.array([s.mask_seed for s in segments], dtype=np.uint64)
-        bits = random_bits(0, seeds[:, None, None], np.arange(shape[1])[:, None], np.arange(3))
+        seeds = np.zeros(lengths.shape, dtype=np.uint64)
+        seeds[is_used] = [s.mask_seed for s in segments]
+        columns = np.broadcast_to(np.arange(shape[1]), shape)
+        if lengths.shape[1] > 1:
+            segment = (columns[:, None] >= starts[:, 1:, None]).sum(axis=1)
+            seeds = np.take_along_axis(seeds, segment, axis=1)
+            columns = columns - np.take_along_axis(starts, segment, axis=1)
+        bits = random_bits(0, seeds[..., None], columns[..., None], np.arange(3))
         # 24 bits are exact in float32; rounding more bits could give 1.0.
         noise = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
         batch: dict[str, NDArray[Any]] = {"input_ids": input_ids, "token_type_ids": token_type_ids}
         batch |= {"mask_noise": noise[..., :2], "sample_noise": noise[..., 2]}
-        if min(sizes) < shape[1]:
-            batch["attention_mask"] = (np.arange(shape[1]) < np.array(sizes)[:, None]).astype(np.int64)
+        if sizes.min() < shape[1]:
+            batch["attention_mask"] = (np.arange(shape[1]) < sizes[:, None]).astype(np.int64)
+        if lengths.shape[1] > 1:
+            batch["segment_lengths"] = lengths
         return {name: torch.from_numpy(values) for name, values in batch.items()}

@@ -28,6 +28,7 @@ from electra.corruption import (
     maskable_tokens,
     replace_tokens,
     sample_tokens,
+    segment_numbers,
 )
 from electra.model.ablations import adversarial_loss, copy_or_predict, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
@@ -115,7 +116,13 @@ class MaskedText(NamedTuple):
     mask_noise: Tensor
 
 
-def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: ElectraPretrainingConfig) -> MaskedText:
+def mask_text(
+    input_ids: Tensor,
+    is_real: Tensor,
+    mask_noise: Tensor,
+    config: ElectraPretrainingConfig,
+    segment_lengths: Tensor | None = None,
+) -> MaskedText:
     """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
 
     Args:
@@ -123,9 +130,12 @@ def mask_text(input_ids: Tensor, is_real: Tensor, mask_noise: Tensor, config: El
         is_real: 1 for real tokens, 0 for padding, (B, L).
         mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
         config: shares and special tokens.
+        segment_lengths: as of `choose_positions`.
     """
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
-    positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+    positions, mlm_mask = choose_positions(
+        maskable, is_real, mask_noise[..., 0], config.mlm_probability, segment_lengths
+    )
     noise = mask_noise[..., 1].gather(1, positions)
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -229,11 +239,18 @@ class ElectraForJointPretraining(PreTrainedModel):
             return None
         return embeddings
 
-    def count_tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def count_tokens(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        segment_lengths: Tensor | None = None,
+        **others: Tensor,
+    ) -> Tensor:
         """Numbers of masked positions and of real tokens in a batch, int64 (2,): what the losses are divided by."""
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
-        return torch.stack([count_chosen(maskable, is_real, self.config.mlm_probability).sum(), is_real.sum()])
+        chosen = count_chosen(maskable, is_real, self.config.mlm_probability, segment_lengths)
+        return torch.stack([chosen.sum(), is_real.sum()])
 
     def forward(
         self,
@@ -244,6 +261,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         sample_noise: Tensor | None = None,
         token_counts: Tensor | None = None,
         discriminator_weight: Tensor | None = None,
+        segment_lengths: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
         """Mask, generate, replace, discriminate (section 2 of the paper).
 
@@ -259,6 +277,8 @@ class ElectraForJointPretraining(PreTrainedModel):
                 the mean over all tokens of the step, however rows of different lengths are split into batches.
             discriminator_weight: lambda where it changes from step to step, float (): a number, such as the attribute,
                 is part of a compiled graph.
+            segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one to
+                another, and losses are those of rows of their own.
         """
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         num_masked, num_real = (None, None) if token_counts is None else token_counts
@@ -267,16 +287,21 @@ class ElectraForJointPretraining(PreTrainedModel):
         if sample_noise is None:
             sample_noise = torch.rand(input_ids.shape, device=input_ids.device)
 
-        bias = attention_bias(attention_mask, self.dtype)
-        masked = mask_text(input_ids, is_real, mask_noise, self.config)
+        numbers, position_ids = None, None
+        if segment_lengths is not None:
+            numbers, position_ids = segment_numbers(segment_lengths, input_ids.size(1))
+        bias = attention_bias(attention_mask, self.dtype, numbers)
+        masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths)
         fields: dict[str, Tensor | None] = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
-        generated = self.generate(masked, attention_mask, token_type_ids, bias, num_masked) if self.generator else None
+        generated = None
+        if self.generator:
+            generated = self.generate(masked, attention_mask, token_type_ids, bias, position_ids, num_masked)
         if generated is not None:
             fields |= generated.fields
             if self.training and not self.train_discriminator:
                 return ElectraPretrainingOutput(loss=generated.loss, **fields)
         corrupted = self.replace(input_ids, masked, generated, sample_noise)
-        hidden = encode(self.discriminator, corrupted.input_ids, attention_mask, token_type_ids, bias)
+        hidden = encode(self.discriminator, corrupted.input_ids, attention_mask, token_type_ids, bias, position_ids)
         main_nll, main_fields = self.discriminate(hidden, input_ids, masked, corrupted)
         if self.objective.at_all_tokens:
             main_loss = weighted_mean(main_nll, is_real, num_real)
@@ -324,11 +349,12 @@ class ElectraForJointPretraining(PreTrainedModel):
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         bias: Tensor | None,
+        position_ids: Tensor | None,
         num_masked: Tensor | None,
     ) -> Generated:
         """p_G(x_t | x_masked) at the masked positions, and the MLM loss."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
-            hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids, bias)
+            hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids, bias, position_ids)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
             log_p = log_probabilities(lm_logits(self.generator, hidden))
             nll = nll_of(log_p, masked.original_ids.flatten()).view_as(masked.mlm_mask)

@@ -80,19 +80,34 @@ def class_of(config: PreTrainedConfig) -> Any:
     return ElectraForPreTraining if config_class is ElectraConfig else _detector_class(config_class)
 
 
-def attention_bias(attention_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+def attention_bias(
+    attention_mask: Tensor | None, dtype: torch.dtype, segment_numbers: Tensor | None = None
+) -> Tensor | None:
     """What attention adds to its scores where rows are padded: 0, or the least number at padding; (B, 1, 1, L).
+
+    Where segments, numbered by (B, L), share rows, the least number also stands between two of them: (B, 1, L, L).
 
     From 0 and 1 each network would make a mask of its own, wait for the device to see whether anything is padded, and
     have it expanded to (B, H, L, L) in every layer. In the precision that attention computes in, of autocast or
     `dtype`, no layer converts it.
     """
-    if attention_mask is None:
+    if segment_numbers is not None:
+        is_hidden = segment_numbers[:, None, :, None] != segment_numbers[:, None, None, :]
+    elif attention_mask is not None:
+        is_hidden = (attention_mask == 0)[:, None, None, :]
+    else:
         return None
-    kind = attention_mask.device.type
+    kind = is_hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
-    bias = torch.zeros_like(attention_mask, dtype=dtype)
-    return bias.masked_fill(attention_mask == 0, torch.finfo(dtype).min)[:, None, None, :]
+    return torch.zeros_like(is_hidden, dtype=dtype).masked_fill(is_hidden, torch.finfo(dtype).min)
+
+
+def can_share_rows(config: PreTrainedConfig) -> bool:
+    """Whether segments can share a row. Larger DeBERTa-v2 models have a convolution over neighbouring tokens."""
+    backbone = BACKBONES[config.model_type]
+    takes_mask = backbone.takes_attention_bias or backbone.block_mask is not None
+    is_attention_only = getattr(config, "conv_kernel_size", 0) == 0
+    return takes_mask and is_attention_only and config._attn_implementation in (None, *ADDING_ATTENTION)
 
 
 def encode(
@@ -101,19 +116,33 @@ def encode(
     attention_mask: Tensor | None,
     token_type_ids: Tensor | None,
     bias: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """Last hidden states of a network without its head: (B, L) -> (B, L, D).
 
-    `bias`, of `attention_bias`, takes the mask's place where the network can add it.
+    `bias`, of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64 (B, L), are
+    given where segments share rows; the bias keeps them apart then.
     """
-    backbone = backbone_of(network)
-    if bias is not None and backbone.takes_attention_bias and network.config._attn_implementation in ADDING_ATTENTION:
-        attention_mask = bias
+    backbone, config = backbone_of(network), network.config
     # Released RoBERTa models have a single token type.
-    has_types = backbone.takes_token_types and network.config.type_vocab_size > 1
-    types = {"token_type_ids": token_type_ids} if has_types else {}
-    inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **types}
-    hidden: Tensor = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
+    has_types = backbone.takes_token_types and config.type_vocab_size > 1
+    inputs: dict[str, Any] = {"input_ids": input_ids} | ({"token_type_ids": token_type_ids} if has_types else {})
+    mask: Any = attention_mask
+    if bias is not None and backbone.takes_attention_bias and config._attn_implementation in ADDING_ATTENTION:
+        mask = bias
+    if bias is not None and position_ids is not None:
+        offset = config.pad_token_id + 1 if backbone.counts_positions_behind_padding else 0
+        inputs["position_ids"] = position_ids + offset
+        if backbone.block_mask == "zero or one":
+            embedded = network.base_model.embeddings(**inputs, mask=attention_mask)
+            hidden: Tensor = network.base_model.encoder(embedded, bias == 0).last_hidden_state
+            return hidden
+        if backbone.block_mask == "full and local":
+            columns = torch.arange(bias.size(3), device=bias.device)
+            is_far = (columns[:, None] - columns).abs() > config.sliding_window
+            local = bias.masked_fill(is_far, torch.finfo(bias.dtype).min)
+            mask = {"full_attention": bias, "sliding_attention": local}
+    hidden = call_with_cast_weights(network.base_model, attention_mask=mask, **inputs).last_hidden_state
     return hidden
 
 

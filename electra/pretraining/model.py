@@ -22,7 +22,7 @@ from electra.model.configuration import (
 )
 from electra.model.initialization import initialize
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import embedding_modules
+from electra.model.networks import can_share_rows, embedding_modules
 from electra.model.pretrained import (
     STEP_KEY,
     load_network,
@@ -95,6 +95,11 @@ def build_model(
     for network in (model.discriminator, model.generator):
         if network is None:
             continue
+        if args.segments.segment_policy == "packed" and not can_share_rows(network.config):
+            raise UserError(
+                f"--segment_policy packed does not work with this {network.config.model_type}: documents that share a "
+                "row would see each other; choose windows"
+            )
         if args.training.gradient_checkpointing and not network.supports_gradient_checkpointing:
             raise UserError(
                 f"--gradient_checkpointing does not work with {network.config.model_type}: transformers has none for "

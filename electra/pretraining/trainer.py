@@ -122,7 +122,7 @@ class ElectraTrainer(Trainer):
         parts = len(batches) * self.accelerator.num_processes
         if parts <= 1:
             return batches, None
-        counts = [self.model.count_tokens(batch["input_ids"], batch.get("attention_mask")) for batch in batches]
+        counts = [self.model.count_tokens(**batch) for batch in batches]
         total = self.accelerator.reduce(torch.stack(counts).sum(dim=0).to(device), reduction="sum")
         return batches, total.clamp(min=1) / parts
 

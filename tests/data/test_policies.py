@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from electra.data.policies import POLICIES, GooglePolicy, make_policy
-from electra.data.segments import Segment, SegmentPolicy
+from electra.data.policies import POLICIES, GooglePolicy, PackedPolicy, make_policy, pack_lengths
+from electra.data.segments import PackedRow, Row, Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
 from electra.errors import UserError
 
@@ -48,16 +48,22 @@ class Corpus:
         return document, start
 
 
-def epoch_of(policy: SegmentPolicy, epoch: int) -> list[Segment]:
-    return policy.cut(epoch, np.arange(len(policy)))
+def epoch_of(policy: SegmentPolicy, epoch: int) -> list:
+    return list(policy.cut(epoch, np.arange(len(policy))))
+
+
+def segments_of(row: Row) -> list[Segment]:
+    return row.segments if isinstance(row, PackedRow) else [row]
 
 
 def text_of(segment: Segment) -> NDArray:
     return segment.first if segment.second is None else np.concatenate([segment.first, segment.second])
 
 
-def as_lists(segments: Sequence[Segment]) -> list[Example]:
-    return [(s.first.tolist(), None if s.second is None else s.second.tolist()) for s in segments]
+def as_lists(rows: Sequence[Row]) -> list[list[Example]]:
+    return [
+        [(s.first.tolist(), None if s.second is None else s.second.tolist()) for s in segments_of(row)] for row in rows
+    ]
 
 
 # Windows
@@ -239,7 +245,58 @@ def test_all_examples_are_those_of_the_original_in_every_epoch(
     policy = GooglePolicy(make_cache(documents), chosen, max_length=max_length, seed=42)
     expected = list(reference_examples([documents[i] for i in chosen], max_length, seed=42))
     assert len(expected) > 150
-    assert as_lists(epoch_of(policy, 0)) == as_lists(epoch_of(policy, 5)) == expected
+    assert as_lists(epoch_of(policy, 0)) == as_lists(epoch_of(policy, 5)) == [[example] for example in expected]
+
+
+# Packed
+
+
+def test_packed_rows_hold_each_short_document_once_beside_others_in_every_epoch(
+    make_numbered_cache: MakeCache,
+) -> None:
+    lengths = np.random.default_rng(0).integers(1, 20, 400)
+    corpus = Corpus(make_numbered_cache, lengths.tolist())
+    policy = corpus.policy("packed", max_length=40)
+    assert isinstance(policy, PackedPolicy)
+    neighbours = []
+    for epoch in range(3):
+        rows = [segments_of(row) for row in epoch_of(policy, epoch)]
+        documents = [[corpus.place(text_of(segment))[0] for segment in row] for row in rows]
+        assert sorted(itertools.chain.from_iterable(documents)) == list(range(400))
+        assert all(len(text_of(segment)) == lengths[corpus.place(text_of(segment))[0]] for r in rows for segment in r)
+        real = sum(len(text_of(s)) + 2 + (s.second is not None) for row in rows for s in row)
+        assert real > 0.975 * 40 * len(rows)  # a single segment leaves one token
+        neighbours.append({frozenset(pair) for row in documents for pair in itertools.combinations(row, 2)})
+    assert len(neighbours[0] & neighbours[1]) < 0.25 * len(neighbours[0])  # the shortest fill rows by dozens
+    segments = [s for epoch in range(3) for row in epoch_of(policy, epoch) for s in segments_of(row)]
+    is_single = [s.second is None for s in segments if len(text_of(s)) > 1]
+    assert np.mean(is_single) == pytest.approx(0.1, abs=0.04)
+
+
+def test_packed_documents_that_fill_a_row_are_windows(mixed: Corpus) -> None:
+    rows = epoch_of(mixed.policy("packed"), 2)
+    is_long = mixed.lengths > BODY
+    long = [row for row in rows if mixed.lengths[mixed.place(text_of(segments_of(row)[0]))[0]] > BODY]
+    assert len(long) == round((mixed.lengths[is_long] / BODY).sum())
+    assert all(isinstance(row, Segment) and len(text_of(row)) == BODY + (row.second is None) for row in long[:50])
+    only_long = Corpus(lambda lengths: mixed.cache, [40])
+    only_long.documents = mixed.documents[is_long]
+    assert len(only_long.policy("packed")) == len(long)
+
+
+@pytest.mark.parametrize("capacity", [8, 64])
+def test_lengths_are_packed_best_fit_decreasing(capacity: int) -> None:
+    lengths = np.random.default_rng(capacity).integers(3, capacity + 1, 500)
+    spaces: list[int] = []  # written out, one item at a time
+    for length in sorted(lengths.tolist(), reverse=True):
+        fitting = [i for i, space in enumerate(spaces) if space >= length]
+        best = min(fitting, key=lambda i: spaces[i], default=len(spaces))
+        spaces[best:] = [spaces[best] - length, *spaces[best + 1 :]] if fitting else [capacity - length]
+    kinds = pack_lengths(np.bincount(lengths, minlength=capacity + 1).tolist(), capacity)
+    packed = [length for row, repeats in kinds for length in row * repeats]
+    assert sorted(packed) == sorted(lengths.tolist())
+    room = [capacity - sum(row) for row, repeats in kinds for _ in range(repeats)]
+    assert sorted(room) == sorted(spaces)
 
 
 # All of them
@@ -258,10 +315,10 @@ def test_a_segment_follows_from_seed_epoch_and_index_and_stays_in_its_document_a
     assert as_lists(again.cut(3, np.array([7, 7]))) == [whole[7], whole[7]]
     if name != "google":  # which is static, and of documents of one line has nothing to decide
         assert as_lists(epoch_of(mixed.policy(name, seed=43), 3)) != whole != as_lists(epoch_of(policy, 4))
-    for segment in segments:
-        parts = [part for part in (segment.first, segment.second) if part is not None]
-        assert all(mixed.place(part) for part in parts)
-        assert sum(len(part) + 1 for part in parts) + 1 <= MAX_LENGTH
+    for row in segments:
+        parts = [[part for part in (s.first, s.second) if part is not None] for s in segments_of(row)]
+        assert all(mixed.place(part) for pair in parts for part in pair)
+        assert sum(sum(len(part) + 1 for part in pair) + 1 for pair in parts) <= MAX_LENGTH
 
 
 def test_a_corpus_shorter_than_one_segment_is_an_error(make_numbered_cache: MakeCache) -> None:

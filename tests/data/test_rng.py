@@ -53,6 +53,15 @@ def test_neighbouring_seeds_and_counters_give_independent_uniform_numbers() -> N
             assert stats.chisquare(pairs).pvalue > SMALLEST_P
 
 
+def test_permute_takes_a_size_for_each_index() -> None:
+    sizes = np.repeat([1, 2, 3, 7, 64, 4097], 50)
+    indices = np.arange(len(sizes)) % sizes
+    expected = [
+        int(permute(np.array([i]), n, 42, 3)[0]) for i, n in zip(indices.tolist(), sizes.tolist(), strict=True)
+    ]
+    assert permute(indices, sizes, 42, 3).tolist() == expected
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 4097])
 def test_permute_takes_every_index_to_another_place_in_the_range_alone_or_with_others(size: int) -> None:
     for epoch in range(3):

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ from scipy import stats
 from torch.utils.data import DataLoader, Dataset
 
 from electra.data.policies import POLICIES, make_policy
-from electra.data.segments import EvaluationSegments, Segment, SegmentCollator, SegmentPolicy, TrainingSegments
+from electra.data.segments import (
+    EvaluationSegments,
+    PackedRow,
+    Row,
+    Segment,
+    SegmentCollator,
+    SegmentPolicy,
+    TrainingSegments,
+)
 from electra.data.token_cache import TokenCache
 
 COLLATOR = SegmentCollator(cls_token_id=1, sep_token_id=2, pad_token_id=0)
@@ -27,8 +36,13 @@ def policy(cache: TokenCache) -> SegmentPolicy:
     return make_policy("windows", cache, np.arange(len(cache)), max_length=19, seed=42)
 
 
-def contents(segments: Sequence[Segment]) -> list[tuple]:
-    return [(s.first.tolist(), None if s.second is None else s.second.tolist()) for s in segments]
+def contents(rows: Sequence[Row]) -> list[tuple]:
+    return [
+        tuple(contents(row.segments))
+        if isinstance(row, PackedRow)
+        else (row.first.tolist(), None if row.second is None else row.second.tolist())
+        for row in rows
+    ]
 
 
 def questions(dataset: TrainingSegments | EvaluationSegments, positions: Sequence[int]) -> list[tuple]:
@@ -142,12 +156,33 @@ def test_noise_is_uniform_and_different_in_every_row_position_and_channel() -> N
     assert COLLATOR([segment([5], [6], 5323840999669243245)])["mask_noise"][0, 2, 1].item() == 1 - 2.0**-24
 
 
+def test_segments_share_a_row_in_their_order_with_the_noise_of_rows_of_their_own() -> None:
+    row = PackedRow([segment([11, 12], [13]), segment([14]), segment([15, 16])], 9)
+    batch, alone = COLLATOR([row, segment([17], [18], 4)]), COLLATOR([*row.seeded(), segment([17], [18], 4)])
+    assert batch["input_ids"].tolist() == [
+        [1, 11, 12, 2, 13, 2, 1, 14, 2, 1, 15, 16, 2],
+        [1, 17, 2, 18, 2, 0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    assert batch["token_type_ids"].tolist() == [[0] * 4 + [1, 1] + [0] * 7, [0, 0, 0, 1, 1] + [0] * 8]
+    assert batch["attention_mask"].sum(dim=1).tolist() == [13, 5]
+    assert batch["segment_lengths"].tolist() == [[6, 3, 4], [5, 0, 0]]
+    for name in ("mask_noise", "sample_noise"):
+        parts = [alone[name][i, :n] for i, n in enumerate([6, 3, 4, 5])]
+        assert torch.equal(torch.cat([batch[name][0], batch[name][1, :5]]), torch.cat(parts))
+    assert len({s.mask_seed for s in row.seeded()}) == 3
+    assert "segment_lengths" not in COLLATOR([PackedRow([segment([1])])])
+    fixed = replace(COLLATOR, length=16)([row])
+    assert fixed["input_ids"].shape == (1, 16) and fixed["segment_lengths"].tolist() == [[6, 3, 4, 0, 0, 0, 0, 0]]
+
+
 def batches(dataset: Dataset, workers: int) -> list[dict[str, torch.Tensor]]:
     context = "fork" if workers else None
     return list(DataLoader(dataset, 16, collate_fn=COLLATOR, num_workers=workers, multiprocessing_context=context))
 
 
-def test_two_workers_and_a_pickled_copy_make_the_same_batches(policy: SegmentPolicy) -> None:
+@pytest.mark.parametrize("name", ["windows", "packed"])
+def test_two_workers_and_a_pickled_copy_make_the_same_batches(name: str, cache: TokenCache) -> None:
+    policy = make_policy(name, cache, np.arange(len(cache)), max_length=19, seed=42)
     run = TrainingSegments(policy, num_samples=3 * len(policy), seed=7)
     expected = batches(run, 0)
     assert len(expected) == -(-3 * len(policy) // 16)

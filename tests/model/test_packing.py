@@ -1,0 +1,96 @@
+"""Documents that share a row: losses and gradients of rows of their own, and nothing passes between them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from electra.backbones import BACKBONES
+from electra.corruption import segment_numbers
+from electra.data.segments import PackedRow, Segment, SegmentCollator
+from electra.model.joint import ElectraForJointPretraining
+from electra.model.networks import attention_bias, can_share_rows, encode
+from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config, objectives
+
+COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
+SIZES = [[(4, 2), (9, 0), (1, 0)], [(10, 6)], [(1, 1), (2, 0), (2, 2)]]
+"""Tokens of A and B of the segments in each row; the first fills the longest."""
+
+
+def packed_and_alone() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The same segments, with the same noise, in common rows and in rows of their own."""
+    random = np.random.default_rng(0)
+
+    def text(length: int) -> Any:
+        return random.integers(5, NETWORK_VOCAB_SIZE, length).astype(np.uint16)
+
+    rows = [PackedRow([Segment(text(a), text(b) if b else None) for a, b in row], i) for i, row in enumerate(SIZES)]
+    return COLLATOR(rows), COLLATOR([segment for row in rows for segment in row.seeded()])
+
+
+def model_of(model_type: str, **options: Any) -> ElectraForJointPretraining:
+    """Without dropout, and with weights far enough from 0 that attention and positions matter."""
+    local = {"local_attention": 6} if model_type == "modernbert" else {}
+    config = network_config(model_type, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    for name, value in local.items():
+        setattr(config, name, value)
+    model = joint_model(config, tie="word", discriminator_weight=1.0, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.train()
+
+
+def losses_and_gradients(
+    model: ElectraForJointPretraining, batch: dict[str, Tensor]
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    model.zero_grad()
+    output = model(**batch)
+    output.loss.backward()
+    losses = [loss for loss in (output.loss, output.generator_loss, output.main_loss) if loss is not None]
+    return losses, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_the_same(model: ElectraForJointPretraining) -> None:
+    packed, alone = packed_and_alone()
+    assert packed["input_ids"].shape == (3, LONGEST - 1) and len(alone["input_ids"]) == 7
+    (losses, gradients), (expected, expected_gradients) = (losses_and_gradients(model, b) for b in (packed, alone))
+    torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-5, atol=2e-6)
+    assert torch.equal(model.count_tokens(**packed), model.count_tokens(**alone))
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_losses_and_gradients_are_those_of_rows_of_their_own(model_type: str) -> None:
+    assert_the_same(model_of(model_type))
+
+
+@objectives
+def test_so_are_those_of_every_objective(objective: str) -> None:
+    size = {"generator_size": 1.0} if objective == "two_stage" else {"generator_size": 0.5}
+    assert_the_same(model_of("electra", objective=objective, **size))
+
+
+@pytest.mark.parametrize("model_type", BACKBONES)
+def test_another_text_in_one_segment_changes_no_other(model_type: str) -> None:
+    network = model_of(model_type).discriminator.eval()
+    batch, _ = packed_and_alone()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    numbers, position_ids = segment_numbers(batch["segment_lengths"], LONGEST - 1)
+    where = {"bias": attention_bias(None, torch.float32, numbers), "position_ids": position_ids}
+    before = encode(network, **inputs, **where)
+    start, end = 9, 20  # the second segment of the first row
+    inputs["input_ids"][0, start + 1 : end - 1] += 1
+    inputs["input_ids"] %= NETWORK_VOCAB_SIZE
+    after = encode(network, **inputs, **where)
+    is_changed = (before != after).any(dim=2)
+    assert is_changed[0, start:end].all() and is_changed.sum() == end - start
+
+
+def test_a_convolution_over_neighbours_cannot_be_packed() -> None:
+    config = network_config("deberta-v2")
+    assert can_share_rows(config)
+    config.conv_kernel_size = 3  # of microsoft/deberta-v2-xlarge
+    assert not can_share_rows(config)
