@@ -103,8 +103,7 @@ def test_training_resumed_from_a_saved_state_is_bit_equal(
     for _ in gradients(resumed, 20, first=20):
         optimizer.step()
     for parameter, reference in zip(resumed, uninterrupted, strict=True):
-        assert torch.equal(parameter, reference)
-        assert parameter.dtype == dtype
+        assert torch.equal(parameter, reference) and parameter.dtype == dtype
 
 
 def test_a_parameter_that_never_has_a_gradient_has_no_state_and_does_not_move() -> None:

@@ -1,7 +1,6 @@
 """The token cache: exactly the tokenizer's ids, built once, never served half-built; and the held-out split."""
 
 import json
-import os
 import pickle
 import random
 import threading
@@ -220,8 +219,6 @@ def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "data truncated": lambda folder: os.truncate(folder / ARROW_NAME, (folder / ARROW_NAME).stat().st_size - 8),
-    "data missing": lambda folder: (folder / ARROW_NAME).unlink(),
     "data zeroed": lambda folder: (folder / ARROW_NAME).write_bytes(bytes((folder / ARROW_NAME).stat().st_size)),
     "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
     "killed before the rename": lambda folder: folder.rename(f"{folder}.unfinished"),
@@ -285,13 +282,6 @@ def test_unusable_corpora_and_folders_are_errors_that_name_the_option(
 # Held-out split
 
 
-def hashes_with_duplicates(distinct: int) -> np.ndarray:
-    """Each hash one to four times, in random order."""
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
-    return rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))
-
-
 @pytest.mark.parametrize(
     ("distinct", "fraction", "expected"),
     [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)],
@@ -299,7 +289,9 @@ def hashes_with_duplicates(distinct: int) -> np.ndarray:
 def test_an_exact_share_of_the_distinct_documents_is_held_out_and_equal_ones_stay_together(
     distinct: int, fraction: float, expected: int
 ) -> None:
-    hashes = hashes_with_duplicates(distinct)
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
+    hashes = rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))  # each one to four times
     training, held_out = split_documents(hashes, fraction, seed=42)
     apart = set(hashes[held_out].tolist())
     assert len(apart) == expected and apart.isdisjoint(hashes[training].tolist())

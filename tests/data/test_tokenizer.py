@@ -101,16 +101,6 @@ def test_another_corpus_option_or_seed_has_its_own_tokenizer_and_the_second_call
     assert tokenizer_fingerprint(last) == tokenizer_fingerprint(train_tokenizer(training, limited, seed=2))
 
 
-def test_a_cached_tokenizer_of_half_its_vocabulary_is_trained_again(write_corpus: WriteCorpus, tmp_path: Path) -> None:
-    corpus = write_corpus(texts(100))
-    complete = tokenizer_fingerprint(load_or_train_tokenizer(corpus, OPTIONS, tmp_path))
-    (file,) = tmp_path.glob("tokenizer-*/tokenizer.json")
-    state = json.loads(file.read_text())
-    state["model"]["vocab"] = dict(list(state["model"]["vocab"].items())[:60])
-    file.write_text(json.dumps(state))
-    assert tokenizer_fingerprint(load_or_train_tokenizer(corpus, OPTIONS, tmp_path)) == complete
-
-
 # The command
 
 
