@@ -33,10 +33,10 @@ from electra.files import write_json
 from electra.gpu import linear_of_aligned_rows
 from electra.hardware import data_sheet_flops, device_name, gpu_energy, gpus_of_run, measure_matmul_flops
 from electra.pretraining.data import load_data
-from electra.pretraining.memory import BYTES_PER_WEIGHT, activation_bytes
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
+from electra.pretraining.resources import BYTES_PER_WEIGHT, activation_bytes
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import make_trainer
 from electra.pretraining.trainer import ElectraTrainer

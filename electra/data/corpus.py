@@ -1,7 +1,7 @@
 """A corpus: everything that the user names as text, as one stream of documents with "\\n" between lines.
 
 The sources are data sets of the Hugging Face Hub, folders written by `datasets.save_to_disk`, files, folders and globs
-of files, and "builtin" (builtin.py). Names, formats and columns are checked when the corpus is made, before hours of
+of files, and "builtin" (readers.py). Names, formats and columns are checked when the corpus is made, before hours of
 tokenization. Iterating keeps one document in memory (a few dozen for tables) and always gives the same documents.
 """
 
@@ -18,8 +18,19 @@ import datasets
 import pyarrow as pa
 
 from electra.config import CorpusArguments
-from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
-from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file, streams_of
+from electra.data.readers import (
+    ROWS_PER_BATCH,
+    SUPPORTED,
+    builtin_documents,
+    builtin_files,
+    builtin_fingerprint,
+    check_arrow_column,
+    clean,
+    kind,
+    library_folder,
+    read_file,
+    streams_of,
+)
 from electra.errors import UserError
 from electra.files import absolute, may_be_hub_id
 

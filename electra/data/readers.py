@@ -3,21 +3,31 @@
 Memory is bounded by the longest document. What cannot be read stops the run with the file and the line: a corpus that
 is silently cut short or decoded wrongly costs a training run. `datasets` can stream these formats too, but it splits
 paragraphs only at exactly two newlines, and its errors name no line.
+
+The builtin corpus is the reference topics and docstrings of the installed standard library: about 500 documents of
+English (2.2 MB), so that a first run or a demonstration needs neither a download nor a file. The sources are parsed
+with `ast`, which takes about two seconds; nothing is imported or executed.
 """
 
+import ast
 import bz2
 import csv
 import gzip
+import hashlib
 import io
 import itertools
 import json
 import lzma
 import os
+import platform
 import re
+import sysconfig
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
@@ -36,6 +46,10 @@ SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as .gz .bz2 .
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 DOCUMENTS_PER_TELL = 64  # asking for the place in the file takes longer than reading a short line
 CSV_FIELD_CHARACTERS = 1 << 28  # a longer field means a quotation mark that was never closed
+TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
+MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
+MINIMUM_TOTAL_BYTES = 100_000  # a stripped installation has the code without the text
 
 # RuntimeError is what zipfile raises for encrypted members and unknown compression methods.
 _BROKEN = (
@@ -245,3 +259,59 @@ def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, pla
 def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> UserError:
     listed = ", ".join(columns)
     return UserError(f"{place} has no column {text_column!r}, it has: {listed}; name the text with --text_column")
+
+
+def library_folder() -> Path:
+    """The standard library of the running interpreter; in a virtual environment, that of its base."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def builtin_files(library: Path) -> list[Path]:
+    """The topics, then the modules sorted by name."""
+    modules = []
+    for folder, subfolders, names in os.walk(library):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
+        modules += [Path(folder, name) for name in names if name.endswith(".py")]
+    topics = [library / TOPICS] if (library / TOPICS).is_file() else []
+    return topics + sorted(modules, key=lambda path: path.relative_to(library).as_posix())
+
+
+def builtin_fingerprint(library: Path) -> str:
+    """Hash the Python version and the names and sizes of the files (hex sha256)."""
+    listing = [f"{path.relative_to(library).as_posix()} {path.stat().st_size}" for path in builtin_files(library)]
+    return hashlib.sha256("\n".join([platform.python_version(), *listing]).encode("utf-8")).hexdigest()
+
+
+def builtin_documents(library: Path | None = None) -> list[str]:
+    """One document per reference topic, then one per module with enough docstrings, in source order."""
+    library = library or library_folder()
+    documents: list[str] = []
+    for path in builtin_files(library):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes in string literals
+                tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):  # templates, files of another version
+            continue
+        if path == library / TOPICS:  # topics = {name: text}
+            literals = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+            documents += [text for literal in literals for text in ast.literal_eval(literal).values() if text.strip()]
+        elif len(text := "\n".join(_docstrings(tree))) >= MINIMUM_MODULE_CHARACTERS:
+            documents.append(text)
+    # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
+    documents = [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
+    if sum(len(document.encode("utf-8")) for document in documents) < MINIMUM_TOTAL_BYTES:
+        raise UserError(f"the Python in {library} has too few docstrings (stripped); name a corpus with --train_file")
+    return documents
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """Yield the cleaned docstrings of a module, class or function and of everything in it, in source order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node, clean=True)
+        if docstring and docstring.strip():
+            yield docstring
+    for child in ast.iter_child_nodes(node):
+        # Definitions are in statements (if, try, with, match), never in expressions.
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _docstrings(child)

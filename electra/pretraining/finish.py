@@ -11,8 +11,8 @@ from electra.console import environment
 from electra.files import write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples
-from electra.pretraining.callbacks.cost import compute_ledger, ledger_line
 from electra.pretraining.callbacks.health import DiscriminatorHealth
+from electra.pretraining.callbacks.progress import compute_ledger, ledger_line
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.export import export_networks
 from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_metrics

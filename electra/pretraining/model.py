@@ -6,7 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import set_seed
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
@@ -20,9 +22,8 @@ from electra.model.configuration import (
     longest_text,
     value_of,
 )
-from electra.model.initialization import initialize
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import can_share_rows, embedding_modules
+from electra.model.networks import backbone_of, can_share_rows, embedding_modules
 from electra.model.pretrained import (
     STEP_KEY,
     load_network,
@@ -31,7 +32,7 @@ from electra.model.pretrained import (
     trained_source,
 )
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
-from electra.model.tying import load_plain_state, plain_state
+from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_state
 from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
 from electra.pretraining.options import Arguments
@@ -49,6 +50,19 @@ SIZES = (
 )
 """Options that a trained network decides."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+INITIALIZATIONS = ("normal", "truncated_normal", "original")
+"""Initial weights as the original draws them, where that differs from transformers.
+
+    normal            normal with the configuration's standard deviation, as transformers initializes
+    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
+    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
+                      the embedding projection and the discriminator's output
+
+In all of them biases are zero and normalizations the identity.
+
+Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
+pretrain/... run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
+"""
 
 
 def build_model(
@@ -284,3 +298,24 @@ def record_given_parts(
             effective.pop(field.name, None)
         effective["vocab_size"] = len(tokenizer)
     return args._replace(effective=effective)
+
+
+@torch.no_grad()
+def initialize(network: PreTrainedModel, initialization: str) -> None:
+    """Initialize a fresh network from torch's current random state, by one of `INITIALIZATIONS`."""
+    if initialization == "normal":
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):
+            std = network.config.initializer_range
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    for module in network.modules():  # last: the LM head may share this table
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx].zero_()
+    if initialization == "original":
+        path = backbone_of(network).projection
+        modules = dict(network.base_model.named_modules())
+        if path in modules:
+            nn.init.xavier_uniform_(modules[path].weight)
+        if hasattr(network, "discriminator_predictions"):
+            nn.init.xavier_uniform_(network.discriminator_predictions.dense_prediction.weight)

@@ -9,11 +9,10 @@ from electra.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.finish import finish_run
-from electra.pretraining.memory import check_memory
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import check_disk, run_trial
+from electra.pretraining.resources import check_disk, check_memory, run_trial
 from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import make_trainer

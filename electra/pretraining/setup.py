@@ -14,10 +14,9 @@ from electra.errors import UserError
 from electra.gpu import tune_for_gpu
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests
-from electra.pretraining.callbacks.cost import EnergyLog
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
-from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.callbacks.progress import EnergyLog, ProgressBar, ReadableLog
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments, gate_of
 from electra.pretraining.plan import Plan

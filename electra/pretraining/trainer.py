@@ -58,7 +58,7 @@ from electra.objectives import weighted_mean
 from electra.optimization import AdamW, AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, stage_lengths
-from electra.pretraining.failures import is_compiler_error, translate_failures
+from electra.pretraining.device import is_compiler_error, translate_failures
 from electra.pretraining.metrics import LogWindow, evaluation_metrics, token_records
 from electra.pretraining.options import CONFIG_NAME, PretrainingArguments
 from electra.pretraining.plan import Plan

@@ -19,8 +19,8 @@ import pytest
 import zstandard
 
 from electra.config import CorpusArguments
-from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.data.corpus import Corpus
+from electra.data.readers import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.errors import UserError
 from tests.conftest import refused
 

@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import Iterable
 
-from electra.data.builtin import builtin_documents
+from electra.data.readers import builtin_documents
 from electra.errors import UserError
 from electra.finetuning.encoding import Examples
 

@@ -1,16 +1,23 @@
-"""Multiple choice, such as SWAG: options, data, accuracy and files of predictions."""
+"""Multiple choice, such as SWAG: options, data, one logit per choice, accuracy and files of predictions.
+
+The model reads a pair of texts for each choice; the softmax is over the choices of a question. The head is that of
+section 4.4 of the BERT paper, for SWAG. Questions with different numbers of choices share a batch: the choices of all
+questions are rows of one tensor, and a table of indices says which belong to which question.
+"""
 
 import csv
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor
-from transformers import AutoModelForMultipleChoice, PreTrainedModel
+from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import (
     Arguments,
@@ -19,15 +26,17 @@ from electra.finetuning.config import (
     FineTuningArguments,
     MultipleChoiceArguments,
 )
-from electra.finetuning.heads import FIRST_TOKEN_HEADS
+from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
+from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits
 from electra.tasks.multiple_choice.data import Question, load_splits
-from electra.tasks.multiple_choice.model import ChoiceCollator, ChoiceScorer, encode_questions
 from electra.tasks.multiple_choice.report import REPORTING
 
 GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
+NO_CHOICE = -1e4
+"""Logit of padding: its probability is 0, and unlike -infinity it gives no nan."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +44,58 @@ logger = logging.getLogger(__name__)
 def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
+
+
+def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
+    """Tokenizes questions; pairs longer than `max_length` tokens are truncated, the longer text first.
+
+    Returns:
+        Columns `choices`, a list of tokenized pairs per question, and `labels`, unless an answer is unknown. Lengths
+        are those of all choices padded to the longest.
+    """
+    pairs = [(question.first, second) for question in questions for second in question.seconds]
+    rows = encode(Examples([first for first, _ in pairs], [second for _, second in pairs]), tokenizer, max_length)
+    counts = np.array([len(question.seconds) for question in questions])
+    starts = np.cumsum(counts) - counts
+    columns: dict[str, Any] = {
+        "choices": [
+            [rows[row] for row in range(start, start + count)] for start, count in zip(starts, counts, strict=True)
+        ]
+    }
+    answers = [question.answer for question in questions]
+    if None not in answers:
+        columns["labels"] = np.array(answers, dtype=np.int64)
+    return ColumnRows(columns, np.maximum.reduceat(rows.lengths, starts) * counts)
+
+
+@dataclass(frozen=True)
+class ChoiceCollator:
+    """Pads questions to a batch."""
+
+    pad_token_id: int
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """Returns `choices`, int64 (B, K): rows of the other tensors, -1 where a question has fewer than K choices.
+
+        The others are int64 `input_ids`, `token_type_ids`, `attention_mask` (choices of all questions, L), and
+        `labels` (B,) if rows have them.
+        """
+        counts = [len(row["choices"]) for row in rows]
+        table = pad(np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1]), -1)
+        batch = PaddingCollator(self.pad_token_id)([choice for row in rows for choice in row["choices"]])
+        labels = {"labels": torch.tensor([int(row["labels"]) for row in rows])} if "labels" in rows[0] else {}
+        return {"choices": table, **batch, **labels}
+
+
+class ChoiceScorer(EncoderWithHead):
+    """An `EncoderWithHead` with one label, the score of a choice."""
+
+    def forward(  # type: ignore[override]
+        self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
+        scores = super().forward(input_ids, attention_mask, token_type_ids).squeeze(1)
+        return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 
 
 class MultipleChoice(FileTask):

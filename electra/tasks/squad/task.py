@@ -20,8 +20,7 @@ from electra.finetuning.sources import data_settings
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
-from electra.tasks.squad.decoding import Decoded, decode, has_one_start
-from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
+from electra.tasks.squad.heads import Candidates, Decoded, SpanModel, decode, has_one_start, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
 from electra.tasks.squad.windows import encode_questions

@@ -8,7 +8,7 @@ import pytest
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
-from electra.tasks.squad.decoding import Decoded
+from electra.tasks.squad.heads import Decoded
 from electra.tasks.squad.task import Squad, parse_arguments
 from tests.tasks.squad.files import flags
 

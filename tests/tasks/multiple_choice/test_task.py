@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 from electra.finetuning.encoding import ColumnRows
 from electra.finetuning.trainer import step_loss
 from electra.tasks.multiple_choice.data import Question
-from electra.tasks.multiple_choice.model import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_questions
+from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_questions
 from tests.finetuning.encoders import tiny_electra
 
 

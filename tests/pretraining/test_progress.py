@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from electra.hardware import EnergyMeter
-from electra.pretraining.callbacks.cost import EnergyLog, compute_ledger, ledger_line, training_seconds
+from electra.pretraining.callbacks.progress import EnergyLog, compute_ledger, ledger_line, training_seconds
 from electra.pretraining.plan import Plan
 from electra.samples import read_samples
 from run_pretraining import main
@@ -41,7 +41,7 @@ def test_utilization_is_what_the_model_needs_over_what_the_devices_could_do(
     assert ledger["tokens_per_second"] == pytest.approx(200)
     assert ledger["mfu"] == pytest.approx(plan.flops / 2 / (15 * 1e6)) and ledger["mfu_peak"] == "measured"
     assert "mfu_data_sheet" not in ledger
-    monkeypatch.setattr("electra.pretraining.callbacks.cost.device_name", lambda device: "Tesla T4")
+    monkeypatch.setattr("electra.pretraining.callbacks.progress.device_name", lambda device: "Tesla T4")
     on_gpu = compute_ledger(state, args, plan, peak_flops=1e6)
     assert on_gpu["mfu_data_sheet"] == pytest.approx(plan.flops / 2 / (15 * 8.1e12))
     assert "of the data sheet's peak" in ledger_line(on_gpu)

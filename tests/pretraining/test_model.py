@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from electra.model.initialization import initialize
 from electra.model.networks import masked_lm, token_detector
+from electra.pretraining.model import initialize
 from tests.model.helpers import network_config
 
 CONFIG = network_config(
