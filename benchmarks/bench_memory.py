@@ -32,7 +32,7 @@ WATCHED = """
 import sys
 from transformers import TrainerCallback
 import run_pretraining
-from electra.pretraining import trainer
+from electra.pretraining import setup
 
 class Watch(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
@@ -40,12 +40,12 @@ class Watch(TrainerCallback):
             found = dict(line.split(":") for line in open("/proc/self/status"))
             print("MEMORY", *(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon")), flush=True)
 
-class Trainer(trainer.ElectraTrainer):
+class Trainer(setup.ElectraTrainer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.add_callback(Watch)
 
-trainer.ElectraTrainer = Trainer
+setup.ElectraTrainer = Trainer
 run_pretraining.main(sys.argv[1:])
 """
 

@@ -334,7 +334,10 @@ class ElectraTrainer(Trainer):
         unfinished = run / UNFINISHED / target.name
         states = [value for entry in getattr(self.optimizer, "state", {}).values() for value in entry.values()]
         tensors = [t for t in (*self.model.parameters(), *states) if isinstance(t, Tensor) and t.is_floating_point()]
-        if not torch.stack([torch.isfinite(tensor).all() for tensor in tensors]).all():
+        checks = [torch.isfinite(tensor).all() for tensor in tensors]
+        # FSDP: each process has its part.
+        checks = [check.full_tensor() if isinstance(check, DTensor) else check for check in checks]
+        if not torch.stack(checks).all():
             raise UserError(
                 f"the weights or the optimizer's averages are not finite at step {step}, so it is not saved; "
                 f"{describe_latest_valid(run)}; resume from it with a lower --learning_rate"

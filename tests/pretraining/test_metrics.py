@@ -77,7 +77,7 @@ def records_of(batches: list[Batch]) -> np.ndarray:
 
 
 BY_SLOT = ("generator_nll", "predicted_ids", "sampled_ids", "is_mask_token", "is_kept_token", "generator_entropy")
-BY_TOKEN = ("main_nll", "discriminator_logits", "mlm_predictions", "corrupted_input_ids")
+BY_TOKEN = ("main_nll", "discriminator_logits", "mlm_predictions", "corrupted_input_ids", "is_replaced")
 
 
 def values_of(batches: list[Batch]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -98,7 +98,7 @@ def values_of(batches: list[Batch]) -> tuple[dict[str, np.ndarray], dict[str, np
 
 def looped_detection(tokens: dict[str, np.ndarray]) -> dict[str, float]:
     """Of decisions at logit 0 on what was replaced."""
-    labels, logits = tokens["corrupted_input_ids"] != tokens["original"], tokens["discriminator_logits"]
+    labels, logits = tokens["is_replaced"] == 1, tokens["discriminator_logits"]
     pairs = list(zip(labels.tolist(), (logits >= 0).tolist(), strict=True))
     tp, fp, fn, tn = (pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False)))
     assert min(tp, fp, fn, tn) > 0
@@ -126,12 +126,14 @@ def looped_metrics(batches: list[Batch], objective: str, weight: float) -> dict[
             "masked_accuracy_mask_token": is_right[is_mask].mean(),
             "masked_accuracy_kept_token": is_right[chosen["is_kept_token"] == 1].mean(),
             "sampled_accuracy": (chosen["sampled_ids"] == chosen["original"]).mean(),
-            "replaced_rate": (tokens["corrupted_input_ids"] != tokens["original"]).mean(),
+            "replaced_rate": tokens["is_replaced"].mean(),
         }
+        if objective != "electric":  # whose samples are noise, equal to the text or not
+            assert np.array_equal(tokens["is_replaced"] == 1, tokens["corrupted_input_ids"] != tokens["original"])
     if objective == "adversarial":
         metrics["generator_entropy"] = chosen["generator_entropy"].mean()
     if spec.finds_replaced:
-        judged = chosen if objective == "electra_15" else tokens
+        judged = chosen if objective in ("electra_15", "electric") else tokens
         metrics["discriminator_loss"] = main = judged["main_nll"].mean()
         metrics |= {f"discriminator_{name}": value for name, value in looped_detection(judged).items()}
     else:
