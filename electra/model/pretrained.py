@@ -38,7 +38,7 @@ from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
 from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
-from electra.errors import UserError
+from electra.errors import UserError, first_line
 from electra.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
@@ -124,7 +124,7 @@ def read_config(source: str) -> PreTrainedConfig:
         config_class = ElectraPretrainingConfig if is_joint else CONFIG_MAPPING[model_type]
         config: PreTrainedConfig = config_class.from_dict(values)
     except Exception as error:  # each class checks its values in its own way
-        raise UserError(f"{source}: its {CONFIG_NAME} is not valid ({_first_line(error)})") from error
+        raise UserError(f"{source}: its {CONFIG_NAME} is not valid ({first_line(error)})") from error
     if is_joint:
         return config
     # A model that predicts masked tokens sees the context on both sides.
@@ -144,7 +144,7 @@ def _config_values(source: str) -> dict[str, Any]:
             values: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
         except Exception as error:  # being offline, unknown or forbidden end in many exception types
             raise UserError(
-                f"there is no folder {source}, and the Hub did not give a model of this name ({_first_line(error)}); "
+                f"there is no folder {source}, and the Hub did not give a model of this name ({first_line(error)}); "
                 f"check the name and the connection"
             ) from error
         return values
@@ -214,7 +214,7 @@ def load_network(
             )
         except Exception as error:  # a truncated file, a missing shard, a pickle that is none
             raise UserError(
-                f"{name}: its weights cannot be loaded ({_first_line(error)}); they are damaged or incomplete"
+                f"{name}: its weights cannot be loaded ({first_line(error)}); they are damaged or incomplete"
             ) from error
     prefix = f"{network.base_model_prefix}." if encoder_only and network.base_model is not network else ""
 
@@ -376,7 +376,3 @@ def silent_transformers() -> Iterator[None]:
         transformers_logging.set_verbosity(level)
         if has_bar:
             transformers_logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

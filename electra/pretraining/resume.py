@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import PreTrainedTokenizerBase, TrainerState
 
 from electra.checkpoint import ORIGIN_NAME
-from electra.errors import UserError
+from electra.errors import UserError, first_line
 from electra.files import absolute_if_there, absolute_named
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
@@ -214,7 +214,7 @@ def translate_loading_errors(checkpoint: str | None, part: str) -> Iterator[None
     except (UserError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # of pickle, safetensors, zip files, torch: each has its own
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = first_line(error)
         raise UserError(
             f"{checkpoint}: its {part} cannot be loaded ({reason}); it belongs to another run or was written by "
             "another program: name another checkpoint"

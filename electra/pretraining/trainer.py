@@ -138,7 +138,7 @@ class ElectraTrainer(Trainer):
                 raise
             self.model._compiled_call_impl = None
             reason = " ".join(str(error).split("\n")[:2])
-            logger.warning("the training step cannot be compiled and runs as it is, --torch_compile false: %s", reason)
+            logger.warning("the training step cannot be compiled and runs eagerly (--torch_compile false): %s", reason)
             loss = super().training_step(model, inputs, num_items_in_batch)
         self._step_loss = loss if self._step_loss is None else self._step_loss + loss
         return loss
