@@ -314,6 +314,12 @@ class SegmentArguments(Options):
     )
     validation_fraction: float = option(0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE)
     max_eval_segments: int = option(2000, "Segments per evaluation, at most; a fixed random subset.", POSITIVE)
+    eval_corruption: str | None = option(
+        None,
+        "File of electra.corruption_set: text with fixed replacements, on which discriminators of several generators "
+        "can be compared. Its metrics are called fixed_*.",
+        NOT_EMPTY,
+    )
 
 
 @dataclass

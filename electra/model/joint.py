@@ -262,6 +262,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         token_counts: Tensor | None = None,
         discriminator_weight: Tensor | None = None,
         segment_lengths: Tensor | None = None,
+        corrupted_input_ids: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
         """Mask, generate, replace, discriminate (section 2 of the paper).
 
@@ -279,7 +280,11 @@ class ElectraForJointPretraining(PreTrainedModel):
                 is part of a compiled graph.
             segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one to
                 another, and losses are those of rows of their own.
+            corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and
+                nothing is masked.
         """
+        if corrupted_input_ids is not None:
+            return self.judge(input_ids, corrupted_input_ids, attention_mask, token_type_ids)
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         num_masked, num_real = (None, None) if token_counts is None else token_counts
         if mask_noise is None:
@@ -337,6 +342,25 @@ class ElectraForJointPretraining(PreTrainedModel):
             is_replaced=corrupted.is_replaced,
             **fields,
             **main_fields,
+        )
+
+    def judge(
+        self, input_ids: Tensor, corrupted_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
+    ) -> ElectraPretrainingOutput:
+        """The discriminator's loss and logits at all tokens of a text that another generator corrupted."""
+        is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        bias = attention_bias(attention_mask, self.dtype, None)
+        hidden = encode(self.discriminator, corrupted_ids, attention_mask, token_type_ids, bias)
+        logits, is_replaced = replaced_logits(self.discriminator, hidden), corrupted_ids != input_ids
+        nll, nothing = discriminator_nll(logits, is_replaced), input_ids[:, :0]
+        return ElectraPretrainingOutput(
+            loss=weighted_mean(nll, is_real),
+            mlm_positions=nothing,
+            mlm_mask=nothing.bool(),
+            corrupted_input_ids=corrupted_ids,
+            is_replaced=is_replaced,
+            main_nll=nll,
+            discriminator_logits=logits,
         )
 
     @property

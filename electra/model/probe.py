@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import replace_tokens, sample_tokens
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.model.joint import mask_text
+from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.samples import Sample
 
@@ -56,19 +56,11 @@ def probe(
     input_ids, attention_mask, types = batch["input_ids"], batch.get("attention_mask"), batch["token_type_ids"]
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     shown, masked = input_ids, None
-    if generator is not None or not is_detector(discriminator):
+    if generator is not None:
+        masked, shown = corrupt(generator, batch, config)
+    elif not is_detector(discriminator):
         masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
         shown = masked.input_ids
-    if generator is not None and masked is not None:
-        hidden = encode(generator, masked.input_ids, attention_mask, types)
-        sampled_ids = sample_tokens(
-            lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)),
-            batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
-            temperature=config.sampling_temperature,
-            disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
-            vocabulary_gaps=config.vocabulary_gaps,
-        ).view_as(masked.mlm_positions)
-        shown, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
     hidden = encode(discriminator, shown, attention_mask, types)
     probabilities = restored = log_probabilities = None
     if is_detector(discriminator):
@@ -82,6 +74,25 @@ def probe(
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
     return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, log_probabilities)
+
+
+@torch.no_grad()
+def corrupt(
+    generator: PreTrainedModel, batch: dict[str, Tensor], config: ElectraPretrainingConfig
+) -> tuple[MaskedText, Tensor]:
+    """What the generator sees, and the text with its samples at the masked positions, int64 (B, L); see `probe`."""
+    input_ids, attention_mask = batch["input_ids"], batch.get("attention_mask")
+    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
+    hidden = encode(generator, masked.input_ids, attention_mask, batch["token_type_ids"])
+    sampled_ids = sample_tokens(
+        lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)),
+        batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
+        temperature=config.sampling_temperature,
+        disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
+        vocabulary_gaps=config.vocabulary_gaps,
+    ).view_as(masked.mlm_positions)
+    return masked, replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)[0]
 
 
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:

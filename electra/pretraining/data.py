@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
+from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, trained_source
-from electra.pretraining.options import Arguments, held_out_texts
+from electra.pretraining.held_out import held_out_texts
+from electra.pretraining.options import Arguments
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
+from electra.report.runs import FIXED
 from electra.tokenizer import check_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -37,8 +40,8 @@ class PretrainingData:
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
     """Of the first held-out text, which decides about checkpoints, gates and warnings."""
-    more_evaluations: dict[str, EvaluationSegments]
-    """Of the other held-out texts by name."""
+    more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
+    """Of the other held-out texts by name, and `FIXED`."""
     text: dict[str, Any]
     """What is trained and evaluated on: numbers of documents and fingerprints, for origin.json."""
 
@@ -53,8 +56,11 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     corpus = Corpus(args.corpus, data_seed)
     empty = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
+    fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
     validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
     tokenizer = _tokenizer(args, checkpoint, corpus)
+    if fixed is not None:
+        check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
     cache = _training_cache(args, corpus, tokenizer)
     if not validation:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
@@ -79,6 +85,10 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
 
     if len(held_out):
         evaluation = segments(held_out_cache, held_out)
+    more: dict[str, EvaluationSegments | CorruptedSegments] = {
+        name: segments(text, np.arange(len(text))) for name, text in others
+    }
+    more |= {FIXED: fixed} if fixed is not None else {}
     return PretrainingData(
         tokenizer=tokenizer,
         cache=cache,
@@ -86,7 +96,7 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
         held_out_lengths=held_out_cache.lengths[held_out],
         policy=policy,
         evaluation=evaluation,
-        more_evaluations={name: segments(text, np.arange(len(text))) for name, text in others},
+        more_evaluations=more,
         text={
             "corpus": _fingerprint(cache.content_hashes),
             "documents": len(cache),
@@ -94,7 +104,8 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
             "training_documents": len(documents),
             FIRST_HELD_OUT: _fingerprint(
                 np.concatenate([held_out_cache.content_hashes[held_out], *(t.content_hashes for _, t in others)])
-            ),
+            )
+            + (fixed.checksum if fixed is not None else ""),
         },
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from electra.checkpoint import describe_latest_valid, recording, translate_write_errors
 from electra.console import environment
+from electra.data.corrupted import CorruptedSegments
 from electra.files import write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples
@@ -117,9 +118,11 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         config.uniform_generator,
     )
     columns["trained"] = column(last)
-    for name in data.more_evaluations:
+    for name, segments in data.more_evaluations.items():
         if next(iter(columns)) != "frequencies":
             columns[f"{name}: {next(iter(columns))}"] = column(first, f"eval_{name}_")
+        if isinstance(segments, CorruptedSegments):
+            columns[f"{name}: frequencies"] = {"discriminator_auc": segments.about["frequencies_auc"]}
         columns[f"{name}: trained"] = column(last, f"eval_{name}_")
     return columns
 

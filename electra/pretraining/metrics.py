@@ -20,6 +20,7 @@ from torch import Tensor
 from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import objective_of
+from electra.report.runs import FIXED
 
 PADDING = -100.0
 """Trainer pads gathered arrays with it."""
@@ -203,6 +204,21 @@ def evaluation_metrics(
     if spec.has_generator:
         loss = metrics["generator_loss"] + discriminator_weight * loss
     return {"loss": loss, **metrics, "tokens": float(len(tokens))}
+
+
+def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
+    """Metrics of a discriminator on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
+    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
+    metrics = {"replaced_rate": _mean(tokens[:, Field.IS_REPLACED])}
+    metrics["discriminator_loss"] = _mean(tokens[:, Field.MAIN_NLL])
+    metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(tokens).items()}
+    return {**metrics, "tokens": float(len(tokens))}
+
+
+def fixed_names() -> tuple[str, ...]:
+    """Names of the metrics on a fixed corrupted test set in logs, without `eval_`."""
+    measured = fixed_metrics(np.empty((0, 1, len(Field)), dtype=np.float32))
+    return tuple(f"{FIXED}_{name}" for name in measured if name in LABELS)
 
 
 def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:

@@ -7,7 +7,6 @@ in place of epochs, shares and defaults once the data are known; nothing changes
 import logging
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -44,10 +43,11 @@ from electra.config import (
 )
 from electra.console import without_secrets
 from electra.errors import UserError
-from electra.files import CONFIGS, split_name
+from electra.files import CONFIGS
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
+from electra.pretraining.held_out import check_eval_corruption, evaluates, held_out_texts
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.resume import generator_steps_of, read_state
 
@@ -254,6 +254,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
         )
     check_networks(args)
     held_out_texts(args.segments.validation_file)
+    check_eval_corruption(args.segments, args.objective.objective, args.training.eval_strategy)
     gate_of(args)
     check_training(args)
     return args
@@ -412,23 +413,9 @@ def check_networks(args: Arguments) -> None:
         )
 
 
-def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
-    """Files of each held-out text of --validation_file by its name; those without a name are one text, the first."""
-    texts: dict[str, list[str]] = {}
-    for given in validation_file:
-        name, path = split_name(given)
-        texts.setdefault(name, []).append(path)
-    ordered = {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}
-    metrics = {metric for objective in OBJECTIVES for metric, _ in rows_of(objective)}
-    for name in ordered:
-        if name and any(metric.startswith(f"{name}_") for metric in metrics):
-            raise UserError(f"--validation_file {name}=...: {name}_ begins names of metrics; choose another name")
-    return ordered
-
-
 def gate_of(args: Arguments) -> Gate | None:
     """Parse and check --generator_gate."""
-    objective, segments = args.objective, args.segments
+    objective = args.objective
     if not objective.generator_gate:
         return None
     given = f"--generator_gate {' '.join(objective.generator_gate)}"
@@ -443,6 +430,6 @@ def gate_of(args: Arguments) -> Gate | None:
             f"{given} is not possible: expected METRIC THRESHOLD, such as discriminator_auc 0.6; metrics of "
             f"--objective {objective.objective} are {', '.join(metrics)}"
         )
-    if args.training.eval_strategy == "no" or (segments.validation_fraction == 0 and not segments.validation_file):
+    if not evaluates(args.segments, args.training.eval_strategy):
         raise UserError(f"{given} needs held-out text and --eval_strategy steps or epoch; leave the gate out")
     return Gate(metric, threshold)

@@ -39,7 +39,7 @@ KEPT, NEW = (
         # Another value holds from here on; it is logged, and recorded with its step.
         """
         hidden_dropout_prob attention_probs_dropout_prob discriminator_warmup_steps
-        validation_file validation_fraction max_eval_segments
+        validation_file validation_fraction max_eval_segments eval_corruption
         max_steps learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps product_schedule weight_decay
         adam_beta1 adam_beta2 adam_epsilon max_grad_norm bf16 fp16 bf16_full_eval fp16_full_eval tf32
         logging_strategy logging_steps eval_strategy eval_steps eval_delay save_strategy save_steps
@@ -73,7 +73,8 @@ def origin_of(
     config = model.config.to_dict()
     kept = {name: options[name] for name in (*KEPT, *NEW) if name in options}
     kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
-    kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in ("init_discriminator", "init_generator")}
+    paths = ("init_discriminator", "init_generator", "eval_corruption")
+    kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in paths}
     kept["validation_file"] = [*map(absolute_named, kept["validation_file"])]
     options = json.loads(json.dumps(kept, default=lambda value: value.value))  # as it will be read
     return {**text, "batch_size": batch_size, "options": options, "changes": []}

@@ -170,7 +170,7 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, 
     values |= {"train_file": [*map(absolute, values["train_file"])]} if "train_file" in values else {}
     held_out = values.get("validation_file")
     values |= {"validation_file": [*map(absolute_named, held_out)]} if held_out else {}
-    names = ("tokenizer_path", "init_discriminator", "init_generator")
+    names = ("tokenizer_path", "init_discriminator", "init_generator", "eval_corruption")
     values |= {name: absolute_if_there(values[name]) for name in names if name in values}
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]

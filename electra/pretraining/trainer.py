@@ -59,11 +59,12 @@ from electra.optimization import AdamW, AdamWNoBiasCorrection, check_schedule, c
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, stage_lengths
 from electra.pretraining.device import is_compiler_error, translate_failures
-from electra.pretraining.metrics import LogWindow, evaluation_metrics, token_records
+from electra.pretraining.metrics import LogWindow, evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.options import CONFIG_NAME, PretrainingArguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resume import BEST_METRIC_OPTIONS, keeping_options, translate_loading_errors
 from electra.pretraining.skipping import SkippedSteps, hand_to_optimizer, total_norm
+from electra.report.runs import FIXED
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class ElectraTrainer(Trainer):
         self.plan, self.phases, self.origin = plan, phases, origin
         self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 13); see metrics.py
         self.run_folder = Path(str(self.args.output_dir))
-        self._had_options = False
+        self._had_options = self._is_fixed = False
         self._window = LogWindow()
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
         self._loss_before = torch.zeros(())  # Trainer's sum of losses before this step
@@ -111,6 +112,7 @@ class ElectraTrainer(Trainer):
         loader = super()._get_dataloader(*args, **kwargs)
         inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
         inner.worker_init_fn = IgnoreSignals(inner.worker_init_fn)
+        inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)  # a corrupted text has its own
         return loader
 
     def get_batch_samples(
@@ -254,7 +256,9 @@ class ElectraTrainer(Trainer):
         with torch.random.fork_rng(devices=[]), eagerly:
             for name, segments in self.more_evaluations.items():
                 loader, options = self.get_test_dataloader(segments), {**kwargs, "metric_key_prefix": f"eval_{name}"}
+                self._is_fixed = name == FIXED
                 more |= super().evaluation_loop(loader, *args, **options).metrics
+            self._is_fixed = False
             result = super().evaluation_loop(dataloader, *args, **kwargs)
         self._pause_since(started)
         return result._replace(metrics=result.metrics | more)
@@ -269,6 +273,8 @@ class ElectraTrainer(Trainer):
         return None, records, records[:, :1, 0]  # Trainer computes metrics only where there are labels
 
     def _compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        if self._is_fixed:
+            return fixed_metrics(np.asarray(prediction.predictions))
         config, self.last_records = self.model.config, np.asarray(prediction.predictions)
         weight = config.discriminator_weight
         return evaluation_metrics(self.last_records, weight, config.objective, config.uniform_generator)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from electra.errors import UserError
 from electra.files import split_name
-from electra.report.runs import RunRecord, is_number
+from electra.report.runs import FIXED, RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]
 AXES: dict[Axis, str] = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
@@ -131,9 +131,10 @@ def thin(curve: Curve, stretches: int) -> Curve:
 
 
 def other_texts(run: RunRecord) -> list[str]:
-    """Names of the held-out texts beside the first, whose metrics have names such as `eval_NAME_loss`."""
+    """Names of held-out texts beside the first, also `FIXED`: their metrics have names such as `eval_NAME_loss`."""
     names = list(dict.fromkeys(split_name(str(given))[0] for given in run.options.get("validation_file") or []))
-    return [name for name in names if name] if "" in names else names[1:]
+    names = [name for name in names if name] if "" in names else names[1:]
+    return [*names, FIXED] if run.options.get("eval_corruption") else names
 
 
 def colour_of(curve: Curve, runs: Sequence[RunRecord]) -> int:

@@ -18,6 +18,8 @@ from electra.files import YAML_ERRORS, read_yaml
 from electra.samples import Sample, read_samples
 
 STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "config.yaml"
+FIXED = "fixed"
+"""The name of a fixed corrupted test set (--eval_corruption) among the held-out texts."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from electra.errors import UserError
+from electra.report.runs import FIXED
 from electra.sweep.definition import PRETRAINING, Sweep, check_one_of
 from electra.sweep.runner import Task, script_flags
 
@@ -77,14 +78,19 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pretraining_metrics(argv: list[str]) -> list[str]:
-    from electra.pretraining.metrics import rows_of, training_names
+    from electra.pretraining.held_out import evaluates
+    from electra.pretraining.metrics import fixed_names, rows_of, training_names
     from electra.pretraining.options import parse_arguments
 
     args = parse_arguments(argv)
     training = [f"train/{name}" for name in training_names(args.objective.objective)]
-    if args.training.eval_strategy == "no" or not (args.segments.validation_fraction or args.segments.validation_file):
+    if not evaluates(args.segments, args.training.eval_strategy):
         return training
-    return [*(f"eval/{name}" for name, _ in rows_of(args.objective.objective)), *training]
+    fixed = fixed_names() if args.segments.eval_corruption else ()
+    return [
+        *(f"eval/{name}" for name in (*(name for name, _ in rows_of(args.objective.objective)), *fixed)),
+        *training,
+    ]
 
 
 def _glue_metrics(argv: list[str]) -> list[str]:
@@ -99,7 +105,8 @@ def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[s
     """Options that differ between these command lines of run_pretraining.py and change what a metric measures.
 
     For every metric these are text, tokenizer, length and masks. A discriminator is evaluated on the samples of its
-    own generator, so the options of networks and objective count, too. Options of the training do not.
+    own generator, so the options of networks and objective count, too; on a fixed corrupted test set, only its file
+    counts. Options of the training do not.
     """
     from electra.backbones import UNIFORM
     from electra.objectives import objective_of
@@ -109,6 +116,9 @@ def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[s
     points: list[dict[str, Any]] = []
     for argv in commands:
         args = parse_arguments(list(argv))
+        if metric.startswith(f"eval/{FIXED}_"):
+            points.append({"eval_corruption": args.segments.eval_corruption})
+            continue
         objective, generator_type = args.objective.objective, args.model.generator_type
         asked = {name: getattr(args.objective, name) for name in _MASKS}
         asked |= {"generator_type": generator_type, "data_seed": args.training.data_seed}

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from electra.checkpoint import checkpoints_of, find_corruption, find_file_corruption, read_checked
 from electra.errors import UserError
-from electra.report.runs import METRICS_NAME, STATE_NAME, is_number
+from electra.report.runs import FIXED, METRICS_NAME, STATE_NAME, is_number
 from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
 from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder, point_name
 from electra.tasks.glue.report import read_glue
@@ -278,8 +278,9 @@ def _die_with_parent() -> None:
 
 def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     """All held-out metrics of a finished run (`eval/NAME`); if wanted, the last value of a training metric."""
-    held_out = json.loads(read_checked(folder / METRICS_NAME))["held_out"].get("trained", {})
-    metrics = {f"eval/{name}": value for name, value in held_out.items()}
+    held_out = json.loads(read_checked(folder / METRICS_NAME))["held_out"]
+    metrics = {f"eval/{name}": value for name, value in held_out.get("trained", {}).items()}
+    metrics |= {f"eval/{FIXED}_{name}": value for name, value in held_out.get(f"{FIXED}: trained", {}).items()}
     if wanted.startswith("train/"):
         log = json.loads(read_checked(folder / STATE_NAME))["log_history"]
         metrics[wanted] = next((line[wanted[6:]] for line in reversed(log) if wanted[6:] in line), None)

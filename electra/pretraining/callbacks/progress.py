@@ -7,6 +7,7 @@ is measured where the machine allows it.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -80,8 +81,8 @@ def describe_logs(logs: dict[str, Any], step: int) -> str:
     if is_held_out or "loss" in logs:
         prefix = "eval_" if is_held_out else ""
         parts = [f"step {step}: {'held-out  ' * is_held_out}loss {logs[prefix + 'loss']:.3f}"]
-        # Beside the first held-out text, others have keys such as eval_NAME_loss.
-        others = [key[5:-5] for key in logs if key.endswith("_loss") and f"{key[:-4]}tokens" in logs and is_held_out]
+        # Beside the first held-out text, others have keys such as eval_NAME_tokens.
+        others = [key[5:-7] for key in logs if re.fullmatch(r"eval_\w+_tokens", key)]
         for text in ("", *(other for other in others if other)):
             start = f"eval_{text}_" if text else prefix
             parts += [f"{text}:"] * bool(text)

@@ -1,0 +1,180 @@
+"""A fixed corrupted test set: its labels, its bytes, who may use it, and that it does not depend on the run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from sklearn.metrics import roc_auc_score
+from transformers import AutoModelForPreTraining
+
+from electra.corruption_set import main as make_set
+from electra.data.corrupted import read_corruption_set
+from electra.pretraining.metrics import fixed_names
+from electra.report.curves import make_panels
+from electra.report.runs import read_run
+from electra.sweep.check import differing_options, parse_all
+from electra.sweep.runner import pretraining_metrics
+from run_pretraining import main
+from tests.conftest import refused, refused_command
+from tests.pretraining.runs import flags, history, make, write_corpus
+
+QUICK = {"max_steps": 2, "eval_steps": 1, "save_steps": 2, "vocab_size": None, "hidden_size": 16}
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("text") / "held_out.txt", 8, seed=5)
+
+
+@pytest.fixture(scope="module")
+def test_set(finished_run: Path, held_out: Path) -> Path:
+    path = held_out.parent / "fixed.safetensors"
+    make_set(command(finished_run, held_out, path))
+    return path
+
+
+def command(run: Path, text: Path, output: Path, *more: str) -> list[str]:
+    return [f"--pretrain_path={run}", f"--validation_file={text}", f"--output_file={output}", *more]
+
+
+def test_a_replaced_token_differs_from_the_original_and_the_rest_does_not(test_set: Path, finished_run: Path) -> None:
+    arrays = load_file(test_set)
+    originals, corrupted, is_real = (arrays[name] for name in ("original_ids", "corrupted_ids", "attention_mask"))
+    assert originals.shape[1] == 16  # as of the run
+    assert (arrays["is_replaced"] == (originals != corrupted)).all()
+    vocabulary = json.loads((finished_run / "tokenizer" / "tokenizer.json").read_text())["model"]["vocab"]
+    special = [vocabulary[token] for token in ("[PAD]", "[CLS]", "[SEP]")]
+    assert not arrays["is_replaced"][np.isin(originals, special)].any()
+    assert (originals[is_real == 0] == vocabulary["[PAD]"]).all()
+    replaced = arrays["is_replaced"].sum() / is_real.sum()
+    assert 0.08 < replaced < 0.17  # of 15 %, an untrained generator's sample is rarely the original
+
+
+def test_a_seed_gives_the_same_bytes_and_another_seed_another_text(
+    test_set: Path, finished_run: Path, held_out: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{n}.safetensors" for n in range(3)]
+    for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):
+        make_set(command(finished_run, held_out, file, *more))
+    assert files[0].read_bytes() == test_set.read_bytes() != files[1].read_bytes()
+    assert load_file(files[2])["original_ids"].shape == (3, 12)
+
+
+def test_the_metrics_are_those_of_plain_transformers_and_independent_of_generator_and_seed(
+    test_set: Path, finished_run: Path, folder: Path
+) -> None:
+    arrays = load_file(test_set)
+    model = AutoModelForPreTraining.from_pretrained(finished_run / "discriminator").eval()
+    with torch.no_grad():
+        logits = model(
+            torch.from_numpy(arrays["corrupted_ids"]).long(),
+            attention_mask=torch.from_numpy(arrays["attention_mask"]).long(),
+            token_type_ids=torch.from_numpy(arrays["token_type_ids"]).long(),
+        ).logits.numpy()
+    is_real, labels = arrays["attention_mask"] == 1, arrays["is_replaced"] == 1
+    nll = np.logaddexp(0, np.where(labels, -logits, logits))[is_real].mean()
+    auc = roc_auc_score(labels[is_real], logits[is_real])
+    found = []
+    for number, options in enumerate(
+        ({"seed": 1}, {"seed": 2, "generator_size": 1.0, "per_device_eval_batch_size": 3})
+    ):
+        trainer = make(
+            folder,
+            experiment_name=f"run{number}",
+            init_discriminator=finished_run / "discriminator",
+            eval_corruption=test_set,
+            vocab_size=None,
+            bf16=False,
+            **options,
+        )
+        found.append(trainer.evaluate())
+    assert found[0]["eval_generator_loss"] != found[1]["eval_generator_loss"]
+    for metrics in found:
+        assert metrics["eval_fixed_discriminator_auc"] == pytest.approx(auc, abs=1e-6)
+        assert metrics["eval_fixed_discriminator_loss"] == pytest.approx(nll, rel=1e-5)
+        assert metrics["eval_fixed_replaced_rate"] == pytest.approx(labels.sum() / is_real.sum(), rel=1e-6)
+        assert metrics["eval_fixed_tokens"] == is_real.sum()
+
+
+def test_a_run_measures_it_before_the_first_step_and_at_each_evaluation(
+    test_set: Path, finished_run: Path, held_out: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**QUICK, "tokenizer_path": finished_run / "tokenizer", "validation_file": held_out}
+    main(flags(folder, **options, eval_corruption=test_set))
+    printed, run = capsys.readouterr().out, folder / "output" / "run"
+    assert "fixed: trained" in printed and "fixed:  discriminator" in printed
+    logs = [line for line in history(run / "checkpoint-2") if "eval_loss" in line]
+    assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]
+    columns = json.loads((run / "metrics.json").read_text())["held_out"]
+    assert list(columns)[-3:] == ["fixed: untrained", "fixed: frequencies", "fixed: trained"]
+    baseline = read_corruption_set(str(test_set)).about["frequencies_auc"]
+    assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
+    assert columns["fixed: trained"]["discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
+    measured = pretraining_metrics(run, "eval/fixed_discriminator_auc")
+    assert measured["eval/fixed_discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
+    panels = make_panels([read_run(run)])
+    assert "held-out: fixed" in {curve.kind for panel in panels for curve in panel.curves}
+    assert not any(panel.name.startswith("fixed") for panel in panels)
+    assert "fixed: trained</th>" in (run / "report.html").read_text()
+    other = folder / "other.safetensors"
+    make_set(command(finished_run, held_out, other, "--seed=1"))
+    main([f"--resume_from_checkpoint={run}", "--max_steps=3", f"--eval_corruption={other}"])
+    (words,) = json.loads((run / "metrics.json").read_text())["plan"]["changes"]
+    assert "eval_corruption" in words
+    assert "fixed: untrained" not in json.loads((run / "metrics.json").read_text())["held_out"]
+
+
+def test_another_tokenizer_longer_segments_and_objectives_without_a_discriminator_are_refused(
+    test_set: Path, finished_run: Path, folder: Path
+) -> None:
+    fixed = {"eval_corruption": test_set}
+    assert "tokenizer" in refused(lambda: make(folder, **fixed, vocab_size=100))
+    own = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
+    assert "--max_length 12" in refused(lambda: make(folder, **own, max_length=12))
+    for objective in ("mlm", "replace_mlm", "all_tokens_mlm", "electric"):
+        assert f"--objective {objective}" in refused(lambda o=objective: make(folder, **own, objective=o))
+    assert "--eval_strategy" in refused(lambda: make(folder, **own, validation_fraction=0))
+    text = folder / "corpus.txt"
+    for name in ("fixed", "fixed_discriminator"):
+        assert name in refused(lambda n=name: make(folder, validation_file=[f"a={text}", f"{n}={text}"]))
+
+
+def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
+    test_set: Path, finished_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = test_set.read_bytes()
+    edited = bytearray(content)
+    edited[-5] ^= 1
+    weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
+    for name, wrong in {
+        "missing": None,
+        "cut": content[:-9],
+        "edited": bytes(edited),
+        "other": weights,
+        "": b"",
+    }.items():
+        path = folder / f"{name}.safetensors"
+        if wrong is not None:
+            path.write_bytes(wrong)
+        assert path.name in refused_command(main, flags(folder, eval_corruption=path), capsys)
+    for more in (["--seed=-1"], ["--max_segments=0"], ["--max_length=99"], ["--mlm_probability=1"]):
+        line = refused_command(make_set, command(finished_run, folder / "corpus.txt", folder / "a", *more), capsys)
+        assert more[0].partition("=")[0] in line
+    discriminator = finished_run / "discriminator"
+    assert "generator" in refused_command(
+        make_set, command(discriminator, folder / "corpus.txt", folder / "a"), capsys
+    )
+
+
+def test_it_is_a_sweep_s_metric_comparable_between_networks_and_generators(test_set: Path) -> None:
+    fixed = ["--dataset_name=builtin", f"--eval_corruption={test_set}"]
+    names = parse_all("run_pretraining.py", [fixed])
+    assert {f"eval/{name}" for name in fixed_names()} <= set(names)
+    assert "eval/fixed_discriminator_auc" not in parse_all("run_pretraining.py", [fixed[:1]])
+    points = [fixed, [*fixed, "--hidden_size=128", "--mlm_probability=0.3", "--generator_size=0.5"]]
+    assert differing_options(points, "eval/fixed_discriminator_auc") == ()
+    other = [*fixed[:1], "--eval_corruption=another"]
+    assert differing_options([fixed, other], "eval/fixed_discriminator_auc") == ("eval_corruption",)
