@@ -117,6 +117,7 @@ class CommandLine(HfArgumentParser):
         tokens = [] if config is None else self._file_tokens(config, self._replaced(argv))
         # An unknown recipe is left to the parser, which knows the choices.
         file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
+        file_recipe = {} if flag_recipe else file_recipe  # recipes differ in their fields
         namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv])
         if unknown:
             self._refuse(unknown[0])

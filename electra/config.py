@@ -147,8 +147,10 @@ class TokenizerPathArguments(Options):
 class ModelArguments(Options):
     """Networks. A recipe sets their sizes and the options of training that depend on them; flags override it."""
 
-    model_size: Literal["small", "small++", "base", "large"] = option(
-        "small", "Recipe of the paper's table 6: architecture, masking, length, batch, learning rate, steps."
+    model_size: Literal["small", "small++", "base", "large", "tiny", "mini", "modern-small"] = option(
+        "small",
+        "Recipe: architecture, masking, length, batch, learning rate, steps. small to large: the paper's table 6; "
+        "tiny, mini: an hour, a night of two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
     generator_type: str | None = option(

@@ -1,4 +1,4 @@
-"""The paper's pre-training recipes as data: table 6 of Clark et al. 2020, appendix B.
+"""Pre-training recipes as data: the paper's, table 6 of Clark et al. 2020, appendix B; and this project's.
 
 Every recipe sets every field, by the names of the options, so that no default of another size remains. The original's
 `model_size: base` changes only the transformer and keeps small's learning rate, batch, length, generator and masking
@@ -34,5 +34,29 @@ _TABLE: dict[str, tuple[int | float, ...]] = {
     # ELECTRA-400K. The released google/electra-large-* is ELECTRA-1.75M: the same with max_steps 1_750_000.
     "large": (1024, 24, 4096, 16, 1024, 1 / 4, 0.25, 512, 2048, 2e-4, 400_000),
 }
-RECIPES = {name: {**_COMMON, **dict(zip(_COLUMNS, row, strict=True))} for name, row in _TABLE.items()}
-"""Recipe by name, all with the same fields. `*_steps` are optimizer steps, `generator_*` fractions of the sizes."""
+_PARTS = {"discriminator_type": "modernbert", "tie": "none"}
+"""ModernBERT's layers learn within one or two million tokens, where the paper's need 18 (docs/results.md)."""
+_CPU: dict[str, int | float | str] = {
+    **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "mlm_probability": 0.25},
+    **{"generator_size": 0.25, "generator_layer_size": 0.5},
+    **{"max_length": 128, "per_device_train_batch_size": 32, "warmup_steps": 500},
+}
+_OWN: dict[str, dict[str, int | float | str]] = {
+    # An hour and ten hours of two CPU cores, estimated (docs/pretraining.md).
+    "tiny": _CPU
+    | {"vocab_size": 4096, "hidden_size": 192, "embedding_size": 192, "num_hidden_layers": 4}
+    | {"num_attention_heads": 3, "intermediate_size": 384, "initializer_range": 0.06}
+    | {"learning_rate": 1e-3, "max_steps": 12_000},
+    "mini": _CPU
+    | {"vocab_size": 8192, "hidden_size": 256, "embedding_size": 256, "num_hidden_layers": 6}
+    | {"num_attention_heads": 4, "intermediate_size": 512, "initializer_range": 0.04}
+    | {"learning_rate": 5e-4, "max_steps": 60_000},
+    # As many FLOPs (6 N T and attention) as small, within 1 %: gated feed-forward layers have a third matrix.
+    "modern-small": {"embedding_size": 256, "intermediate_size": 688},
+}
+PAPER: dict[str, dict[str, int | float | str]] = {
+    name: {**_COMMON, **dict(zip(_COLUMNS, row, strict=True))} for name, row in _TABLE.items()
+}
+RECIPES = PAPER | {name: {**PAPER["small"], **_PARTS, **row} for name, row in _OWN.items()}
+"""Recipe by name. `*_steps` are optimizer steps, `generator_*` fractions of the sizes. All have the fields of the
+paper's; this project's also name the parts of the networks."""

@@ -41,7 +41,7 @@ class EncoderArguments:
     from_scratch: str | None = option(
         None,
         "Fine-tune randomly initialised weights instead, as a baseline. Takes its architecture from a folder, run, "
-        "config.json or Hub id, or from a recipe (small, small++, base, large; needs --tokenizer_path).",
+        "config.json or Hub id, or from the name of a recipe, as of --model_size (needs --tokenizer_path).",
     )
     tokenizer_path: str | None = option(None, "Tokenizer, if the model's folder has none.")
 

@@ -31,7 +31,7 @@ UNBOUNDED = 2**20
 """Positions of a model without a limit."""
 RECIPE_SIZES = (
     "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-    "max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob",
+    "max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range",
 )  # fmt: skip
 """Options of a recipe that describe the encoder; the others describe its training."""
 
@@ -77,9 +77,10 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         if tokenizer_path is None:
             raise UserError(f"the recipe '{config_path}' has no tokenizer; name one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
-        sizes: dict[str, Any] = {name: RECIPES[config_path][name] for name in RECIPE_SIZES}
+        recipe: dict[str, Any] = {"discriminator_type": "electra", "initializer_range": 0.02, **RECIPES[config_path]}
+        sizes = {name: recipe[name] for name in RECIPE_SIZES}
         sizes |= {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-        config = discriminator_config(**sizes)
+        config = discriminator_config(**sizes, model_type=recipe["discriminator_type"])
     else:
         path = expand(config_path)
         source = str(path) if path.is_file() else locate_model(config_path)

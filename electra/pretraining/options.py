@@ -380,7 +380,8 @@ def check_networks(args: Arguments) -> None:
         no_effect += ["disallow_correct", "mlm_replacement_probability", "mlm_random_probability"]
         objective.refuse(no_effect, "there is no generator network", whose="--generator_type uniform")
     if not objective_of(objective.objective, is_uniform).has_generator:
-        given = [option for option in ("tie", "tie_embedding_projection", "init_generator") if getattr(model, option)]
+        given = [option for option in ("tie_embedding_projection", "init_generator") if getattr(model, option)]
+        given += ["tie"] if model.tie and (model.tie != "none" or "tie" in flags) else []  # none: of a recipe
         given += ["generator_type"] if model.generator_type not in (None, UNIFORM) else []
         given += [size for size in ("generator_size", "generator_layer_size", *GENERATOR_SIZES) if size in flags]
         if given:
