@@ -149,6 +149,7 @@ def sample_tokens(
     temperature: float = 1.0,
     disallowed_ids: Tensor | None = None,
     vocabulary_gaps: Sequence[Sequence[int]] = (),
+    probabilities: Tensor | None = None,
 ) -> Tensor:
     """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
 
@@ -157,24 +158,18 @@ def sample_tokens(
     several times as much. The distribution is summed up in two levels: blocks of tokens, then the tokens of one block.
 
     Args:
-        logits: the generator's, or log p_G, any float (N, V).
+        logits: the generator's, any float (N, V).
         uniform: a number in [0, 1) per row, float (N,).
         temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
         vocabulary_gaps: as of `draw_tokens`; these ids are not drawn.
+        probabilities: softmax(logits), float32 (N, V), if it is there already.
     Returns:
         sampled ids, int64 (N,).
     """
-    scores = logits.detach().float()
-    if disallowed_ids is not None:
-        # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
-        scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
-    for start, stop in vocabulary_gaps:
-        scores = scores.index_fill(1, torch.arange(start, stop, device=scores.device), float("-inf"))
-    if temperature != 1.0:
-        # The largest becomes 0, so that no temperature makes it infinite.
-        scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
-    weights = scores.softmax(dim=1)
+    weights = probabilities
+    if weights is None or temperature != 1.0 or disallowed_ids is not None or vocabulary_gaps:
+        weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids, vocabulary_gaps)
 
     size = weights.size(1)
     whole = size // BLOCK * BLOCK
@@ -189,6 +184,21 @@ def sample_tokens(
     inside = torch.where(ids < size, weights.gather(1, ids.clamp(max=size - 1)), 0.0)
     place = _first_above(_running_sums(inside), target - before)
     return (block * BLOCK + place).squeeze(1).clamp(max=size - 1)
+
+
+def _sampling_weights(
+    scores: Tensor, temperature: float, disallowed_ids: Tensor | None, vocabulary_gaps: Sequence[Sequence[int]]
+) -> Tensor:
+    """softmax(scores / temperature) without the ids that must not be drawn, float32 (N, V)."""
+    if disallowed_ids is not None:
+        # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
+        scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
+    for start, stop in vocabulary_gaps:
+        scores = scores.index_fill(1, torch.arange(start, stop, device=scores.device), float("-inf"))
+    if temperature != 1.0:
+        # The largest becomes 0, so that no temperature makes it infinite.
+        scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
+    return scores.softmax(dim=1)
 
 
 def _running_sums(weights: Tensor) -> Tensor:

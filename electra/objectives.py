@@ -19,7 +19,7 @@ include padding, and the generator's would need logits at all positions.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -107,17 +107,40 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
     Returns:
         float32 (N,).
     """
-    return nll_of(log_probabilities(logits), original_ids)
+    return nll_and_probabilities(logits, original_ids)[0]
 
 
-def log_probabilities(logits: Tensor) -> Tensor:
-    """log p_G of an LM head's logits: any float (N, V) -> float32 (N, V)."""
-    return F.log_softmax(logits, dim=1, dtype=torch.float32)
+def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """`generator_nll`, and p_G without gradient, float32 (N, V), of which samples are drawn, from the same softmax."""
+    if torch.compiler.is_compiling():  # compilers join operations by themselves
+        log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
+        return F.nll_loss(log_p, original_ids, reduction="none"), log_p.detach().exp()
+    nll, probabilities = _SoftmaxNll.apply(logits, original_ids)
+    return nll, probabilities
 
 
-def nll_of(log_p: Tensor, original_ids: Tensor) -> Tensor:
-    """`generator_nll` where `log_probabilities` are there already, since samples are drawn from them, too."""
-    return F.nll_loss(log_p, original_ids, reduction="none")
+class _SoftmaxNll(torch.autograd.Function):
+    """Few passes over (N, V): autograd's gradient of log_softmax and nll_loss makes three of them in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
+        probabilities = logits.softmax(dim=1, dtype=torch.float32)
+        original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1)
+        # That of the likeliest token, at least 1 / V, has an exact logarithm.
+        nll = logits.amax(dim=1).float() - original.float() - probabilities.amax(dim=1).log()
+        ctx.save_for_backward(probabilities, original_ids, nll)
+        ctx.mark_non_differentiable(probabilities)
+        ctx.dtype = logits.dtype
+        return nll, probabilities
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor, None]:
+        """(p - 1 at the original token) times the gradient of the loss."""
+        probabilities, original_ids, nll = ctx.saved_tensors
+        of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
+        torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
+        at_original = torch.expm1(-nll) * gradient
+        return of_logits.scatter_(1, original_ids.unsqueeze(1), at_original.unsqueeze(1).to(ctx.dtype)), None
 
 
 def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:

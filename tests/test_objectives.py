@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from electra.objectives import (
     OBJECTIVES,
@@ -15,6 +16,7 @@ from electra.objectives import (
     electra_loss,
     entropy,
     generator_nll,
+    nll_and_probabilities,
     noise_logits,
     objective_of,
     weighted_mean,
@@ -27,6 +29,27 @@ def test_the_generator_loss_is_minus_the_log_probability_of_the_original() -> No
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
     nll = generator_nll(logits, torch.tensor([2, 1, 1]))
     torch.testing.assert_close(nll, torch.tensor([2 * LN2, LN2, 100.0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_generator_loss_and_its_gradient_are_those_of_cross_entropy(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    logits = (5 * torch.randn(40, 300, generator=random)).to(dtype)
+    originals, weights = torch.arange(40), torch.rand(40, generator=random)
+    logits[:20].scatter_add_(1, originals[:20, None], torch.linspace(0, 40, 20)[:, None].to(dtype))  # some are certain
+    exact = logits.double().requires_grad_()
+    wanted = F.cross_entropy(exact, originals, reduction="none")
+    (wanted * weights).sum().backward()
+    for compiled in (False, True):
+        ours = logits.clone().requires_grad_()
+        function = torch.compile(nll_and_probabilities, backend="eager") if compiled else nll_and_probabilities
+        nll, probabilities = function(ours, originals)
+        (nll * weights).sum().backward()
+        torch.testing.assert_close(nll.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(probabilities.double(), exact.detach().softmax(1), rtol=1e-5, atol=1e-7)
+        assert not probabilities.requires_grad and ours.grad is not None and exact.grad is not None
+        rounding = torch.finfo(dtype).eps
+        torch.testing.assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
 
 
 def test_the_discriminator_loss_is_the_binary_cross_entropy_with_replaced_as_the_positive_class() -> None:

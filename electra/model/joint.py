@@ -46,8 +46,8 @@ from electra.objectives import (
     NOISE_SHARE,
     discriminator_nll,
     electra_loss,
-    log_probabilities,
-    nll_of,
+    generator_nll,
+    nll_and_probabilities,
     noise_logits,
     objective_of,
     weighted_mean,
@@ -165,11 +165,12 @@ class CorruptedText(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """The generator's hidden states (B * K, D) and log p_G (B * K, V) at the masked positions, its loss (), with
-    gradient, and fields of `ElectraPretrainingOutput`."""
+    """The generator's hidden states (B * K, D) and logits (B * K, V) at the masked positions and its loss (), with
+    gradient, p_G (B * K, V) without, and fields of `ElectraPretrainingOutput`."""
 
     hidden: Tensor
-    log_p: Tensor
+    logits: Tensor
+    probabilities: Tensor
     loss: Tensor
     fields: dict[str, Tensor | None]
 
@@ -319,7 +320,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             generator_loss = generated.loss
             if self.baseline is not None and corrupted.sampled_ids is not None:
                 generator_loss, adversarial_fields = adversarial_loss(
-                    generated.log_p,
+                    generated.logits,
                     self.baseline(generated.hidden.detach()).squeeze(1),
                     corrupted.sampled_ids,
                     main_nll.gather(1, masked.mlm_positions),
@@ -327,9 +328,9 @@ class ElectraForJointPretraining(PreTrainedModel):
                     num_masked,
                 )
                 fields |= adversarial_fields
-            weight: float | Tensor
-            weight = self.discriminator_weight if self.training else self.config.discriminator_weight
-            weight = weight if discriminator_weight is None else discriminator_weight
+            weight: float | Tensor | None = discriminator_weight
+            if weight is None:
+                weight = self.discriminator_weight if self.training else self.config.discriminator_weight
             loss = electra_loss(generator_loss, main_loss, weight) if self._trains_generator else weight * main_loss
         return ElectraPretrainingOutput(
             loss=loss,
@@ -380,13 +381,14 @@ class ElectraForJointPretraining(PreTrainedModel):
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
             hidden = encode(self.generator, masked.input_ids, attention_mask, token_type_ids, bias, position_ids)
             hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
-            log_p = log_probabilities(lm_logits(self.generator, hidden))
-            nll = nll_of(log_p, masked.original_ids.flatten()).view_as(masked.mlm_mask)
+            logits = lm_logits(self.generator, hidden)
+            nll, probabilities = nll_and_probabilities(logits, masked.original_ids.flatten())
+            nll = nll.view_as(masked.mlm_mask)
             loss = weighted_mean(nll, masked.mlm_mask, num_masked)
         fields: dict[str, Tensor | None] = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
-            fields["predicted_ids"] = log_p.argmax(dim=1).view_as(masked.mlm_positions)
-        return Generated(hidden, log_p, loss, fields)
+            fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
+        return Generated(hidden, logits, probabilities, loss, fields)
 
     def replace(
         self, input_ids: Tensor, masked: MaskedText, generated: Generated | None, sample_noise: Tensor
@@ -395,8 +397,9 @@ class ElectraForJointPretraining(PreTrainedModel):
         noise, gaps = sample_noise.gather(1, masked.mlm_positions), self.config.vocabulary_gaps
         if generated is not None:
             sampled_ids = sample_tokens(
-                generated.log_p,
+                generated.logits,
                 noise.flatten(),
+                probabilities=generated.probabilities,
                 temperature=self.config.sampling_temperature,
                 disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
                 vocabulary_gaps=gaps,
@@ -409,7 +412,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)
             shown, _ = replace_tokens(input_ids, masked.mlm_positions, is_noise, sampled_ids)
             seen = shown.gather(1, masked.mlm_positions)
-            log_q = -nll_of(generated.log_p.detach(), seen.flatten()).view_as(noise)
+            log_q = -generator_nll(generated.logits.detach(), seen.flatten()).view_as(noise)
             is_replaced = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, is_noise)
             return CorruptedText(shown, is_replaced, sampled_ids, log_q)
         return CorruptedText(
