@@ -27,7 +27,7 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
     # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
     is_alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
     is_possible = is_alone and not torch.compiler.is_compiling() and is_autocast(inputs["input_ids"].device)
-    if not is_possible or getattr(network, "is_gradient_checkpointing", False):
+    if not is_possible or any(getattr(module, "gradient_checkpointing", False) for module in network.modules()):
         return network(**inputs)
     weights = {
         f"{path}.{name}": weight
@@ -37,6 +37,25 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
     }
     casts = _CastAll.apply(torch.get_autocast_dtype(inputs["input_ids"].device.type), *weights.values())
     return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
+
+
+class OnTheWay:
+    """Values of a tensor that are copied to the host, which waits for them only to read them."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values, self._arrived = values, None
+        if values.is_cuda:
+            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
+            self._arrived = torch.cuda.Event()
+            self._arrived.record()
+
+    def has_arrived(self) -> bool:
+        return self._arrived is None or bool(self._arrived.query())
+
+    def read(self) -> list[Any]:
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._values.tolist()
 
 
 class _CastAll(torch.autograd.Function):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.checkpoint import checkpoints_of
@@ -90,15 +90,16 @@ def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -
 
 
 class _Clock(TrainerCallback):
-    """Records when each step ended on the device."""
+    """Records the start, and the end on the device of the first and the last step; between them nothing waits."""
 
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.times = [time.monotonic()]
 
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
-        self.ends.append(time.monotonic())
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step in (1, state.max_steps):
+            if torch.accelerator.is_available():
+                torch.accelerator.synchronize()
+            self.times.append(time.monotonic())
 
 
 def run_trial(args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
@@ -110,17 +111,16 @@ def run_trial(args: Arguments, model: ElectraForJointPretraining, data: Pretrain
         training = args.training.with_values(**no_log, **no_evaluation, **steps, output_dir=folder)
         # A gate needs evaluations; without it both networks are trained, which is the longest step.
         short = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
-        trial, clock = make_trainer(short, model, data, replace(plan, checkpoint_steps=[]), origin={}), _Clock()
+        trial = make_trainer(short, model, data, replace(plan, checkpoint_steps=[]), origin={})
         trial.remove_callback(ReadableLog)
+        clock, timed = _Clock(), max(1, short.training.max_steps - 1)
         trial.add_callback(clock)
-        clock.ends.append(time.monotonic())
         trial.train()
-    ends = clock.ends[1:] if len(clock.ends) > 2 else clock.ends
-    seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
+    seconds = (clock.times[-1] - clock.times[-2]) / timed
     if trial.is_world_process_zero():
         rate, duration = plan.tokens_per_step / seconds, format_seconds(seconds * plan.steps)
         logger.info(
-            f"trial          {len(ends) - 1} steps of {seconds:.3g} s, {rate:,.0f} tokens/s: about {duration} without "
+            f"trial          {timed} steps of {seconds:.3g} s, {rate:,.0f} tokens/s: about {duration} without "
             "evaluations and checkpoints"
         )
         if torch.cuda.is_available():

@@ -2,11 +2,12 @@
 
 One NaN in Adam's averages stays there, so a step whose loss or gradient is not finite must not reach them. torch's
 fused optimizers read two tensors that are meant for loss scaling: they divide gradients by `grad_scale`, which clips
-them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, fp16, sharding) the host
-looks at every step. A skipped step counts: later steps get the same samples.
+them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding) the host looks at
+every step. A skipped step counts: later steps get the same samples.
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from electra.errors import UserError
+from electra.gpu import OnTheWay
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +39,17 @@ class SkippedSteps:
     Args:
         most_in_a_row: skipped steps in a row that end the run.
         is_told: this process logs them.
+        has_scaler: fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
         advice: of the error, from the last step that was not skipped.
     """
 
-    def __init__(self, most_in_a_row: int, is_told: bool, advice: Callable[[int], str]) -> None:
-        self.most_in_a_row, self.is_told, self.advice = most_in_a_row, is_told, advice
+    def __init__(
+        self, most_in_a_row: int, is_told: bool, advice: Callable[[int], str], has_scaler: bool = False
+    ) -> None:
+        self.most_in_a_row, self.is_told, self.advice, self.has_scaler = most_in_a_row, is_told, advice, has_scaler
         self._in_a_row: Tensor | None = None
         self._last_norm: Tensor | None = None
-        self._under_way: deque[tuple[int, Tensor, Any]] = deque()
+        self._under_way: deque[tuple[int, OnTheWay]] = deque()
 
     def note(self, step: int, is_bad: Tensor, loss: Tensor, norm: Tensor) -> Tensor:
         """Take note of a step; returns the norm for the log: of the last step that was not skipped, else nan.
@@ -58,19 +63,9 @@ class SkippedSteps:
             self._in_a_row, self._last_norm = torch.zeros_like(norm), torch.full_like(norm, torch.nan)
         self._in_a_row = torch.where(is_bad, self._in_a_row + 1, 0.0)
         self._last_norm = torch.where(is_bad, self._last_norm, norm)
-        self._send(step, torch.stack([self._in_a_row, loss, norm]))
+        self._under_way.append((step, OnTheWay(torch.stack([self._in_a_row, loss, norm]))))
         self.tell()
         return self._last_norm
-
-    def _send(self, step: int, values: Tensor) -> None:
-        """Copy values to the host, without waiting until they are there."""
-        if values.is_cuda:
-            host = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
-            arrived = torch.cuda.Event()
-            arrived.record()
-        else:
-            host, arrived = values, None
-        self._under_way.append((step, host, arrived))
 
     def tell(self, all_of_them: bool = False) -> None:
         """Log the skipped steps that the host knows of by now, or all, for which it has to wait.
@@ -78,14 +73,9 @@ class SkippedSteps:
         Raises:
             UserError: too many in a row.
         """
-        while self._under_way:
-            step, host, arrived = self._under_way[0]
-            if arrived is not None and not arrived.query():
-                if not all_of_them:
-                    return
-                arrived.synchronize()
-            self._under_way.popleft()
-            in_a_row, loss, norm = host.tolist()
+        while self._under_way and (all_of_them or self._under_way[0][1].has_arrived()):
+            step, values = self._under_way.popleft()
+            in_a_row, loss, norm = values.read()
             what = f"loss {loss:g}, gradient norm {norm:g}"
             if in_a_row >= self.most_in_a_row:
                 raise UserError(
@@ -94,5 +84,6 @@ class SkippedSteps:
                     "--max_grad_norm"
                 )
             if in_a_row and self.is_told:
+                level = logging.INFO if self.has_scaler and math.isfinite(loss) else logging.WARNING
                 with tqdm.external_write_mode():
-                    logger.warning("step %d is skipped: %s", step, what)
+                    logger.log(level, "step %d is skipped: %s", step, what)

@@ -96,6 +96,7 @@ class ElectraTrainer(Trainer):
             self.args.max_skipped_steps,
             self.is_world_process_zero(),
             lambda until: describe_latest_valid(self.run_folder, until=until),
+            has_scaler=self.accelerator.scaler is not None,
         )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -183,9 +184,11 @@ class ElectraTrainer(Trainer):
 
     @property
     def _optimizer_can_skip(self) -> bool:
-        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # accelerate wraps it
-        has_scaler = self.accelerator.scaler is not None
-        return bool(self._trained) and not has_scaler and getattr(optimizer, "_step_supports_amp_scaling", False)
+        return bool(self._trained) and getattr(self._bare_optimizer, "_step_supports_amp_scaling", False)
+
+    @property
+    def _bare_optimizer(self) -> Any:
+        return getattr(self.optimizer, "optimizer", self.optimizer)  # accelerate wraps it
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         return None if self._optimizer_can_skip else super()._clip_grad_norm(model)
@@ -193,6 +196,8 @@ class ElectraTrainer(Trainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         """The norm for the log. If it or the loss is not finite, the optimizer's step changes nothing."""
         if self._optimizer_can_skip:
+            if self.accelerator.scaler is not None:  # which then clips no more, but skips by itself
+                self.accelerator.scaler.unscale_(self._bare_optimizer)
             norm = total_norm(parameter.grad for parameter in self._trained if parameter.grad is not None)
         else:
             norm = super()._get_grad_norm(model, grad_norm)
@@ -203,9 +208,7 @@ class ElectraTrainer(Trainer):
         if self.accelerator.num_processes > 1:  # all processes skip the same steps
             is_bad = self.accelerator.reduce(is_bad.float().reshape(1), reduction="sum")[0] > 0
         if self._optimizer_can_skip:
-            hand_to_optimizer(
-                getattr(self.optimizer, "optimizer", self.optimizer), norm, self.args.max_grad_norm, is_bad
-            )
+            hand_to_optimizer(self._bare_optimizer, norm, self.args.max_grad_norm, is_bad)
         elif is_bad:
             model.zero_grad()
         self._tr_loss.copy_(torch.where(is_bad, self._loss_before, self._tr_loss))

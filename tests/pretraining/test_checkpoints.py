@@ -5,13 +5,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
+from electra.gpu import OnTheWay
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
 from electra.pretraining.trainer import ElectraTrainer
 from run_pretraining import main
@@ -96,6 +100,28 @@ def test_a_signal_ends_the_run_after_its_step_with_a_full_checkpoint(folder: Pat
     assert train(trainer) == code
     assert signal.getsignal(number) == before and trainer.state.global_step == 5
     assert find_corruption(folder / "output" / "run" / "checkpoint-5") is None
+
+
+def test_several_gpus_learn_of_a_signal_one_step_late_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared, op: None)
+    answers = []
+
+    class Answer(OnTheWay):
+        def __init__(self, shared: torch.Tensor) -> None:
+            assert shared.is_cuda  # without data: to read it now would be an error
+            answers.append(self)
+
+        def read(self) -> list[Any]:
+            assert len(answers) > answers.index(self) + 1
+            return [143 * (answers.index(self) == 1)]
+
+    monkeypatch.setattr("electra.pretraining.callbacks.checkpoints.OnTheWay", Answer)
+    stop, control = StopRequests(), TrainerControl()
+    args = SimpleNamespace(world_size=2, device="cuda", save_strategy="steps")
+    with FakeTensorMode():
+        for is_stopped in (False, False, True):
+            stop.on_step_end(args, TrainerState(), control)
+            assert control.should_training_stop == control.should_save == is_stopped
 
 
 def test_a_second_interrupt_stops_at_once(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The trainer's hooks: losses and their log, steps that are not finite, optimizer, schedule, evaluation."""
 
 import json
+import logging
 import math
 import sys
 import traceback
@@ -15,6 +16,7 @@ from transformers import TrainerCallback
 
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
+from electra.gpu import OnTheWay
 from electra.optimization import AdamW, AdamWNoBiasCorrection
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.skipping import SkippedSteps
@@ -189,7 +191,30 @@ def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """fp16 on a GPU: the device skips, the schedule goes on, and nobody is warned where the scale was too large."""
+    trainers = []
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10)):
+        trainer = make(folder, **FAST, max_steps=6, logging_steps=1, max_grad_norm=0.05)
+        trainer.accelerator.scaler, trainer._skipped.has_scaler = scaler, scaler is not None
+        weight = next(trainer.model.parameters())
+        weight.register_hook(lambda g, t=trainer: g * math.inf if t.state.global_step == 3 else g)
+        torch.manual_seed(0)
+        with caplog.at_level(logging.WARNING):
+            trainer.train()
+        trainers.append(trainer)
+    for plain, scaled in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
+        torch.testing.assert_close(scaled, plain, rtol=1e-5, atol=1e-7)
+    logged = [[line.get("grad_norm", 0) for line in trainer.state.log_history] for trainer in trainers]
+    assert logged[1] == pytest.approx(logged[0], rel=1e-5)
+    assert scaler is not None and scaler.get_scale() == 2.0**9
+    assert trainer.lr_scheduler is not None and trainer.lr_scheduler.last_epoch == 6
+    assert caplog.text.count("is skipped") == 1
+
+
+def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Answer:
         is_there = False
 
@@ -201,14 +226,15 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(caplog: pytes
 
     steps = SkippedSteps(2, True, lambda until: f"nothing was wrong until {until}")
     bad, good, norm = torch.tensor(True), torch.tensor(False), torch.tensor(1.0)
-    send, answers = steps._send, []
+    answers: list[Answer] = []
 
-    def send_slowly(step: int, values: torch.Tensor) -> None:
-        send(step, values)
-        answers.append(Answer())
-        steps._under_way[-1] = (*steps._under_way[-1][:2], answers[-1])
+    class Slow(OnTheWay):
+        def __init__(self, values: torch.Tensor) -> None:
+            super().__init__(values)
+            self._arrived: Any = Answer()
+            answers.append(self._arrived)
 
-    steps._send = send_slowly  # type: ignore[method-assign]
+    monkeypatch.setattr("electra.pretraining.skipping.OnTheWay", Slow)
     assert math.isnan(steps.note(1, bad, norm * math.nan, norm * 3))
     assert steps.note(2, good, norm, norm * 2) == steps.note(3, bad, norm, norm * math.inf) == 2
     assert caplog.text == ""
@@ -221,10 +247,12 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(caplog: pytes
     assert "step 3 is skipped" in caplog.text
 
 
-def test_no_step_waits_for_the_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_no_step_waits_for_the_device(folder: Path, monkeypatch: pytest.MonkeyPatch, is_scaled: bool) -> None:
     """Between two lines of the log nothing is read from the device, and nothing is copied to it but the batches."""
     options = {"max_steps": 12, "logging_steps": 6, "save_strategy": "no", "discriminator_warmup_steps": 20}
     trainer = make(folder, **FAST, **options, accelerator_config='{"non_blocking": true}')
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu") if is_scaled else None
     seen: Counter[str] = Counter()
 
     def watch(owner: Any, name: str, is_harmless: Callable[..., bool] = lambda *args, **kwargs: False) -> None:

@@ -25,6 +25,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy, sort_checkpoints
 
 from electra.checkpoint import discard
+from electra.gpu import OnTheWay
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class StopRequests(TrainerCallback):
         self.exit_code = 0
         """0 if training was not stopped."""
         self._asked = 0
-        self._shared: torch.Tensor | None = None
+        self._shared: OnTheWay | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -68,10 +69,11 @@ class StopRequests(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.exit_code = self._asked or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
-            late, self._shared = self._shared, torch.full((1,), self.exit_code, device=args.device)
-            torch.distributed.all_reduce(self._shared, op=torch.distributed.ReduceOp.MAX)
-            shared = late if self._shared.is_cuda else self._shared  # on a GPU this step is still under way
-            self.exit_code = 0 if shared is None else int(shared.item())
+            shared = torch.full((1,), self.exit_code, device=args.device)
+            torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
+            before, self._shared = self._shared, OnTheWay(shared)
+            known = before if shared.is_cuda else self._shared  # on a GPU this step is still under way
+            self.exit_code = 0 if known is None else known.read()[0]
         if self.exit_code:
             control.should_save = control.should_training_stop = True
             if args.save_strategy == SaveStrategy.BEST:
