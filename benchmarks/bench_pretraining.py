@@ -3,12 +3,12 @@
     python -m benchmarks.bench_pretraining --train_file corpus.txt --tokenizer_path tokenizer
 
 Each way is a process of its own, since one of ours tunes the memory of its whole process; they take turns, so that
-what else the machine does hits both alike. Medians and their ratios. Batch, text, sizes, dropout and optimizer (fused
-AdamW) are the same.
+what else the machine does hits both alike. A turn is several steps, and the device is waited for at its end only.
+Medians of the turns' mean steps, and their ratios. Batch, text, sizes, dropout, optimizer (fused AdamW) are the same.
 
     plain    benchmarks/plain_electra.py in a bare loop: forward, backward, clipping, optimizer
     ours     our model in the same loop
-    train()  our model through `ElectraTrainer.train()`, the median time from one step's end to the next
+    train()  our model through `ElectraTrainer.train()`, from the end of its first steps to that of its last one
 
 MFU is that of `train()`: FLOPs by 6 N T and attention, forward and backward, over the seconds of the step and the
 rate of the largest square matrix product that the same process measured in the same precision. Memory is the peak of
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
@@ -74,13 +74,16 @@ def flags(case: dict[str, Any], options: argparse.Namespace, folder: str) -> lis
     return [*as_flags(values), *options.rest]
 
 
-class StepTimes(TrainerCallback):
-    def __init__(self) -> None:
-        self.ends: list[float] = []
+class Ends(TrainerCallback):
+    """When the steps of the warm-up, and all steps, have ended on the device."""
 
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        _wait()
-        self.ends.append(time.perf_counter())
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step in (WARM_UP, state.max_steps):
+            _wait()
+            self.times.append(time.perf_counter())
 
 
 def _wait() -> None:
@@ -99,8 +102,8 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     return make_trainer(args, model, data, plan, origin={}), plan.flops / plan.steps
 
 
-def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[], float]:
-    """A function that takes a step and says how many seconds it took."""
+def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
+    """A function that takes some steps and says how many seconds each of them took."""
     device = trainer.args.device
     model: torch.nn.Module = trainer.model
     if is_plain:
@@ -111,28 +114,25 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
     optimizer = torch.optim.AdamW(model.parameters(), lr=trainer.args.learning_rate, fused=True)
     # A plain loop feeds a plain loader, so that both have the batch at hand.
     batches = [trainer.data_collator(trainer.train_dataset.__getitems__(list(p))) for p in _positions(trainer)]
-    turn = 0
 
-    def step() -> float:
-        nonlocal turn
-        batch = {name: value.to(device) for name, value in batches[turn % len(batches)].items()}
-        turn += 1
-        _wait()
+    def take(steps: int) -> float:
         started = time.perf_counter()
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            if is_plain:
-                ids = batch["input_ids"]
-                loss = model(ids, batch.get("attention_mask", torch.ones_like(ids)))
-            else:
-                loss = model(**batch).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
-        optimizer.step()
-        optimizer.zero_grad()
+        for turn in range(steps):
+            batch = {name: value.to(device) for name, value in batches[turn % len(batches)].items()}
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                if is_plain:
+                    ids = batch["input_ids"]
+                    loss = model(ids, batch.get("attention_mask", torch.ones_like(ids)))
+                else:
+                    loss = model(**batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+            optimizer.step()
+            optimizer.zero_grad()
         _wait()
-        return time.perf_counter() - started
+        return (time.perf_counter() - started) / steps
 
-    return step
+    return take
 
 
 def _positions(trainer: ElectraTrainer) -> list[range]:
@@ -140,14 +140,14 @@ def _positions(trainer: ElectraTrainer) -> list[range]:
     return [range(i * size, (i + 1) * size) for i in range(4)]
 
 
-def through_trainer(trainer: ElectraTrainer) -> list[float]:
-    """Seconds of each step of a short run, but for the first ones."""
-    times = StepTimes()
-    trainer.add_callback(times)
+def through_trainer(trainer: ElectraTrainer) -> float:
+    """Seconds of a step of a short run, but for the first ones."""
+    ends = Ends()
+    trainer.add_callback(ends)
     trainer.optimizer = trainer.lr_scheduler = None
     trainer.train()
-    trainer.remove_callback(times)
-    return [b - a for a, b in zip(times.ends[WARM_UP - 1 :], times.ends[WARM_UP:], strict=False)]
+    trainer.remove_callback(ends)
+    return (ends.times[1] - ends.times[0]) / (trainer.args.max_steps - WARM_UP)
 
 
 def peak_memory() -> int:
@@ -169,11 +169,10 @@ def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection
             setup.tune_process = lambda device: None
             setup.tune_networks = lambda model: None
         trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
-        step = bare_loop(trainer, way == "plain", case["precision"])
-        for _ in range(WARM_UP):
-            step()
+        take = bare_loop(trainer, way == "plain", case["precision"])
+        take(WARM_UP)
         answers: dict[str, Callable[[], Any]] = {
-            "step": lambda: [step() for _ in range(options.steps)],
+            "step": lambda: take(options.steps),
             "train": lambda: through_trainer(trainer),
             "peak": lambda: measure_matmul_flops(trainer.args.device, DTYPES[case["precision"]], 3.0),
             "memory": peak_memory,
@@ -204,11 +203,11 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
         seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train": []}
         memory: dict[str, int] = {}
         for _ in range(options.rounds):
-            seconds["plain"] += ask("plain", "step")
-            seconds["ours"] += ask("ours", "step")
+            seconds["plain"].append(ask("plain", "step"))
+            seconds["ours"].append(ask("ours", "step"))
             # Before train(), which has an optimizer of its own.
             memory = memory or {way: ask(way, "memory") for way in ends}
-            seconds["train"] += ask("ours", "train")
+            seconds["train"].append(ask("ours", "train"))
         peak = ask("ours", "peak")
         for way in ends:
             ends[way].send("end")
