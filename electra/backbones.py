@@ -49,6 +49,12 @@ class Backbone(NamedTuple):
     renamed: dict[str, str] = {}
 
 
+_ROBERTA = Backbone(
+    lm_head=("lm_head",),
+    takes_attention_bias=True,
+    counts_positions_behind_padding=True,
+    settings={"type_vocab_size": 2},
+)
 BACKBONES = {
     "electra": Backbone(
         lm_head=("generator_predictions", "generator_lm_head"),
@@ -63,12 +69,9 @@ BACKBONES = {
         has_pooler=True,
         takes_attention_bias=True,
     ),
-    "roberta": Backbone(
-        lm_head=("lm_head",),
-        takes_attention_bias=True,
-        counts_positions_behind_padding=True,
-        settings={"type_vocab_size": 2},
-    ),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
     # As DeBERTa-v3: relative positions in buckets only, no token types. The norm follows the projection.
     "deberta-v2": Backbone(
         lm_head=("cls",),

@@ -5,6 +5,7 @@ types 0 and 1. tokenizer_training.py trains new ones.
 """
 
 import hashlib
+import importlib.util
 import json
 import logging
 import unicodedata
@@ -81,6 +82,11 @@ def _load_with_auto_tokenizer(name: str) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # of many types; the Rust side raises bare `Exception`
+        # Without sentencepiece, transformers takes its file for one of tiktoken and asks for that.
+        if importlib.util.find_spec("sentencepiece") is None and "tiktoken" in str(error):
+            raise UserError(
+                f"tokenizer {name} is a file of SentencePiece, such as DeBERTa-v3's; pip install sentencepiece protobuf"
+            ) from error
         problem = "transformers cannot load it" if expand(name).exists() else "no such folder, and not on the Hub"
         raise UserError(
             f"tokenizer {name}: {problem} ({first_line(error)}); expected a folder with a tokenizer, a tokenizers "

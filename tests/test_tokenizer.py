@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -352,11 +353,16 @@ def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch
     (tmp_path / "emptied" / "tokenizer.json").unlink()
     (tmp_path / "notes.txt").write_text("just\nsome\nlines\n")
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
+    (tmp_path / "v3").mkdir()  # as DeBERTa-v3: transformers reads it with a package that is no requirement here
+    (tmp_path / "v3" / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}')
+    (tmp_path / "v3" / "spm.model").write_bytes(b"pieces")
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
     found = {
         "empty": "tokenizer.json",
         "emptied": "no vocabulary",
         "notes.txt": "[PAD] or [UNK]",
         "latin.txt": "UTF-8",
+        "v3": "pip install sentencepiece",
     }
     for name in ("nowhere", "damaged", "damaged/tokenizer.json", *found):
         message = refused(lambda path=tmp_path / name: load_tokenizer(str(path)))

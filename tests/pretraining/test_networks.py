@@ -117,7 +117,7 @@ def test_a_longer_tokenizer_and_longer_text_start_from_what_was_trained(finished
     assert json.loads((run / "metrics.json").read_text())["initialized_from"] == started
 
 
-@pytest.mark.parametrize("model_type", ["bert", "roberta", "deberta-v2", "modernbert"])
+@pytest.mark.parametrize("model_type", ["bert", "albert", "roberta", "xlm-roberta", "deberta-v2", "modernbert"])
 def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its_first_layers(
     model_type: str, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,12 +131,16 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
     released, source = masked_lm(config), tmp_path / "released"  # padded, as those of DeBERTa-v3
     released.save_pretrained(source)
     tokenizer.save_pretrained(source)
+    if model_type == "deberta-v2":  # released as a pickle, with a head that no class of transformers has
+        (source / "model.safetensors").unlink()
+        head = {"mask_predictions.classifier.weight": torch.zeros(1, 32)}
+        torch.save(released.state_dict() | head, source / "pytorch_model.bin")
     options = {"init_discriminator": source, "init_generator": source, "init_generator_layers": 1}
     run = continued(tmp_path, **options, generator_size=None, **NOTHING_LEARNED)
     assert "fresh" in capsys.readouterr().out
     before = AutoModelForMaskedLM.from_pretrained(source).state_dict()
     after = AutoModelForMaskedLM.from_pretrained(run / "generator").state_dict()
-    assert 0 < len(after) < len(before)
+    assert 0 < len(after) < len(before) or model_type == "albert"  # whose layers are one
     tables = {name for name, value in before.items() if len(value) == len(tokenizer) + 7}
     assert all(torch.equal(value, before[name][: len(value)]) for name, value in after.items())
     assert all(len(after[name]) == len(tokenizer) for name in tables & after.keys())
