@@ -1,0 +1,164 @@
+"""How fast can a discriminator learn on two cores? docs/speedrun.md has the rules and the table of records.
+
+    python -m benchmarks.speedrun --name quickstart --config configs/pretraining/quickstart.yaml -- --max_steps 3000
+
+The first start makes tokenizer and test set: a small masked language model, trained with a fixed seed, replaces tokens
+of held-out text once. Then each seed trains with the recipe; behind -- stand options of run_pretraining.py. A run has
+reached the target if the discriminator of its last step has this AUC on the test set. Time is that of training steps,
+CPU time that of the whole process. A line with all seeds goes to records.jsonl. Seeds that are done are skipped.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
+
+from electra.cli import as_flags
+from electra.console import environment
+from electra.corruption_set import make_corruption_set
+from electra.data.corrupted import read_corruption_set
+from electra.errors import UserError, run_script
+from electra.files import write_json
+from electra.model.pretrained import load_networks
+from electra.pretraining.data import load_data
+from electra.pretraining.metrics import token_counts
+from electra.pretraining.options import parse_arguments
+from electra.report.runs import FIXED
+
+TARGET = 0.84
+LENGTH = 64
+TEXT: dict[str, Any] = {"dataset_name": "builtin", "validation_fraction": 0.05, "data_seed": 42}
+"""The documentation that comes with Python; one document in 20 is held out."""
+YARDSTICK: dict[str, Any] = {
+    **TEXT,
+    "objective": "mlm",
+    "discriminator_type": "modernbert",
+    "initializer_range": 0.06,
+    "vocab_size": 2048,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "max_position_embeddings": LENGTH,
+    "max_length": LENGTH,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "max_steps": 4000,
+    "eval_steps": 1000,
+    "bf16": False,
+    "seed": 7,
+}
+"""The masked language model that corrupts the test set. A change of it, or of the text, begins a new table."""
+NOT_A_RECIPE = (
+    *("dataset", "train_file", "validation_f", "data_seed", "tokenizer", "eval_", "seed", "init_", "text_column"),
+    *("document_separator", "vocab_size", "max_documents", "min_frequency", "lowercase", "cased", "max_hours"),
+)
+"""Options that a record does not change, or how their names begin."""
+
+
+def run_pretraining(words: list[str], threads: int) -> None:
+    limits = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "run_pretraining.py", *words]
+    subprocess.run(command, check=True, env={**os.environ, **limits}, cwd=Path(__file__).parents[1])
+
+
+def prepare(folder: Path, threads: int) -> Path:
+    """The test set; it is made once. The tokenizer lies in yardstick/tokenizer."""
+    path, where = folder / "test_set.safetensors", {"output_dir": folder, "cache_dir": folder / "cache"}
+    values = {**YARDSTICK, **{name: str(value) for name, value in where.items()}, "experiment_name": "yardstick"}
+    if not path.is_file():
+        run_pretraining(as_flags({**values, "auto_resume": True, "disable_tqdm": True}), threads)
+        generator = load_networks(str(folder / "yardstick")).discriminator
+        values |= {"vocab_size": None, "tokenizer_path": str(folder / "yardstick" / "tokenizer")}
+        data = load_data(parse_arguments(as_flags(values)), None)
+        assert data.evaluation is not None
+        counts = token_counts(data.cache, data.training_documents, generator.config.vocab_size)
+        make_corruption_set(
+            path, generator, data.tokenizer, data.evaluation, counts, length=LENGTH, mlm_probability=0.15
+        )
+    return path
+
+
+def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -> dict[str, Any]:
+    """Train with the recipe, or read what was measured: AUC, minutes of training steps, CPU minutes of the process."""
+    run = folder / f"{name}-{seed}"
+    if (run / "speedrun.json").is_file():
+        told: dict[str, Any] = json.loads((run / "speedrun.json").read_text())
+        return told
+    rules = {
+        **TEXT,
+        "tokenizer_path": str(folder / "yardstick" / "tokenizer"),
+        "eval_corruption": str(folder / "test_set.safetensors"),
+        "eval_steps": 10**9,  # before the first step, and at the end
+        "seed": seed,
+        "output_dir": str(folder),
+        "cache_dir": str(folder / "cache"),
+        "experiment_name": run.name,
+        "disable_tqdm": True,
+    }
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run_pretraining([*recipe, *as_flags(rules)], threads)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = json.loads((run / "metrics.json").read_text())
+    if found.get("initialized_from"):
+        raise UserError(f"{name} starts from trained networks; a record starts from random weights")
+    told = {
+        "seed": seed,
+        "auc": found["held_out"][f"{FIXED}: trained"]["discriminator_auc"],
+        "minutes": found["compute"]["training_seconds"] / 60,
+        "cpu_minutes": (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 60,
+        "steps": found["plan"]["steps"],
+        "tokens": found["compute"]["tokens"],
+        "device": found["compute"]["device"],
+    }
+    write_json(told, run / "speedrun.json")
+    return told
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="quickstart", help="of the record, and of its folders")
+    parser.add_argument("--config", default="configs/pretraining/quickstart.yaml", help="the recipe")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--output_dir", type=Path, default=Path("output/speedrun"))
+    parser.add_argument("recipe", nargs="*", metavar="-- OPTION", help="options of run_pretraining.py")
+    options = parser.parse_args(argv)
+    folder = options.output_dir.resolve()
+    for word in options.recipe:
+        if word.removeprefix("--").replace("-", "_").startswith(NOT_A_RECIPE):
+            raise UserError(f"{word} is not part of a recipe: text, tokenizer, seeds and evaluation are fixed")
+    folder.mkdir(parents=True, exist_ok=True)
+    test_set = read_corruption_set(str(prepare(folder, options.threads)))
+    recipe = ["--config", str(Path(options.config).resolve()), *options.recipe]
+    seeds = [train(options.name, seed, recipe, folder, options.threads) for seed in options.seeds]
+    record = {
+        "name": options.name,
+        "recipe": " ".join([options.config, *options.recipe]),
+        "target": TARGET,
+        "reached": all(told["auc"] >= TARGET for told in seeds),
+        "minutes": statistics.fmean(told["minutes"] for told in seeds),
+        "cpu_minutes": statistics.fmean(told["cpu_minutes"] for told in seeds),
+        "threads": options.threads,
+        "seeds": seeds,
+        "test_set": test_set.checksum,
+        "frequencies_auc": test_set.about["frequencies_auc"],
+        **environment(),
+    }
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    print(json.dumps(record, indent=2))
+
+
+if __name__ == "__main__":
+    run_script(main)

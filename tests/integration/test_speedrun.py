@@ -1,0 +1,50 @@
+"""The speedrun measures the discriminator of the last step, and its rules hold."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import run_pretraining
+from benchmarks import speedrun
+from electra.cli import as_flags
+from tests.conftest import refused
+from tests.pretraining.runs import TINY, write_corpus
+
+
+def test_each_seed_is_measured_at_its_last_step_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = {"train_file": str(write_corpus(tmp_path / "corpus.txt")), "validation_fraction": 0.2, "data_seed": 42}
+    tiny = {**TINY, **text, "max_steps": 2, "logging_steps": 1}
+    tiny |= {"max_length": speedrun.LENGTH, "max_position_embeddings": speedrun.LENGTH}
+    del tiny["generator_size"]
+    monkeypatch.setattr(speedrun, "TEXT", text)
+    monkeypatch.setattr(speedrun, "YARDSTICK", {**tiny, "objective": "mlm", "seed": 7})
+    started: list[list[str]] = []
+
+    def in_this_process(words: list[str], threads: int) -> None:
+        started.append(words)
+        run_pretraining.main(words)
+
+    monkeypatch.setattr(speedrun, "run_pretraining", in_this_process)
+    (tmp_path / "recipe.yaml").write_text("generator_size: 0.5\n")
+    recipe = as_flags({name: value for name, value in tiny.items() if name not in (*text, "vocab_size")})
+    argv = [f"--output_dir={tmp_path / 'out'}", f"--config={tmp_path / 'recipe.yaml'}", "--seeds", "0", "1", "--"]
+    speedrun.main([*argv, *[w for w in recipe if not w.startswith(("--eval", "--max_eval", "--validation"))]])
+    assert len(started) == 3
+    record = json.loads((tmp_path / "out" / "records.jsonl").read_text())
+    assert [told["seed"] for told in record["seeds"]] == [0, 1] and record["seeds"][0]["steps"] == 2
+    for told in record["seeds"]:
+        run = tmp_path / "out" / f"quickstart-{told['seed']}"
+        logs = json.loads((run / "trainer_state.json").read_text())["log_history"]
+        measured = {line["step"]: line["eval_fixed_discriminator_auc"] for line in logs if "eval_loss" in line}
+        assert list(measured) == [0, 2] and measured[2] == told["auc"] > 0 < told["minutes"]
+    assert record["reached"] == all(told["auc"] >= speedrun.TARGET for told in record["seeds"])
+    speedrun.main([*argv, "--max_steps=2"])
+    assert len(started) == 3  # nothing is trained again
+
+
+@pytest.mark.parametrize("word", ["--data_seed=1", "--seed=4", "--dataset_name=x", "--init-generator=a"])
+def test_what_is_not_part_of_a_recipe_is_refused(word: str, tmp_path: Path) -> None:
+    assert word in refused(lambda: speedrun.main([f"--output_dir={tmp_path}", "--", word]))
