@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -96,6 +97,7 @@ def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -
     if (run / "speedrun.json").is_file():
         told: dict[str, Any] = json.loads((run / "speedrun.json").read_text())
         return told
+    shutil.rmtree(run, ignore_errors=True)  # was interrupted: the rest would have another time
     rules = {
         **TEXT,
         "tokenizer_path": str(folder / "yardstick" / "tokenizer"),

@@ -31,6 +31,8 @@ def test_each_seed_is_measured_at_its_last_step_once(
     (tmp_path / "recipe.yaml").write_text("generator_size: 0.5\n")
     recipe = as_flags({name: value for name, value in tiny.items() if name not in (*text, "vocab_size")})
     argv = [f"--output_dir={tmp_path / 'out'}", f"--config={tmp_path / 'recipe.yaml'}", "--seeds", "0", "1", "--"]
+    (tmp_path / "out" / "quickstart-0").mkdir(parents=True)
+    (tmp_path / "out" / "quickstart-0" / "config.yaml").write_text("seed: 0\n")  # left by an interrupted run
     speedrun.main([*argv, *[w for w in recipe if not w.startswith(("--eval", "--max_eval", "--validation"))]])
     assert len(started) == 3
     record = json.loads((tmp_path / "out" / "records.jsonl").read_text())
