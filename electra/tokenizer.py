@@ -85,7 +85,7 @@ def _load_with_auto_tokenizer(name: str) -> PreTrainedTokenizerBase:
         # Without sentencepiece, transformers takes its file for one of tiktoken and asks for that.
         if importlib.util.find_spec("sentencepiece") is None and "tiktoken" in str(error):
             raise UserError(
-                f"tokenizer {name} is a file of SentencePiece, such as DeBERTa-v3's; pip install sentencepiece protobuf"
+                f"tokenizer {name} is a SentencePiece file, such as DeBERTa-v3's; pip install sentencepiece protobuf"
             ) from error
         problem = "transformers cannot load it" if expand(name).exists() else "no such folder, and not on the Hub"
         raise UserError(
