@@ -63,6 +63,7 @@ class Bench:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.steps = 4 if is_rehearsal else 50
         self.dtype = torch.bfloat16
+        self.text: dict[str, Any] = {"dataset_name": "builtin"}
 
     def wait(self) -> None:
         if self.device.type == "cuda":
@@ -80,7 +81,7 @@ class Bench:
             sizes, batch, length = TINY, 4, min(length, 32)
         given = {
             **sizes,
-            "dataset_name": "builtin",
+            **self.text,
             "cache_dir": self.work / "cache",
             "output_dir": self.work / "output",
             "per_device_train_batch_size": batch,
