@@ -69,9 +69,9 @@ def test_two_embeddings_are_selected_where_they_are_compiled() -> None:
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
 def test_a_step_has_few_operations_and_none_waits_for_the_device(tmp_path: Path, padded: list[str]) -> None:
-    """ELECTRA-Small in bf16 as on CUDA; neither operations nor their kinds depend on batch and length."""
-    command = [sys.executable, "-m", "benchmarks.count_operations", "--batch=2", "--length=16", *padded]
+    """ELECTRA-Small in bf16 as on CUDA, 128 x 128."""
+    command = [sys.executable, "-m", "benchmarks.count_operations", *padded]
     subprocess.run([*command, f"--output={tmp_path / 'count.json'}"], check=True, cwd=ROOT)
     told = json.loads((tmp_path / "count.json").read_text())
-    assert told["operations"] <= 1700
+    assert told["operations"] <= 1500 and (padded or told["bytes"] < 27e9)
     assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250

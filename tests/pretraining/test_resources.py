@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TrainerState
 
 from electra.cpu import tune_networks
 from electra.errors import UserError
@@ -17,7 +17,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.resources import activation_bytes, advice, check_disk, count_checkpoints
+from electra.pretraining.resources import _Clock, activation_bytes, advice, check_disk, count_checkpoints
 from run_pretraining import main
 from tests.pretraining.runs import flags
 
@@ -69,6 +69,16 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pyt
     assert {"corpus", "discriminator", "training", "compute", "memory", "disk", "trial"} <= set(lines)
     assert "10 steps of" in lines["trial"] and "3 checkpoints of" in lines["disk"] and "peak memory" in output
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
+
+
+def test_a_plan_waits_for_the_device_after_its_first_and_its_last_step_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(step))
+    clock = _Clock()
+    for step in range(1, 12):
+        clock.on_step_end(None, TrainerState(global_step=step, max_steps=11), None)
+    assert waits == [1, 11] and len(clock.times) == 3
 
 
 @pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
