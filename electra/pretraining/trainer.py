@@ -89,6 +89,7 @@ class ElectraTrainer(Trainer):
         self.run_folder = Path(str(self.args.output_dir))
         self._had_options = self._is_fixed = False
         self._window = LogWindow()
+        self._to_log: tuple[dict[str, Tensor | None], Tensor]  # losses and number of tokens of this batch
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
         self._loss_before = torch.zeros(())  # Trainer's sum of losses before this step
         self._trained: list[nn.Parameter] = []
@@ -143,6 +144,7 @@ class ElectraTrainer(Trainer):
             reason = " ".join(str(error).split("\n")[:2])
             logger.warning("the training step cannot be compiled and runs eagerly (--torch_compile false): %s", reason)
             loss = super().training_step(model, inputs, num_items_in_batch)
+        self._window.add(*self._to_log)  # once, also where the backward pass could not be compiled
         self._step_loss = loss if self._step_loss is None else self._step_loss + loss
         return loss
 
@@ -166,7 +168,7 @@ class ElectraTrainer(Trainer):
                 parts["generator_entropy"] = weighted_mean(output.generator_entropy, output.mlm_mask, num_chosen)
             if output.is_replaced is not None:
                 parts["replaced_rate"] = output.is_replaced.sum() / (tokens if num_real is None else num_real)
-            self._window.add(parts, tokens)
+            self._to_log = parts, tokens
         return (output.loss, output) if return_outputs else output.loss
 
     def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.testing import CompileCounter
 
 from electra.errors import UserError
@@ -63,17 +66,21 @@ def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
     assert len(logged[0]) >= 6 and logged[1] == pytest.approx(logged[0], rel=1e-5)
 
 
-def test_a_step_that_cannot_be_compiled_runs_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_a_step_that_cannot_be_compiled_runs_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
     write_corpus(tmp_path / "corpus.txt")
-    trainer = make(tmp_path, **EAGERLY, max_steps=3, eval_strategy="no", save_strategy="no")
+    trainer = make(tmp_path, **EAGERLY, max_steps=3, logging_steps=1, eval_strategy="no", save_strategy="no")
 
     def broken(graph: Any, inputs: Any) -> Any:
-        raise ValueError("no compiler here")
+        raise TorchDynamoException("no compiler here")
 
-    trainer.model.compile(backend=broken, dynamic=False)
+    in_backward = aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward), bw_compiler=broken)
+    trainer.model.compile(backend=broken if where == "forward" else in_backward, dynamic=False)
     with caplog.at_level(logging.WARNING):
         trainer.train()
-    assert trainer.state.global_step == 3
+    assert trainer.state.global_step == 3 and trainer.state.num_input_tokens_seen == 3 * 4 * 16
     assert caplog.text.count("cannot be compiled") == 1 and "no compiler here" in caplog.text
 
 
