@@ -1,6 +1,10 @@
-"""Objectives, generator sizes and tying compared at equal compute: each pre-trained, fine-tuned and put in one table.
+"""Objectives, parts, generators, schedules at equal compute: each pre-trained, fine-tuned and put in one table.
 
     python -m benchmarks.study_objectives --train_file wiki_13m.txt --validation_file wiki_held_out.txt --glue_dir glue
+
+Without --glue_dir nothing is fine-tuned. With --eval_corruption, discriminators are also compared on one fixed
+corrupted test set (`python -m electra.corruption_set`), whatever their generators; then use the tokenizer beside its
+generator.
 
 Every arm starts from configs/pretraining/study_cpu.yaml and differs by its flags alone. Its number of steps is the one
 that takes the FLOPs of the reference, `electra`, by 6 N T and attention, and its schedule ends there. Arms and seeds
@@ -45,9 +49,19 @@ ARMS: dict[str, dict[str, Any]] = {
     "tie_word": {**FULL_SIZE, "tie": "word"},
     "tie_embeddings": {**FULL_SIZE, "tie": "embeddings"},
     "tie_all": {**FULL_SIZE, "tie": "all"},
+    "electra_parts": {"discriminator_type": "electra"},
+    "deberta_parts": {"discriminator_type": "deberta-v2"},
+    "local": {"initialization": "local"},
+    "local_linear": {"initialization": "local", "lr_scheduler_type": "linear"},
+    "stable_then_decay": {
+        "lr_scheduler_type": "warmup_stable_decay",
+        "lr_scheduler_kwargs": {"num_decay_steps": 250, "decay_type": "linear"},
+    },
 }
 """Flags of each arm. Shared embeddings need one width, so the arms of tying have generators of full size."""
 TASKS = {"cola": "mcc", "sst2": "accuracy", "mrpc": "accuracy", "rte": "accuracy"}
+STARTED = 0.60
+"""AUC on the fixed test set; token frequencies give .53."""
 GLUE_CONFIG = Path("configs/glue/study_cpu.yaml")
 
 
@@ -85,8 +99,12 @@ def arm_flags(arm: str, options: argparse.Namespace, seed: int) -> list[str]:
         "experiment_name": run_name(arm, seed),
         "disable_tqdm": True,
         "auto_resume": True,
+        "tokenizer_path": options.tokenizer_path,
+        "eval_steps": options.eval_steps,
         **ARMS[arm],
     }
+    if OBJECTIVES[values.get("objective") or "electra"].finds_replaced:
+        values["eval_corruption"] = options.eval_corruption
     return as_flags(values)
 
 
@@ -112,6 +130,8 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
     if not (folder / "discriminator").is_dir():
         steps = round(budget / flops_per_step(parse_arguments(flags)))
         subprocess.run([sys.executable, "run_pretraining.py", *flags, f"--max_steps={steps}"], check=True)
+    if options.glue_dir is None:
+        return
     glue = {
         "config": GLUE_CONFIG,
         "pretrain_path": folder,
@@ -127,24 +147,35 @@ def run_arm(arm: str, seed: int, options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """The table of all that is done: means over seeds, and behind ± half of the range."""
-    names = ["steps", "generator_loss", "discriminator_loss", "discriminator_auc", "mlm_accuracy", *TASKS, "mean"]
-    table = []
-    for arm in ARMS:
-        rows = [row for seed in options.seeds if (row := read_row(arm, seed, options.output_dir))]
-        if rows:
-            table.append([arm, str(len(rows)), *(cell([row[name] for row in rows if name in row]) for name in names)])
+    names = ["steps", "generator_loss", "discriminator_loss", "discriminator_auc", "mlm_accuracy"]
+    names += ["start_mtokens", "fixed_loss", "fixed_auc", *TASKS, "mean"]
+    found = {arm: [row for seed in options.seeds if (row := read_row(arm, seed, options))] for arm in ARMS}
+    names = [name for name in names if any(name in row for rows in found.values() for row in rows)]
+    table = [
+        [arm, str(len(rows)), *(cell([row[name] for row in rows if name in row]) for name in names)]
+        for arm, rows in found.items()
+        if rows
+    ]
     print(markdown_table(["arm", "seeds", *names], table))
 
 
-def read_row(arm: str, seed: int, output_dir: Path) -> dict[str, float]:
-    """Held-out metrics, and percent of each task; nothing where the arm is not done."""
-    folder = output_dir / run_name(arm, seed)
-    results = folder.with_name(folder.name + "-glue") / "results.jsonl"
-    if not results.is_file() or not (folder / "metrics.json").is_file():
+def read_row(arm: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """Held-out metrics; with --eval_corruption those of the fixed set and millions of tokens until the start, if there
+    was one; with --glue_dir percent of each task. Nothing where the arm is not done."""
+    folder = options.output_dir / run_name(arm, seed)
+    if not (folder / "metrics.json").is_file():
         return {}
     told = json.loads((folder / "metrics.json").read_text())
     row = {**told["held_out"]["trained"], "steps": told["plan"]["steps"]}
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    if fixed := told["held_out"].get("fixed: trained"):
+        row |= {"fixed_loss": fixed["discriminator_loss"], "fixed_auc": fixed["discriminator_auc"]}
+        logs = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+        started = [line["step"] for line in logs if line.get("eval_fixed_discriminator_auc", 0) >= STARTED]
+        row |= {"start_mtokens": started[0] * told["plan"]["tokens_per_step"] / 1e6} if started else {}
+    if options.glue_dir is None:
+        return row
+    results = folder.with_name(folder.name + "-glue") / "results.jsonl"
+    lines = [json.loads(line) for line in results.read_text().splitlines()] if results.is_file() else []
     for task, metric in TASKS.items():
         values = [line["metrics"][metric] for line in lines if line["task"] == task]
         if not values:
@@ -166,7 +197,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file")
     parser.add_argument("--validation_file")
-    parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py")
+    parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py; without it nothing is fine-tuned")
+    parser.add_argument("--eval_corruption", help="fixed corrupted test set of python -m electra.corruption_set")
+    parser.add_argument("--tokenizer_path", help="that of the fixed set's generator")
+    parser.add_argument("--eval_steps", type=int, default=500)
     parser.add_argument("--output_dir", type=Path, default=Path("output/study"))
     parser.add_argument("--steps", type=int, default=3000, help="of the reference; the others take its FLOPs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])

@@ -174,10 +174,11 @@ class ModelArguments(Options):
     initializer_range: float = option(
         0.02, "Standard deviation of initial weights; narrow networks learn faster with 0.06.", UP_TO_ONE
     )
-    initialization: Literal["normal", "truncated_normal", "original"] = option(
+    initialization: Literal["normal", "truncated_normal", "original", "local"] = option(
         "normal",
         "Initial weights. normal: as in transformers; truncated_normal: within two standard deviations; original: "
-        "truncated_normal, with Glorot's for the projection of the embeddings and the replaced-token head.",
+        "truncated_normal, with Glorot's for the projection of the embeddings and the replaced-token head; local: "
+        "normal, but two heads of a new modernbert discriminator look at the neighbouring tokens.",
     )
     generator_size: float = from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO

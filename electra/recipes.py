@@ -34,7 +34,7 @@ _TABLE: dict[str, tuple[int | float, ...]] = {
     # ELECTRA-400K. The released google/electra-large-* is ELECTRA-1.75M: the same with max_steps 1_750_000.
     "large": (1024, 24, 4096, 16, 1024, 1 / 4, 0.25, 512, 2048, 2e-4, 400_000),
 }
-_PARTS = {"discriminator_type": "modernbert", "tie": "none"}
+_PARTS = {"discriminator_type": "modernbert", "tie": "none", "initialization": "local"}
 """ModernBERT's layers learn within one or two million tokens, where the paper's need 18 (docs/results.md)."""
 _CPU: dict[str, int | float | str] = {
     **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "mlm_probability": 0.25},

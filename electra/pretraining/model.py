@@ -23,6 +23,7 @@ from electra.model.configuration import (
     value_of,
 )
 from electra.model.joint import ElectraForJointPretraining
+from electra.model.local_heads import allow_local_heads, set_local_heads
 from electra.model.networks import backbone_of, can_share_rows, embedding_modules
 from electra.model.pretrained import (
     STEP_KEY,
@@ -50,13 +51,14 @@ SIZES = (
 )
 """Options that a trained network decides."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-INITIALIZATIONS = ("normal", "truncated_normal", "original")
-"""Initial weights as the original draws them, where that differs from transformers.
+INITIALIZATIONS = ("normal", "truncated_normal", "original", "local")
+"""Initial weights.
 
     normal            normal with the configuration's standard deviation, as transformers initializes
     truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
     original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
                       the embedding projection and the discriminator's output
+    local             normal, but two heads of a new discriminator look at the neighbouring tokens (local_heads.py)
 
 In all of them biases are zero and normalizations the identity.
 
@@ -120,6 +122,8 @@ def build_model(
                 "it; leave it out"
             )
         initialize(network, sizes.initialization)
+    if sizes.initialization == "local" and not sizes.init_discriminator:
+        set_local_heads(model.discriminator)
     # The discriminator last: weights that both share are the discriminator's.
     for role, network in (("generator", model.generator), ("discriminator", model.discriminator)):
         path = getattr(sizes, f"init_{role}")
@@ -134,13 +138,16 @@ def _discriminator_config(
 ) -> PreTrainedConfig:
     if args.model.init_discriminator:
         return _trained_config(args, "discriminator", args.model.init_discriminator, tokenizer, checkpoint)
-    return discriminator_config(
+    config = discriminator_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         **{name: getattr(args.model, name) for name in (*SIZES, *DROPOUTS)},
         initializer_range=args.model.initializer_range,
         model_type=args.model.discriminator_type,
     )
+    if args.model.initialization == "local":
+        allow_local_heads(config)
+    return config
 
 
 def _generator_config(
@@ -303,7 +310,7 @@ def record_given_parts(
 @torch.no_grad()
 def initialize(network: PreTrainedModel, initialization: str) -> None:
     """Initialize a fresh network from torch's current random state, by one of `INITIALIZATIONS`."""
-    if initialization == "normal":
+    if initialization in ("normal", "local"):
         return
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding) and not isinstance(module, DisentangledEmbedding):

@@ -6,8 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from electra.errors import UserError
+from electra.model.local_heads import allow_local_heads, set_local_heads
 from electra.model.networks import masked_lm, token_detector
-from electra.pretraining.model import initialize
+from electra.pretraining.model import build_model, initialize
+from electra.pretraining.options import parse_arguments
+from tests.conftest import make_number_tokenizer
 from tests.model.helpers import network_config
 
 CONFIG = network_config(
@@ -46,3 +50,31 @@ def test_the_original_draws_projection_and_output_evenly_as_glorot_does() -> Non
         assert bound * 0.9 < weight.abs().max() <= bound
         assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.15)
     assert model.discriminator_predictions.dense.weight.abs().max() <= 0.1  # which has an initializer there
+
+
+def test_local_heads_look_at_the_token_before_and_the_one_behind() -> None:
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.06}
+    config = network_config("modernbert", **sizes)
+    allow_local_heads(config)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    network = token_detector(config).eval()
+    text = torch.arange(64)[None] % 50
+    before = network.base_model(text, output_attentions=True).attentions
+    set_local_heads(network)
+    after = network.base_model(text, output_attentions=True).attentions
+    for head, distance in ((0, -1), (1, 1)):
+        assert torch.diagonal(before[0][0, head], offset=distance).mean() < 0.1
+        assert torch.diagonal(after[0][0, head], offset=distance).mean() > 0.6
+    torch.testing.assert_close(after[0][0, 2:], before[0][0, 2:])
+
+
+def test_only_a_new_modernbert_discriminator_has_local_heads() -> None:
+    flags = ["--train_file", "text.txt", "--use_cpu", "--initialization", "local", "--tie", "none"]
+    flags += ["--hidden_size", "32", "--num_hidden_layers", "1", "--intermediate_size", "32"]
+    args = parse_arguments([*flags, "--discriminator_type", "modernbert"])
+    model = build_model(args, make_number_tokenizer(64))
+    assert model.generator is not None and not model.generator.config.attention_bias
+    assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()
+    with pytest.raises(UserError, match="modernbert"):
+        build_model(parse_arguments(flags), make_number_tokenizer(64))
