@@ -18,7 +18,7 @@ from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.errors import UserError
-from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, trained_source
+from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
 from electra.pretraining.held_out import held_out_texts
 from electra.pretraining.options import Arguments
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
@@ -57,7 +57,10 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     empty = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
     fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
-    validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
+    try:
+        validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
+    except UserError as error:
+        raise UserError(f"--validation_file: {error}") from error
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if fixed is not None:
         check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
@@ -131,6 +134,8 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
     trained = args.model.init_discriminator or args.model.init_generator
     role = "discriminator" if args.model.init_discriminator else "generator"
     source = trained_source(trained, role) if trained and checkpoint is None else None
+    if source is not None:
+        read_config(source)  # before its tokenizer: a wrong name is not a lack of a tokenizer
     path = args.tokenizer_path.tokenizer_path or source
     if checkpoint is not None:
         tokenizer = tokenizer_of(Path(checkpoint), path)

@@ -241,11 +241,14 @@ def load_into(
     Returns:
         what was kept and what was not, for metrics.json.
     Raises:
-        UserError: its weights cannot be read, or do not fit its configuration.
+        UserError: its weights cannot be read, are not finite, or do not fit its configuration.
     """
     name, source = f"--init_{role} {path}", trained_source(path, role)
     config = read_config(source)
     trained, fresh = load_network(type(network), source, config, name=name, encoder_only=True)
+    damaged = [key for key, value in trained.state_dict().items() if not value.isfinite().all()]
+    if damaged:
+        raise UserError(f"{name}: its weight {damaged[0]} is not finite; the network has diverged or is damaged")
     notes: dict[str, Any] = {"path": path, "vocabulary": None, "repeated_positions": 0, "fresh_head": bool(fresh)}
     if fresh:
         logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)

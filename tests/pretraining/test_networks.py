@@ -68,16 +68,20 @@ def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
     finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moved = Path(shutil.copytree(finished_run / "discriminator", tmp_path / "moved"))
+    longer = extend_tokenizer(load_tokenizer(str(moved)), ["blogofim neredosa"] * 3, 2, 2)
+    longer.save_pretrained(tmp_path / "longer")
     options = {"max_steps": 4, "save_steps": 2, "hidden_dropout_prob": 0.0, "generator_size": 0.5}
-    run = continued(tmp_path, init_discriminator=moved, **options)
+    run = continued(tmp_path, init_discriminator=moved, tokenizer_path=tmp_path / "longer", **options)
     assert f"{moved}: its hidden_dropout_prob" in capsys.readouterr().out
     recorded = yaml.safe_load((run / "config.yaml").read_text())
     sizes = {name: value for name, value in TINY.items() if name in SIZES or name == "max_position_embeddings"}
-    assert recorded | sizes | {"hidden_dropout_prob": 0.0} == recorded
+    assert recorded | sizes | {"hidden_dropout_prob": 0.0, "vocab_size": len(longer)} == recorded
     assert set(json.loads((run / "metrics.json").read_text())["held_out"]) == {"start", "frequencies", "trained"}
     assert AutoTokenizer.from_pretrained(run / "discriminator").model_max_length == TINY["max_position_embeddings"]
     whole = weights(run / "discriminator")
+    assert len(whole["electra.embeddings.word_embeddings.weight"]) == len(longer)
     shutil.rmtree(moved)
+    shutil.rmtree(tmp_path / "longer")
     main([f"--resume_from_checkpoint={run / 'checkpoint-2'}"])
     resumed = weights(run / "discriminator")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
@@ -161,6 +165,7 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
         ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
+        ({"init_discriminator": "{folder}/infinite"}, "electra.encoder.layer.0.output.dense.weight finite"),
         ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
         ({"tokenizer_path": "{folder}/greek"}, "no token greek"),
         ({"init_generator": "{folder}/of_other", "generator_size": None}, "another tokenizer of_other"),
@@ -178,13 +183,15 @@ def test_what_cannot_be_continued_is_one_line(
     options: dict[str, Any],
     named: str,
 ) -> None:
-    for name in ("damaged", "incomplete", "bare", "of_other"):
+    for name in ("damaged", "incomplete", "infinite", "bare", "of_other"):
         shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
     kept = weights(finished_run / "discriminator")
-    kept.pop("electra.encoder.layer.0.output.dense.weight")
+    changed = kept.pop("electra.encoder.layer.0.output.dense.weight")
     save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
+    kept["electra.encoder.layer.0.output.dense.weight"] = changed / 0
+    save_file(kept, tmp_path / "infinite" / "model.safetensors", metadata={"format": "pt"})
     for name in ("other", "of_other"):
         wordpiece_tokenizer.save_pretrained(tmp_path / name)
     for name in ("tokenizer.json", "tokenizer_config.json"):
