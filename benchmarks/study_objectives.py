@@ -50,6 +50,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "tie_embeddings": {**FULL_SIZE, "tie": "embeddings"},
     "tie_all": {**FULL_SIZE, "tie": "all"},
     "electra_parts": {"discriminator_type": "electra"},
+    "electra_parts_local": {"discriminator_type": "electra", "initialization": "local"},
+    "electra_parts_local_tied": {"discriminator_type": "electra", "initialization": "local", "tie": "embeddings"},
     "deberta_parts": {"discriminator_type": "deberta-v2"},
     "local": {"initialization": "local"},
     "local_linear": {"initialization": "local", "lr_scheduler_type": "linear"},

@@ -178,7 +178,7 @@ class ModelArguments(Options):
         "normal",
         "Initial weights. normal: as in transformers; truncated_normal: within two standard deviations; original: "
         "truncated_normal, with Glorot's for the projection of the embeddings and the replaced-token head; local: "
-        "normal, but two heads of a new modernbert discriminator look at the neighbouring tokens.",
+        "normal, but two heads of a new discriminator (electra, modernbert) look at the neighbouring tokens.",
     )
     generator_size: float = from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO

@@ -1,9 +1,13 @@
 """Initial weights by which two attention heads look at the neighbouring tokens.
 
 Whether a token was replaced shows in its neighbours first. A fresh network has to discover them: its attention is
-flat, and for a million tokens or more the discriminator is no better than token frequencies (docs/results.md). Here
-two heads of the first layer look at the token before and the token behind from the first step on. That needs no other
-architecture: biases of queries and keys do not depend on the text, and rotary positions turn them by the distance.
+flat, and for millions of tokens the discriminator is no better than token frequencies (docs/results.md). Here two
+heads of the first layer look at the token before and the token behind from the first step on. Architecture and
+training stay as they are. The score of a neighbour must not depend on the text:
+
+- rotary positions (ModernBERT) turn queries and keys, so their biases are enough;
+- with learned positions (ELECTRA), some dimensions of the embeddings are sinusoids of the position, and no part of
+  words; queries and keys of the two heads read them there.
 """
 
 import torch
@@ -12,27 +16,41 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from electra.errors import UserError
 
 SCORES = (6.0, 2.0, 2.0, 2.0)
-"""What the fastest rotations add to the score of the neighbour, nats. The first tells it from the tokens beside it,
-the others from distances at which the first comes round again. In a network of width 128 with weights of .06 the
+"""What each rotation adds to the score of the neighbour, nats. The fastest tells it from the tokens beside it, the
+others from distances at which the fastest comes round again. In a ModernBERT of width 128 with weights of .06 the
 neighbour has on average .7 of the attention of a text of 64 tokens, .6 of 128 and .3 of 512."""
+ANGLES = (1.0, 0.473, 0.224, 0.106)
+"""Radians per position of the sinusoids: those of ModernBERT's first layer with heads of width 32."""
+SPREAD = 5.0
+"""Amplitude of the sinusoids, in standard deviations of the other embeddings."""
+NEIGHBOURS = (-1, 1)
+"""Distance at which the first heads look."""
 
 
 def allow_local_heads(config: PreTrainedConfig) -> None:
-    """Give attention the biases that local heads need."""
-    if config.model_type != "modernbert":
+    """Give ModernBERT's attention the biases that local heads need; refuse architectures that cannot have them."""
+    if config.model_type == "modernbert":
+        config.attention_bias = True
+    elif config.model_type != "electra":
         raise UserError(
-            f"--initialization local works with --discriminator_type modernbert, not {config.model_type}: it needs "
-            "rotary positions; choose another"
+            f"--initialization local works with --discriminator_type electra or modernbert, not {config.model_type}; "
+            "choose another"
         )
-    config.attention_bias = True
 
 
 @torch.no_grad()
 def set_local_heads(network: PreTrainedModel) -> None:
-    """Let the first head of the first layer look at the token before, and the second at the one behind.
+    """Let the first head of the first layer look at the token before, and the second at the one behind."""
+    if network.config.model_type == "modernbert":
+        _set_biases(network)
+    else:
+        _set_sinusoids(network)
 
-    With R(t) the rotation by position t, the score of tokens i and j has the summand (R(i) q)^T R(j) k of the biases q
-    and k. k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
+
+def _set_biases(network: PreTrainedModel) -> None:
+    """Biases q of queries and k of keys add (R(i) q)^T R(j) k to the score of tokens i and j; R(t) rotates by t.
+
+    k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
     """
     config, layer = network.config, network.base_model.layers[0]
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
@@ -40,7 +58,38 @@ def set_local_heads(network: PreTrainedModel) -> None:
     angles = config.rope_parameters[config.layer_types[0]]["rope_theta"] ** (-planes / (width // 2))
     size = (torch.tensor(SCORES)[planes] * width**0.5).sqrt()
     query, key, _ = layer.attn.Wqkv.bias.view(3, heads, width)
-    for head, distance in zip(range(heads), (-1, 1), strict=False):
+    for head, distance in zip(range(heads), NEIGHBOURS, strict=False):
         query[head, planes] = size * (distance * angles).cos()
         query[head, planes + width // 2] = size * (distance * angles).sin()
         key[head, planes] = size
+
+
+def _set_sinusoids(network: PreTrainedModel) -> None:
+    """The first rows of a head's queries are the sinusoids of the position; those of its keys are turned back by the
+    distance, so that the product is largest at that distance.
+    """
+    config, base = network.config, network.base_model
+    heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    count = min(len(SCORES), width // 2)
+    angles, scores = torch.tensor(ANGLES[:count]), torch.tensor(SCORES[:count])
+    positions, words = (getattr(base.embeddings, f"{kind}_embeddings").weight for kind in ("position", "word"))
+    used, amplitude = 2 * count, SPREAD * config.initializer_range
+    phases = torch.arange(len(positions))[:, None] * angles
+    words[:, :used] = 0
+    positions[:, 0:used:2], positions[:, 1:used:2] = amplitude * phases.sin(), amplitude * phases.cos()
+    if hasattr(base, "embeddings_project"):
+        base.embeddings_project.weight[:used] = torch.eye(used, config.embedding_size)
+    # The norm of the embeddings divides by this: words and positions, and the sinusoids.
+    norm = (2 * config.initializer_range**2 + count * amplitude**2 / config.embedding_size) ** 0.5
+    size = (scores * width**0.5).sqrt() * norm / amplitude
+    attention = base.encoder.layer[0].attention.self
+    for head, distance in zip(range(heads), NEIGHBOURS, strict=False):
+        query, key = (matrix.weight[head * width :][:used] for matrix in (attention.query, attention.key))
+        turned = [(distance * angles).cos() * size, (distance * angles).sin() * size]
+        query.zero_()
+        key.zero_()
+        for plane in range(count):
+            row, (cos, sin) = 2 * plane, (part[plane] for part in turned)
+            query[row, row] = query[row + 1, row + 1] = size[plane]
+            key[row, row : row + 2] = torch.stack([cos, -sin])
+            key[row + 1, row : row + 2] = torch.stack([sin, cos])
