@@ -156,8 +156,8 @@ class DiscriminatorHealth(TrainerCallback):
         advice = (
             f". Try a lower --learning_rate (now {args.learning_rate:g}), a smaller --generator_size, a larger batch "
             "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now "
-            f"{warmup_steps}). Learned positions start slowest: --discriminator_type deberta-v2, with relative ones, "
-            "needs far fewer tokens."
+            f"{warmup_steps}). A new run starts several times earlier with --initialization local "
+            "(--discriminator_type electra or modernbert)."
         )
         patience = ". This is normal for millions of tokens: continue with more --max_steps"
         what, advice = {
