@@ -108,7 +108,9 @@ def main(argv: list[str] | None = None) -> None:
     options = _options_of(Path(given.pretrain_path))
     length = options.get("max_length", 128) if given.max_length is None else given.max_length
     share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
+    output = given.output_file
     for name, value, is_possible, expected in (
+        ("output_file", output, output.suffix == ".safetensors" and not output.is_dir(), "FILE.safetensors"),
         ("seed", given.seed, 0 <= given.seed < 2**63, "in [0, 2^63)"),
         ("max_segments", given.max_segments, given.max_segments > 0, "above 0"),
         ("max_length", length, length >= 8, "at least 8"),

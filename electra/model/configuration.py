@@ -117,12 +117,17 @@ def discriminator_config(
         max_position_embeddings: tokens of the longest text.
         model_type: a name of `BACKBONES`.
     Raises:
-        UserError: the hidden size is not a multiple of the number of heads.
+        UserError: the hidden size is not a multiple of the number of heads, or ModernBERT's heads have an odd width.
     """
     if hidden_size % num_attention_heads:
         raise UserError(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
+        )
+    if model_type == "modernbert" and hidden_size // num_attention_heads % 2:
+        raise UserError(
+            f"hidden_size={hidden_size} with num_attention_heads={num_attention_heads}: ModernBERT's rotary positions "
+            "need heads of an even width; change one of the two"
         )
     backbone = BACKBONES[model_type]
     positions = max_position_embeddings + (pad_token_id + 1 if backbone.counts_positions_behind_padding else 0)

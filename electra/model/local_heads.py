@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from electra.errors import UserError
+from electra.model.tying import DisentangledEmbedding
 
 SCORES = (6.0, 2.0, 2.0, 2.0)
 """What each rotation adds to the score of the neighbour, nats. The fastest tells it from the tokens beside it, the
@@ -31,7 +32,12 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
     """Give ModernBERT's attention the biases that local heads need; refuse architectures that cannot have them."""
     if config.model_type == "modernbert":
         config.attention_bias = True
-    elif config.model_type != "electra":
+    elif config.model_type == "electra":
+        if config.embedding_size < 8:
+            raise UserError(
+                f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}; enlarge it"
+            )
+    else:
         raise UserError(
             f"--initialization local works with --discriminator_type electra or modernbert, not {config.model_type}; "
             "choose another"
@@ -72,11 +78,15 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     count = min(len(SCORES), width // 2)
     angles, scores = torch.tensor(ANGLES[:count]), torch.tensor(SCORES[:count])
-    positions, words = (getattr(base.embeddings, f"{kind}_embeddings").weight for kind in ("position", "word"))
+    tables = [getattr(base.embeddings, f"{kind}_embeddings") for kind in ("position", "word")]
+    positions, words = (table.weight for table in tables)
     used, amplitude = 2 * count, SPREAD * config.initializer_range
     phases = torch.arange(len(positions))[:, None] * angles
     words[:, :used] = 0
     positions[:, 0:used:2], positions[:, 1:used:2] = amplitude * phases.sin(), amplitude * phases.cos()
+    for table in tables:
+        if isinstance(table, DisentangledEmbedding):  # --tie gdes: the generator's rows are added
+            table.weight[:, :used] -= table.shared.weight[:, :used]
     if hasattr(base, "embeddings_project"):
         base.embeddings_project.weight[:used] = torch.eye(used, config.embedding_size)
     # The norm of the embeddings divides by this: words and positions, and the sinusoids.

@@ -171,6 +171,9 @@ def _generator_config(
         intermediate_size=sizes.generator_intermediate_size,
     )
     fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
+    starts = args.objective.objective == "two_stage" and args.objective.init_from_generator
+    if (starts or sizes.tie == "all") and getattr(discriminator, "attention_bias", False):
+        fresh.attention_bias = True  # encoders of one shape, also with local heads
     return fresh, notes
 
 

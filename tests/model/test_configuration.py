@@ -119,6 +119,8 @@ def test_a_generator_too_narrow_for_a_head_is_refused_with_the_least_that_works(
 
 
 def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(UserError, match="even"):
+        discriminator_of("small", num_attention_heads=256, model_type="modernbert")
     with pytest.raises(UserError, match=r"hidden_size=256.*num_attention_heads=3"):
         discriminator_of("small", num_attention_heads=3)
 

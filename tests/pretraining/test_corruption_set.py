@@ -161,11 +161,15 @@ def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
             path.write_bytes(wrong)
         assert path.name in refused_command(main, flags(folder, eval_corruption=path), capsys)
     for more in (["--seed=-1"], ["--max_segments=0"], ["--max_length=99"], ["--mlm_probability=1"]):
-        line = refused_command(make_set, command(finished_run, folder / "corpus.txt", folder / "a", *more), capsys)
+        line = refused_command(
+            make_set, command(finished_run, folder / "corpus.txt", folder / "a.safetensors", *more), capsys
+        )
         assert more[0].partition("=")[0] in line
+    for output in (folder / "corpus.txt", folder):  # a text is not overwritten
+        assert "--output_file" in refused_command(make_set, command(finished_run, test_set, output), capsys)
     discriminator = finished_run / "discriminator"
     assert "generator" in refused_command(
-        make_set, command(discriminator, folder / "corpus.txt", folder / "a"), capsys
+        make_set, command(discriminator, folder / "corpus.txt", folder / "a.safetensors"), capsys
     )
 
 

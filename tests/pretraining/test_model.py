@@ -68,6 +68,20 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type: str
         assert max(torch.diagonal(weights[head], offset=distance).mean() for distance in (-1, 1)) < 0.1
 
 
+@pytest.mark.parametrize("tie", ["none", "embeddings", "gdes", "all"])
+@pytest.mark.parametrize("model_type", ["electra", "modernbert"])
+def test_shared_embeddings_have_local_heads(model_type: str, tie: str) -> None:
+    flags = ["--train_file=text.txt", "--use_cpu", "--initialization=local", "--generator_size=1", "--hidden_size=32"]
+    flags += ["--num_attention_heads=1", "--num_hidden_layers=1", "--embedding_size=32", "--initializer_range=0.06"]
+    args = parse_arguments([*flags, f"--discriminator_type={model_type}", f"--tie={tie}"])
+    network = build_model(args, make_number_tokenizer(64)).discriminator.eval()
+    network.set_attn_implementation("eager")
+    (weights,) = network.base_model(torch.arange(32)[None] + 20, output_attentions=True).attentions[0]
+    assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
+    with pytest.raises(UserError, match="embedding_size"):
+        allow_local_heads(network_config("electra", embedding_size=4))
+
+
 def test_only_a_new_discriminator_of_some_architectures_has_local_heads() -> None:
     flags = ["--train_file", "text.txt", "--use_cpu", "--initialization", "local", "--tie", "none"]
     flags += ["--hidden_size", "32", "--num_hidden_layers", "1", "--intermediate_size", "32"]
