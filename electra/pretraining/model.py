@@ -107,6 +107,11 @@ def build_model(
         )
     )
     if init_from_generator:
+        if sizes.initialization == "local":
+            raise UserError(
+                "--initialization local has no effect if the discriminator starts from the generator; leave it out, or "
+                "add --no_init_from_generator"
+            )
         check_same_encoders(model)
     for network in (model.discriminator, model.generator):
         if network is None:
@@ -171,8 +176,7 @@ def _generator_config(
         intermediate_size=sizes.generator_intermediate_size,
     )
     fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
-    starts = args.objective.objective == "two_stage" and args.objective.init_from_generator
-    if (starts or sizes.tie == "all") and getattr(discriminator, "attention_bias", False):
+    if sizes.tie == "all" and getattr(discriminator, "attention_bias", False):
         fresh.attention_bias = True  # encoders of one shape, also with local heads
     return fresh, notes
 

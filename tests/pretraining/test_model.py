@@ -91,3 +91,7 @@ def test_only_a_new_discriminator_of_some_architectures_has_local_heads() -> Non
     assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()
     with pytest.raises(UserError, match="bert"):
         build_model(parse_arguments([*flags, "--discriminator_type", "bert"]), make_number_tokenizer(64))
+    for model_type in ("electra", "modernbert"):
+        same = [*flags, f"--discriminator_type={model_type}", "--objective=two_stage", "--generator_size=1"]
+        with pytest.raises(UserError, match="no_init_from_generator"):
+            build_model(parse_arguments(same), make_number_tokenizer(64))
