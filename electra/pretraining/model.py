@@ -109,8 +109,8 @@ def build_model(
     if init_from_generator:
         if sizes.initialization == "local":
             raise UserError(
-                "--initialization local has no effect if the discriminator starts from the generator; leave it out, or "
-                "add --no_init_from_generator"
+                "--initialization local has no effect if the discriminator starts from the generator; leave it out, "
+                "or add --no_init_from_generator"
             )
         check_same_encoders(model)
     for network in (model.discriminator, model.generator):
