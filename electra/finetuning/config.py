@@ -26,7 +26,7 @@ from electra.finetuning.encoder import Encoder
 from electra.hardware import computes_bf16
 
 HeadName = Literal["google", "hf", "mean_pool"]
-"""The classes of electra/finetuning/heads.py."""
+"""Those of `EncoderWithHead` in electra/finetuning/encoder.py."""
 
 
 @dataclass

@@ -19,7 +19,7 @@ from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cac
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
-from electra.pretraining.held_out import held_out_texts
+from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.options import Arguments
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
 from electra.report.runs import FIXED

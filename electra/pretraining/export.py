@@ -24,7 +24,7 @@ from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
 from electra.objectives import objective_of
-from electra.pretraining.held_out import held_out_texts
+from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.plan import Plan
 
 _FINE_TUNE = "This is the network to fine-tune: open it with AutoModelForSequenceClassification and the like, which "

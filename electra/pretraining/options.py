@@ -47,8 +47,7 @@ from electra.files import CONFIGS
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
-from electra.pretraining.held_out import check_eval_corruption, evaluates, held_out_texts
-from electra.pretraining.metrics import rows_of
+from electra.pretraining.metrics import check_eval_corruption, evaluates, held_out_texts, rows_of
 from electra.pretraining.resume import generator_steps_of, read_state
 
 logger = logging.getLogger(__name__)

@@ -78,8 +78,7 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pretraining_metrics(argv: list[str]) -> list[str]:
-    from electra.pretraining.held_out import evaluates
-    from electra.pretraining.metrics import fixed_names, rows_of, training_names
+    from electra.pretraining.metrics import evaluates, fixed_names, rows_of, training_names
     from electra.pretraining.options import parse_arguments
 
     args = parse_arguments(argv)

@@ -7,8 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from electra.errors import UserError
-from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, encode
-from electra.finetuning.sources import data_settings, fingerprint
+from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, data_settings, encode, fingerprint
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: PreTrainedTokenizerBase) -> None:

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from electra.finetuning.config import HeadName
-from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.encoder import EncoderWithHead
 from tests.finetuning.encoders import tiny_configs
 
 LENGTHS = (9, 4)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from electra.finetuning.encoder import EncoderWithHead
 from electra.finetuning.encoding import Examples, PaddingCollator, encode
-from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.runner import PlannedTask, estimate_seconds, plan_lines
 from electra.finetuning.task import TaskRows
 from electra.finetuning.trainer import step_loss

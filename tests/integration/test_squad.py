@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerBase
 
 import run_squad
-from electra.finetuning.sources import fingerprint
+from electra.finetuning.encoding import fingerprint
 from electra.report.results import Result, read_results
 from electra.tasks.squad import metrics
 from electra.tasks.squad.data import read_questions

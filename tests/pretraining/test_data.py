@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.policies import POLICIES
 from electra.pretraining.data import PretrainingData, load_data
-from electra.pretraining.held_out import held_out_texts
+from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.options import parse_arguments
 from electra.report.curves import make_panels
 from electra.report.runs import read_run

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.finetuning.encoding import Examples
-from electra.finetuning.sources import data_settings, load_tables
+from electra.finetuning.encoding import Examples, data_settings, load_tables
 from electra.tasks.glue.demo import demo_data
 from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task, task_by_name
 

@@ -25,8 +25,8 @@ from electra.finetuning.config import (
     FineTuningArguments,
     GlueArguments,
 )
+from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encode
-from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from electra.errors import UserError
 from electra.files import expand
-from electra.finetuning.sources import SPLITS, load_hub_splits
+from electra.finetuning.encoding import SPLITS, load_hub_splits
 
 logger = logging.getLogger(__name__)
 

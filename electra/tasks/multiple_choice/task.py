@@ -26,8 +26,8 @@ from electra.finetuning.config import (
     FineTuningArguments,
     MultipleChoiceArguments,
 )
+from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
-from electra.finetuning.heads import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits

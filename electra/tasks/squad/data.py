@@ -13,7 +13,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.files import expand
-from electra.finetuning.sources import load_hub_splits
+from electra.finetuning.encoding import load_hub_splits
 
 logger = logging.getLogger(__name__)
 

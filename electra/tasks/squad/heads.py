@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import PreTrainedModel
 
-from electra.finetuning.heads import TaskModel, full_precision
+from electra.finetuning.encoder import TaskModel, full_precision
 from electra.finetuning.task import is_one_answer
 from electra.model.networks import gather_hidden
 from electra.tasks.squad.data import Questions

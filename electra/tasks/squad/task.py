@@ -15,8 +15,8 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from electra.files import write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
+from electra.finetuning.encoding import data_settings
 from electra.finetuning.runner import evaluate
-from electra.finetuning.sources import data_settings
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions

@@ -11,7 +11,7 @@ from typing import Any
 
 from electra.errors import UserError
 from electra.files import expand
-from electra.finetuning.sources import SPLITS, load_hub_splits
+from electra.finetuning.encoding import SPLITS, load_hub_splits
 
 DOCUMENT = "-DOCSTART-"
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words

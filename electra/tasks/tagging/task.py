@@ -18,8 +18,8 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTr
 
 from electra.errors import UserError
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments
+from electra.finetuning.encoder import TaskModel, full_precision
 from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
-from electra.finetuning.heads import TaskModel, full_precision
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, parse_data_options
 from electra.finetuning.trainer import Logits, step_loss
