@@ -178,9 +178,9 @@ class CommandLine(HfArgumentParser):
             if f"--{key}" not in self._option_string_actions or key in ("config", "help", "help_all"):
                 self._refuse(f"--{key}", where=f" in {path}")
             if key in replaced:
-                logger.info("%s: %s in %s is ignored: the command line names other data", key, value, path)
+                logger.info("%s: %s in %s is ignored, because the command line gives other data", key, value, path)
             elif value == [] and self.get_default(key):
-                raise UserError(f"{key} in {path} is an empty list; name at least one, or leave it out")
+                raise UserError(f"{key} in {path} is an empty list; give at least one value, or leave it out")
             else:
                 tokens += _tokens(key, value)
         return tokens

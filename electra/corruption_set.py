@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"{given.pretrain_path} has no generator; name a run, or a masked language model")
     if length > longest_text(generator.config):
         longest = longest_text(generator.config)
-        raise UserError(f"--max_length {length} is more than the {longest} positions of the generator; shorten it")
+        raise UserError(f"--max_length {length} is more than the {longest} positions of the generator; lower it")
     tokenizer = networks.tokenizer
     with tempfile.TemporaryDirectory() as folder:
         cache = load_or_build_cache(corpus, tokenizer, folder)

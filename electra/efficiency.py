@@ -110,7 +110,7 @@ def system_of_run(
         name, measured = HARDWARE[hardware].name, 1e12 * HARDWARE[hardware].peak_tflops
     peak = peak_tflops if peak_tflops or measured is None else measured / 1e12
     if peak is None:
-        raise UserError(f"{run.folder} does not say the peak of its hardware; name --hardware or --peak_tflops")
+        raise UserError(f"{run.folder} does not say the peak of its hardware; pass --hardware or --peak_tflops")
     avg = score = None
     if glue is not None:
         summaries = read_glue(glue)
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     log_plainly()
     if arguments.glue and len(arguments.glue) != len(arguments.runs):
-        raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; name one for each, in order")
+        raise UserError(f"{len(arguments.glue)} --glue for {len(arguments.runs)} runs; pass one for each, in order")
     if arguments.peak_tflops is not None and not arguments.peak_tflops > 0:
         raise UserError(f"--peak_tflops {arguments.peak_tflops} is not possible: it must be a number above 0")
     folders = arguments.glue or [None] * len(arguments.runs)

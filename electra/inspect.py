@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"--seed {arguments.seed} is not possible: it must be in [0, 2^63)")
     networks = load_networks(arguments.checkpoint, arguments.generator)
     if is_detector(networks.discriminator) and networks.generator is None:
-        logger.info("no generator: the text is judged as it is given; --generator PATH names one\n")
+        logger.info("no generator: the text is scored as given; pass one with --generator PATH\n")
     samples = inspect_texts(networks, arguments.texts, seed=arguments.seed, mlm_probability=share)
     logger.info("\n\n".join(map(to_terminal, samples)))
 

@@ -80,7 +80,7 @@ class AdamWNoBiasCorrection(AdamW):
         if any(1 - beta**SETTLED_STEP != 1 for beta in betas):
             raise UserError(
                 f"Adam without bias correction got betas={betas}, expected at most 0.99999 each; "
-                "lower them or use the Adam with bias correction"
+                "lower them or use Adam with bias correction"
             )
         super().add_param_group(param_group)
 
@@ -227,7 +227,7 @@ def layer_multipliers(num_layers: int, decay: float, mode: str) -> list[float]:
     if mode not in LAYER_DECAY_MODES:
         raise UserError(f"unknown layer decay mode '{mode}'; choose from {' '.join(LAYER_DECAY_MODES)}")
     if not 0 < decay <= 1:
-        raise UserError(f"layer-wise learning-rate decay is {decay}, expected above 0 and at most 1; 1 is none")
+        raise UserError(f"layer-wise learning-rate decay is {decay}, expected above 0 and at most 1; 1 means no decay")
     steps_to_top = {"paper": 1, "google": 2, "rc2020": 0}[mode]
     layers = [num_layers - 1 - i + steps_to_top for i in range(num_layers)]
     embeddings = layers[0] if mode == "rc2020" else layers[0] + 1

@@ -106,7 +106,7 @@ def _dataset_source(name: str, fraction: float, config: str | None, options: Cor
         dataset_id, default_config = SHORT_NAMES[name]
         config = config or default_config
     if name in FILE_BUILDERS or not (os.path.isdir(dataset_id) or may_be_hub_id(dataset_id)):
-        raise UserError(f"dataset_name {name!r} is no folder and no Hub id; name files with --train_file")
+        raise UserError(f"dataset_name {name!r} is neither a folder nor a Hub id; give files with --train_file")
     try:
         if is_saved:
             saved = datasets.load_from_disk(dataset_id)
@@ -171,7 +171,7 @@ class Corpus:
         names, files = options.dataset_name, options.train_file
         if not names and not files:
             raise UserError(
-                "no corpus is named; give --train_file with files, folders or globs, --dataset_name with Hub ids, "
+                "no corpus is given; use --train_file with files, folders or globs, --dataset_name with Hub ids, "
                 f"or --dataset_name {BUILTIN} for a small English corpus that needs no download"
             )
         configs = _for_each(options.dataset_config_name, len(names), NO_CONFIG, "dataset_config_name")
@@ -263,7 +263,7 @@ def find_files(entry: str) -> list[str]:
     files = [path for path in paths if os.path.isfile(path)]
     found = [path for path in files if kind(path)[0]] if is_folder else files
     if len(found) < len(files):
-        logger.info("%s: reads %d of the %d files in this folder", entry, len(found), len(files))
+        logger.info("%s: reading %d of the %d files in this folder", entry, len(found), len(files))
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
     # Of several links to one file, the first path is kept.

@@ -115,8 +115,8 @@ def check_corruption_set(
     """Refuse a set of another tokenizer, or with segments longer than those of the run."""
     if found.about["tokenizer"] != tokenizer_fingerprint(tokenizer):
         raise UserError(
-            f"--eval_corruption {path} was made with another tokenizer ({found.about['vocabulary']} tokens) than this "
-            f"run's ({len(tokenizer)}); name the tokenizer beside its generator with --tokenizer_path"
+            f"--eval_corruption {path} was made with a tokenizer of {found.about['vocabulary']} tokens, not with this "
+            f"run's ({len(tokenizer)} tokens); pass the tokenizer of its generator with --tokenizer_path"
         )
     if found.length > max_length:
         raise UserError(

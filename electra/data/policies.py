@@ -133,7 +133,7 @@ class PackedPolicy:
         if self.packed_rows:
             specials = (PAIR_SPECIALS - 1 + TWO_SEGMENT_PROBABILITY) * len(short)
             real = (cache.lengths[short].sum() + specials) / (self.packed_rows * max_length)
-            logger.info(f"{len(short):,} short documents share {self.packed_rows:,} rows, {1 - real:.1%} padding")
+            logger.info(f"{len(short):,} short documents share {self.packed_rows:,} rows, with {1 - real:.1%} padding")
 
     def __len__(self) -> int:
         return self.packed_rows + (len(self.windows) if self.windows else 0)
@@ -322,6 +322,6 @@ def make_policy(
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:
         raise UserError(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "
-            f"max_length={max_length}; name more text or choose a smaller --max_length"
+            f"max_length={max_length}; give more text or a smaller --max_length"
         )
     return POLICIES[name](cache, documents, max_length=max_length, seed=seed)

@@ -126,7 +126,7 @@ def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
     column_type = schema.field(text_column).type
     if not re.match("null|(dictionary<values=)?(large_)?string", str(column_type)):
         raise UserError(
-            f"{name}: column {text_column!r} holds {column_type}, not text; name the text with --text_column "
+            f"{name}: column {text_column!r} holds {column_type}, not text; choose the text with --text_column "
             f"(columns: {', '.join(schema.names)})"
         )
 
@@ -175,7 +175,7 @@ def _naming_errors(name: str) -> Iterator[None]:
         yield
     except _BROKEN as error:
         reason = first_line(error)
-        raise UserError(f"{name} cannot be read, it is broken, incomplete or not permitted: {reason}") from error
+        raise UserError(f"{name} cannot be read: {reason}; it may be damaged, incomplete or protected") from error
 
 
 def _is_blank(text: str) -> bool:
@@ -258,7 +258,7 @@ def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, pla
 
 def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> UserError:
     listed = ", ".join(columns)
-    return UserError(f"{place} has no column {text_column!r}, it has: {listed}; name the text with --text_column")
+    return UserError(f"{place} has no column {text_column!r}, it has: {listed}; choose the text with --text_column")
 
 
 def library_folder() -> Path:
@@ -301,7 +301,7 @@ def builtin_documents(library: Path | None = None) -> list[str]:
     # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
     documents = [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
     if sum(len(document.encode("utf-8")) for document in documents) < MINIMUM_TOTAL_BYTES:
-        raise UserError(f"the Python in {library} has too few docstrings (stripped); name a corpus with --train_file")
+        raise UserError(f"the Python in {library} has too few docstrings (stripped); give a corpus with --train_file")
     return documents
 
 

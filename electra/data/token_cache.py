@@ -172,7 +172,7 @@ def split_documents(
     if len(distinct) < 2:
         raise UserError(
             "the corpus has only one distinct document, so none can be held out for evaluation; choose another "
-            "--document_separator (line), name a --validation_file, or set --validation_fraction 0"
+            "--document_separator (line), give a --validation_file, or set --validation_fraction 0"
         )
     wanted = min(len(distinct) - 1, max(1, round(held_out_fraction * len(distinct))))
     is_held_out = rank <= distinct[wanted - 1]
@@ -282,7 +282,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
     if unknown == tokens:
         raise UserError(
             f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}, which is damaged or "
-            "made for other text: name another --tokenizer_path, or leave it out to train one"
+            "made for other text; pass another --tokenizer_path, or leave it out to train one"
         )
     if unknown > WARN_UNKNOWN_RATE * tokens:
         logger.warning("%.1f %% unknown tokens: was the tokenizer made for this language?", 100 * unknown / tokens)

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
 def _check_extension(output: TokenizerTrainingArguments, flags: set[str]) -> None:
     if output.extend is None:
         if "new_tokens" in flags:
-            raise UserError("--new_tokens needs --extend, the tokenizer to lengthen; --vocab_size sizes a new one")
+            raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")
         return
     for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
         if name in flags:
@@ -97,7 +97,7 @@ def check_tokenizer_folder(folder: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
     if names and ("tokenizer_config.json" not in names or not names <= _OWN_FILES):
-        raise UserError(f"{folder} has other files than a tokenizer's; name a new folder with --output_dir")
+        raise UserError(f"{folder} has files that are not a tokenizer's; choose a new folder with --output_dir")
 
 
 def train_on_corpus(

@@ -291,7 +291,7 @@ class Arguments(Generic[TaskOptions]):
     def __post_init__(self) -> None:
         if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
             found = "both" if self.encoder.pretrain_path else "neither"
-            raise UserError(f"name either --pretrain_path (an encoder) or --from_scratch (a design); got {found}")
+            raise UserError(f"pass either --pretrain_path (an encoder) or --from_scratch (untrained); got {found}")
 
     @property
     def start(self) -> str:

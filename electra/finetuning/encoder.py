@@ -81,7 +81,7 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
     config: PreTrainedConfig
     if config_path in RECIPES:
         if tokenizer_path is None:
-            raise UserError(f"the recipe '{config_path}' has no tokenizer; name one with --tokenizer_path")
+            raise UserError(f"the recipe '{config_path}' has no tokenizer; pass one with --tokenizer_path")
         tokenizer = load_tokenizer(tokenizer_path)
         recipe: dict[str, Any] = {"discriminator_type": "electra", "initializer_range": 0.02, **RECIPES[config_path]}
         sizes = {name: recipe[name] for name in RECIPE_SIZES}
@@ -103,19 +103,19 @@ def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBa
     if tokenizer_path is not None:
         return load_tokenizer(tokenizer_path)
     if not may_have_tokenizer(source):
-        raise UserError(f"no tokenizer lies with the model in {source}; name one with --tokenizer_path")
+        raise UserError(f"there is no tokenizer beside the model in {source}; pass one with --tokenizer_path")
     return load_tokenizer_beside_model(source)
 
 
 def _put_together(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Encoder:
     """Check that every id has an embedding, almost every embedding a token, and that batches can be padded."""
     if tokenizer.pad_token_id is None:
-        raise UserError(f"the tokenizer of {name} has no pad token, which batches need; name another --tokenizer_path")
+        raise UserError(f"the tokenizer of {name} has no pad token, which batches need; pass another --tokenizer_path")
     rows, tokens = model.get_input_embeddings().num_embeddings, vocabulary_size(tokenizer)
     if not rows - UNUSED_ROWS <= tokens <= rows:
         raise UserError(
-            f"the tokenizer has {tokens} tokens and {name} embeddings for {rows}; they do not belong together, name "
-            f"the tokenizer of the model with --tokenizer_path"
+            f"the tokenizer has {tokens} tokens, but {name} has embeddings for {rows}; pass the tokenizer of "
+            f"the model with --tokenizer_path"
         )
     positions = getattr(model.config, "max_position_embeddings", None) or UNBOUNDED
     for path, module in model.named_modules():

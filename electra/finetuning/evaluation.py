@@ -133,7 +133,7 @@ def _lock(folder: Path) -> BaseFileLock:
         raise UserError(f"{folder} is locked by another process; wait for it or stop it") from error
     is_evaluation = (folder / RESULTS_NAME).is_file()
     if folder.exists() and not is_evaluation and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
+        raise UserError(f"{folder} contains other files; choose another --experiment_name")
     return lock
 
 

@@ -190,7 +190,7 @@ def check_can_save(adapter: TaskAdapter, heads: Iterable[str]) -> None:
     for head in sorted(set(heads) - possible):
         hint = f"choose --head {' or '.join(sorted(possible))}" if possible else "leave --save_model out"
         raise UserError(
-            f"--save_model: no class of transformers computes the head {head} on {encoder.config.model_type}; {hint}"
+            f"--save_model: transformers has no class for the head {head} on {encoder.config.model_type}; {hint}"
         )
 
 

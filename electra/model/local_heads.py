@@ -35,7 +35,7 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
     elif config.model_type == "electra":
         if config.embedding_size < 8:
             raise UserError(
-                f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}; enlarge it"
+                f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}; raise it"
             )
     else:
         raise UserError(

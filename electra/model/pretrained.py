@@ -95,11 +95,11 @@ def _model_folder(folder: Path) -> Path:
     for checkpoint in checkpoints_of(folder):
         wrong = find_corruption(checkpoint, *RESUME_ONLY)
         if wrong is None:
-            logger.info("%s has not ended: taking its networks as of step %d", folder, step_of(checkpoint))
+            logger.info("%s has not ended: using its networks of step %d", folder, step_of(checkpoint))
             return checkpoint
         logger.warning("%s %s; looking for an older checkpoint", checkpoint, wrong)
     raise UserError(
-        f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no whole checkpoint-N; name a run of "
+        f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no complete checkpoint-N; name a run of "
         f"run_pretraining.py, a checkpoint or a model folder"
     )
 
@@ -144,7 +144,7 @@ def _config_values(source: str) -> dict[str, Any]:
             values: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
         except Exception as error:  # being offline, unknown or forbidden end in many exception types
             raise UserError(
-                f"there is no folder {source}, and the Hub did not give a model of this name ({first_line(error)}); "
+                f"there is no folder {source}, and the Hub did not provide such a model ({first_line(error)}); "
                 f"check the name and the connection"
             ) from error
         return values
@@ -152,9 +152,9 @@ def _config_values(source: str) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no readable JSON file ({error}); name another model") from error
+        raise UserError(f"{path} is not a readable JSON file ({error}); name another model") from error
     if not isinstance(values, dict):
-        raise UserError(f"{path} is no configuration of a model, expected a JSON object; name another model")
+        raise UserError(f"{path} is not a model configuration, expected a JSON object; name another model")
     return values
 
 
@@ -306,7 +306,7 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
     networks = [network for network in (small, large) if network is not None]
     sizes = sorted({network.config.vocab_size for network in networks})
     if len(sizes) > 1:
-        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one pair")
+        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one run")
     return Networks(small, large, tokenizer, joint, source)
 
 
@@ -346,7 +346,7 @@ def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path:
     own = own_tokenizer(source, tokenizer_path)
     if own is not None and tokenizer_fingerprint(own) != tokenizer_fingerprint(tokenizer):
         raise UserError(
-            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) is not the one that lies with the model in "
+            f"the tokenizer {tokenizer_path} ({len(tokenizer)} tokens) differs from the one beside the model in "
             f"{source} ({len(own)} tokens); leave --tokenizer_path out to use the model's"
         )
 

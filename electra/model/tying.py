@@ -146,7 +146,7 @@ def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -
         different = f"there are {heads[0]} attention heads in the generator and {heads[1]} in the discriminator"
     if different:
         raise UserError(
-            f"--tie all makes one encoder of both, but {different}; give them one type and size (--generator_size 1.0 "
+            f"--tie all shares one encoder, but {different}; give them the same type and size (--generator_size 1.0 "
             "--generator_layer_size 1.0), or choose --tie embeddings"
         )
     return {name: name for name in encoder_weights(discriminator)}
@@ -163,7 +163,7 @@ def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> d
         described = ["none" if shape is None else f"one to {shape['weight'][0]} columns" for shape in shapes]
         raise UserError(
             f"--tie_embedding_projection: the generator has {described[0]} and the discriminator {described[1]}; it "
-            "needs two networks of one width, wider than --embedding_size, of types that project their embeddings"
+            "needs two networks of equal width, wider than --embedding_size, of types that project their embeddings"
         )
     return {f"{paths[1]}.{name}": f"{paths[0]}.{name}" for name in shapes[1] or {}}
 

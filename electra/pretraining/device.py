@@ -56,7 +56,7 @@ def tell_choices(training: Any, given: set[str]) -> None:
     """Log what a user may not expect: one GPU of several, fp16. `given` are the names of given options."""
     if training.visible_gpus > 1:
         logger.warning(
-            "%d GPUs are visible and one is used; all: torchrun --nproc_per_node %d run_pretraining.py ...",
+            "%d GPUs are visible, but one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
             training.visible_gpus,
             training.visible_gpus,
         )

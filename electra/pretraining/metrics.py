@@ -337,7 +337,7 @@ def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
     metrics = {metric for objective in OBJECTIVES for metric, _ in rows_of(objective)} | {*fixed_names()}
     for name in ordered:
         if name and any(metric.startswith(f"{name}_") for metric in metrics):
-            raise UserError(f"--validation_file {name}=...: {name}_ begins names of metrics; choose another name")
+            raise UserError(f"--validation_file {name}=...: {name}_ is a prefix of other metrics; choose another name")
     return ordered
 
 
@@ -357,6 +357,4 @@ def check_eval_corruption(segments: SegmentArguments, objective: str, eval_strat
             "to find replaced tokens; leave it out"
         )
     if not evaluates(segments, eval_strategy):
-        raise UserError(
-            f"--eval_corruption {path} needs held-out text and --eval_strategy steps or epoch: both are evaluated"
-        )
+        raise UserError(f"--eval_corruption {path} needs --eval_strategy steps or epoch, and held-out text beside it")

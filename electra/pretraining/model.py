@@ -207,8 +207,8 @@ def _trained_config(
     if config.vocab_size < needed:
         whose = "the" if its_tokenizer is None else "its own"
         raise UserError(
-            f"{named} has embeddings for {config.vocab_size} tokens and {whose} tokenizer {needed}; name a folder "
-            "with the network's own tokenizer"
+            f"{named} has embeddings for {config.vocab_size} tokens, but {whose} tokenizer has {needed}; name a "
+            "folder with the network's own tokenizer"
         )
     own = _sizes_of(config)
     if role == "generator":  # relative sizes are not its own
@@ -258,7 +258,7 @@ def load_into(
         raise UserError(f"{name}: its weight {damaged[0]} is not finite; the network has diverged or is damaged")
     notes: dict[str, Any] = {"path": path, "vocabulary": None, "repeated_positions": 0, "fresh_head": bool(fresh)}
     if fresh:
-        logger.warning("the %s's %s: not in %s, fresh", role, ", ".join(fresh), path)
+        logger.warning("the %s's %s: not in %s, fresh weights", role, ", ".join(fresh), path)
     own, rows = own_tokenizer(source, tokenizer.name_or_path), None
     if own is not None and (
         config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()
@@ -266,13 +266,13 @@ def load_into(
         rows = rows_of_vocabulary(own, tokenizer)
         notes["vocabulary"] = sources = rows.describe()
         if sources["averaged"] + sources["kept"] <= len(tokenizer.all_special_ids):
-            raise UserError(f"{name} has no token of the tokenizer {tokenizer.name_or_path}; name another of the two")
-        line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn anew"
+            raise UserError(f"{name} shares no token with the tokenizer {tokenizer.name_or_path}; change one of them")
+        line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
         logger.info(line, name, rows.size, sources["kept"], sources["averaged"], sources["new"])
     known = trained_positions(source, config)
     if max_length > known and "position" in embedding_modules(network):
         notes["repeated_positions"] = known
-        logger.info("%s: only its first %d positions were trained; the others start as their repetition", name, known)
+        logger.info("%s: only its first %d positions were trained; the others start as copies of these", name, known)
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, notes["repeated_positions"]))
     return notes
 

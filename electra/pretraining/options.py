@@ -158,7 +158,7 @@ class PretrainingArguments(TrainingArguments):
             check(getattr(self, name) == only, name, getattr(self, name), f"{expected}, pre-training does not use it")
         if self.auto_find_batch_size:
             raise UserError(
-                "--auto_find_batch_size does not work: the samples of a step would change with it; lower "
+                "--auto_find_batch_size does not work, because it would change the samples of a step; lower "
                 "--per_device_train_batch_size and raise --gradient_accumulation_steps by the same factor"
             )
         if self.checkpoint_fractions and self.save_strategy == "best":
@@ -240,7 +240,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     groups = command_line.parse(argv, config)
     args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
     if config == str(QUICKSTART):
-        logger.info("No corpus named: using %s. Name your own with --train_file or --dataset_name.", config)
+        logger.info("No corpus given: using %s. Give your own with --train_file or --dataset_name.", config)
     tell_choices(args.training, set(args.effective))
     # Resolved for this device: a run that goes on elsewhere keeps its precision.
     args.effective["bf16"] = args.training.bf16
@@ -249,7 +249,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     if args.segments.max_length > args.model.max_position_embeddings:
         raise UserError(
             f"--max_length {args.segments.max_length} is more than --max_position_embeddings "
-            f"{args.model.max_position_embeddings}; shorten the segments or enlarge the table of positions"
+            f"{args.model.max_position_embeddings}; lower the first or raise the second"
         )
     check_networks(args)
     held_out_texts(args.segments.validation_file)
@@ -307,7 +307,7 @@ def resolve(
     if max_steps == -1:
         max_steps = math.ceil(training.num_train_epochs * segments_per_epoch / batch_size)
     if checkpoint is not None and (step := read_state(Path(checkpoint)).global_step) > max_steps:
-        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; choose more steps")
+        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; raise it")
     values: dict[str, Any] = {
         "max_steps": max_steps,
         "output_dir": str(folder),
@@ -407,9 +407,9 @@ def check_networks(args: Arguments) -> None:
     sizes = model.generator_size, model.generator_layer_size
     if objective.init_from_generator and (model.init_discriminator or sizes != (1, 1)):
         raise UserError(
-            f"{name} starts the discriminator from the generator, not with --generator_size {sizes[0]:g} and "
-            f"--generator_layer_size {sizes[1]:g}; use --generator_size 1 and --generator_layer_size 1 without "
-            "--init_discriminator, or add --no_init_from_generator"
+            f"{name} starts the discriminator from the generator, which does not work with --generator_size "
+            f"{sizes[0]:g} and --generator_layer_size {sizes[1]:g}; use --generator_size 1 and --generator_layer_size "
+            "1 without --init_discriminator, or add --no_init_from_generator"
         )
 
 

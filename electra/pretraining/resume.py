@@ -112,17 +112,17 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
     if saved["batch_size"] != origin["batch_size"]:
         raise UserError(
             f"{checkpoint} was trained with {saved['batch_size']} segments per step, not {origin['batch_size']}: its "
-            "position in the corpus would be lost; choose batch size, accumulation and processes with that product"
+            f"place in the corpus would be lost; batch size x accumulation x processes must be {saved['batch_size']}"
         )
     if saved["corpus"] != origin["corpus"]:
         raise UserError(
-            f"{checkpoint} was trained on another corpus, of {saved['documents']:,} documents, not "
-            f"{origin['documents']:,}; name that, or start a new run with --init_discriminator and --init_generator"
+            f"{checkpoint} was trained on another corpus ({saved['documents']:,} documents, not "
+            f"{origin['documents']:,}); use it, or start a new run with --init_discriminator and --init_generator"
         )
     if saved["training_text"] != origin["training_text"]:
         raise UserError(
             f"{checkpoint} was trained on {saved['training_documents']} of these documents, not on the "
-            f"{origin['training_documents']} of this start; leave --validation_fraction and --validation_file alone"
+            f"{origin['training_documents']} now chosen; keep --validation_fraction and --validation_file as they were"
         )
     step = read_state(checkpoint).global_step
     changes = [{"step": step, "option": name, "before": before[name], "now": now[name]} for name in different]
@@ -175,7 +175,7 @@ def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None
     steps = asked or resumed or max_steps // 2
     if not 0 < steps < max_steps:
         raise UserError(
-            f"--generator_steps {steps} with --max_steps {max_steps} is not possible: both stages need at least one"
+            f"--generator_steps {steps} with --max_steps {max_steps} is not possible: each stage needs a step"
         )
     return int(steps)
 

@@ -65,11 +65,11 @@ def open_run(args: Arguments) -> Run:
     if isinstance(run, UserError):
         raise run
     if run.is_finished:
-        logger.info("%s is finished: nothing to do; choose more --max_steps to extend it", run.folder)
+        logger.info("%s is finished: nothing to do; raise --max_steps to extend it", run.folder)
     elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
-        logger.info("%s/%s is taken; writing to %s", training.output_dir, training.experiment_name, run.folder)
+        logger.info("%s/%s already exists; writing to %s", training.output_dir, training.experiment_name, run.folder)
     return run
 
 
@@ -111,7 +111,7 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
         what = f"{folder} has ended with too few steps or without networks, and has no checkpoint to resume"
         raise UserError(f"{what}; choose another --experiment_name")
     if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
-        raise UserError(f"{folder} has files but no {CONFIG_NAME}: it is no run; choose another --experiment_name")
+        raise UserError(f"{folder} has files but no {CONFIG_NAME}: it is not a run; choose another --experiment_name")
     return Run(folder, None)
 
 

@@ -208,7 +208,7 @@ def summarize(
             if (one.task, one.seed) == (other.task, other.seed):
                 raise UserError(f"{name} holds two results for {one.task} with seed {one.seed}; remove a line")
         if unknown := [result.task for result in own if result.task not in known]:
-            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known are {' '.join(known)}")
+            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known: {' '.join(known)}")
         by_task = {name: tuple(result for result in own if result.task == name) for name in known}
         tasks = {name: TaskSummary(known[name], runs) for name, runs in by_task.items() if runs}
         row = name if len(models) == 1 else f"{name}: {model}"

@@ -36,7 +36,7 @@ def parser() -> Parser:
     found = Parser(
         prog="python -m electra.sweep",
         description="Run one of wandb's sweep files on this machine, without an account.",
-        epilog="Behind a lone --: flags for the script, which override the file.",
+        epilog="After a lone --: flags for the script, which override the file.",
         allow_abbrev=False,
     )
     found.add_argument("file", type=Path, help="sweep file, such as those in configs/sweeps/")
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         aim = f", {'ranked by GLUE' if task.glue else 'not ranked'}, as {sweep.not_comparable}"
     logger.info("sweep          %s, %s search%s", sweep.path, sweep.method, aim)
     logger.info("points         %d, %d of them finished", total, total - len(runner.left))
-    shared = f", a GPU each of {len(gpus)}" if len(gpus) > 1 else ""
+    shared = f", each on one of {len(gpus)} GPUs" if len(gpus) > 1 else ""
     logger.info("at a time      %d on %d CPU cores%s", options.parallel, cores(), shared)
     logger.info("folder         %s\n", folder.path)
     try:

@@ -36,7 +36,7 @@ def check_flags(task: Task) -> None:
             raise UserError(f"--{name} does not work in a sweep, which sets the options of its points; remove it")
     for flag in _names(task.flags):
         if swept & {flag, "lowercase" if flag == "cased" else flag.removeprefix("no_")}:
-            raise UserError(f"--{flag} is swept by {sweep.path}; remove it behind -- or from the file")
+            raise UserError(f"--{flag} is swept by {sweep.path}; remove it after -- or from the file")
 
 
 def _names(words: Sequence[str]) -> list[str]:

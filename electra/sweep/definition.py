@@ -127,7 +127,7 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
     check_one_of(content.get("method"), ("grid", "random", "bayes"), "method")
     metric = content.get("metric")
     if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
-        raise UserError("metric is missing, such as 'metric: {name: eval/discriminator_auc, goal: maximize}'")
+        raise UserError("metric is missing; add one such as 'metric: {name: eval/discriminator_auc, goal: maximize}'")
     check_one_of(metric.get("goal", "minimize"), ("minimize", "maximize"), "goal of the metric")
     parameters, run_cap = content.get("parameters"), content.get("run_cap")
     if not isinstance(parameters, dict) or not parameters:
@@ -137,7 +137,7 @@ def _checked(path: Path, content: dict[str, Any]) -> Sweep:
         if content["method"] == "grid" and parameter.values is None:
             raise UserError(f"a grid needs values for every parameter; {parameter.name} is continuous")
     if not any(p.is_swept for p in read):
-        raise UserError("every parameter has only one value; give one of them several")
+        raise UserError("every parameter has only one value; give at least one of them several")
     if run_cap is not None and (type(run_cap) is not int or run_cap < 1):
         raise UserError(f"run_cap must be an integer above 0; got {run_cap!r}")
     program = Path(str(content.get("program")))

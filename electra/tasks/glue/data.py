@@ -177,7 +177,7 @@ def parse_label(text: str, task: Task, place: str) -> float | None:
         except ValueError:
             score = float("nan")
         if not low <= score <= high:
-            raise UserError(f"{place}: '{text[:50]}' is no score, expected a number from {low:g} to {high:g}")
+            raise UserError(f"{place}: '{text[:50]}' is not a score, expected a number from {low:g} to {high:g}")
         return score
     if text in task.written_labels:
         return task.written_labels.index(text)

@@ -54,7 +54,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[GlueArguments]:
         encoder, glue, tuning = command_line.parse(argv, str(DEMO))
     glue.tasks, glue.start_from_mnli = _task_names(glue.tasks), _task_names(glue.start_from_mnli)
     if not glue.tasks:
-        raise UserError(f"--tasks names no task; choose from {' '.join(TASKS)}")
+        raise UserError(f"--tasks is empty; choose from {' '.join(TASKS)}")
     for name in glue.start_from_mnli:
         if name in ("mnli", "demo") or name not in glue.tasks:
             raise UserError(f"--start_from_mnli {name} is not possible: name tasks of --tasks, without mnli and demo")
@@ -112,7 +112,7 @@ class Glue(TaskAdapter):
         glue_dir = self.args.options.glue_dir
         data = load_tasks(names, glue_dir, with_test=self.wants_test)
         if self.args.options.start_from_mnli and "mnli" in names and "mnli" not in data:
-            raise UserError("--start_from_mnli needs the files of MNLI, which are not there")
+            raise UserError("--start_from_mnli needs the files of MNLI, which are missing")
         self.references = {  # on GLUE's scale
             name: {split: rows.labels or [] for split, rows in splits.items() if split.startswith("dev")}
             for name, splits in data.items()
@@ -190,7 +190,7 @@ class Glue(TaskAdapter):
             seed = self.best_first("mnli")[0]
             others = {r.start for r in self.evaluation.results if r.task == task} - {f"mnli-{seed}"}
             if others:
-                named = f"{task} started from {' '.join(sorted(others))}, but mnli-{seed} is the best run by now"
+                named = f"{task} started from {' '.join(sorted(others))}, but mnli-{seed} is now the best run"
                 raise UserError(f"{self.evaluation.folder} holds {named}; choose another --experiment_name")
         return f"mnli-{seed}", str(self.encoder_path(seed))
 

@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> None:
     (args,) = command_line.parse(argv)
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     if folder.exists() and not (folder / RESULTS_NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is taken by something else; choose another --experiment_name")
+        raise UserError(f"{folder} contains other files; choose another --experiment_name")
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     has_discriminator = is_detector(networks.discriminator)
     language_model = networks.generator if has_discriminator else networks.discriminator

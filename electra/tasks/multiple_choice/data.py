@@ -211,7 +211,7 @@ def _read_rows(path: str) -> list[Row]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",", strict=True)
         lines = [cells for cells in reader if cells]
     except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise UserError(f"cannot read {path} behind row {len(rows)}: {error}; each row holds one question") from error
+        raise UserError(f"cannot read {path} after row {len(rows)}: {error}; each row holds one question") from error
     header = [cell.strip().lower() for cell in lines[0]] if lines else []
     has_header = not {"question", "sent1", "ctx", "context", "premise"}.isdisjoint(header)
     lines = lines[1:] if has_header else lines

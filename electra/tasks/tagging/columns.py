@@ -53,10 +53,10 @@ def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True
             continue
         place, width = f"{path} line {number}", width or len(cells)
         if len(cells) != width:
-            raise UserError(f"{place} has {len(cells)} columns and the lines before it {width}; correct the file")
+            raise UserError(f"{place} has {len(cells)} columns, but earlier lines have {width}; correct the file")
         has_column = label_column != 0 and abs(label_column) < width
         if not has_column and (needs_labels or width > 1):
-            raise UserError(f"{place} has {width} columns; --label_column {label_column} is none behind the word")
+            raise UserError(f"{place} has {width} columns; --label_column {label_column} is not one after the word")
         if not words[-1]:
             places.append(place)
         words[-1].append(cells[0])
@@ -95,7 +95,7 @@ def read_table(table: Any, source: str, label_column: str | None, *, needs_label
             raise UserError(f"{place} has {len(tokens)} words and {len(tags)} labels; correct the data")
         if not all(isinstance(tag, str) for tag in tags):
             if classes is None or not all(tag in range(len(classes)) for tag in tags):
-                raise UserError(f"{place}: the column {column} has labels without a name, {tags}; name other data")
+                raise UserError(f"{place}: the column {column} has labels without a name, {tags}; choose other data")
             tags = [classes[tag] for tag in tags]
         words.append([str(token) for token in tokens])
         labels.append(tags)

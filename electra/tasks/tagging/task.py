@@ -144,7 +144,7 @@ class Tagging(FileTask):
         logger.info("labels         %s, %d of them: %s", self.scheme, len(self.tags), " ".join(self.tags))
         repaired = sum(schemes.count_repaired(labels, self.scheme) for labels in labelled.values())
         if repaired:
-            logger.warning("%d labels are not valid in %s and are read as by conlleval", repaired, self.scheme)
+            logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, self.scheme)
         numbers = {tag: number for number, tag in enumerate(self.tags)}
         self.windows: dict[str, Windows] = {}
         for split, sentences in self.sentences.items():
@@ -212,7 +212,7 @@ def check_labels(sentences: Sentences, tags: Sequence[str], scheme: str) -> None
             kind = label if scheme == "plain" else label[2:] if schemes.LABEL.fullmatch(label) else None
             if kind not in known and label != schemes.OUTSIDE:
                 raise UserError(
-                    f"{place}, or behind it: the label '{label}' is not in the training data, which has "
+                    f"{place}, or after it: the label '{label}' is not in the training data, which has "
                     f"{' '.join(sorted(known))}; correct the file"
                 )
 

@@ -98,7 +98,7 @@ def test_files_with_and_without_a_header_are_read(tmp_path: Path, name: str, tex
         ("dev.csv", "Q?,a,b,A\nR?,a,b,c,A\n", "dev.csv row 2"),
         ("dev.csv", 'Q?,"a,b,A\n', "dev.csv"),
         ("dev.csv", "question,A,B\nQ?,a,b\n", "dev.csv row 1"),  # without an answer
-        ("dev.jsonl", '\n{"question": "Q?", "choices": ["a", "b"]}\n{"question"\n', "dev.jsonl behind row 1"),
+        ("dev.jsonl", '\n{"question": "Q?", "choices": ["a", "b"]}\n{"question"\n', "dev.jsonl after row 1"),
         ("dev.jsonl", "[1]\n", "dev.jsonl"),
     ],
 )
