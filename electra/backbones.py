@@ -76,7 +76,7 @@ BACKBONES = {
     "deberta-v2": Backbone(
         lm_head=("cls",),
         projection="embeddings.embed_proj",
-        embeddings={"word": "embeddings.word_embeddings"},
+        embeddings={"word": "embeddings.word_embeddings", "position": "embeddings.position_embeddings"},
         block_mask="zero or one",
         settings={
             "relative_attention": True,

@@ -78,6 +78,8 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
         documents = np.flatnonzero(~is_in_both)
         if is_in_both.any():
             logger.warning("%d training documents are also held out; they are left out of training", is_in_both.sum())
+        if not len(documents):
+            raise UserError("every training document is also held out; name other text with --validation_file")
     length, evaluation = options.max_length, None
     policy = make_policy(options.segment_policy, cache, documents, max_length=length, seed=args.training.seed)
     (_, held_out_cache), *others = held_out_caches.items()

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import set_seed
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
@@ -130,11 +130,18 @@ def build_model(
     if sizes.initialization == "local" and not sizes.init_discriminator:
         set_local_heads(model.discriminator)
     # The discriminator last: weights that both share are the discriminator's.
+    given: dict[str, Tensor] = {}
     for role, network in (("generator", model.generator), ("discriminator", model.discriminator)):
         path = getattr(sizes, f"init_{role}")
         if path and network is not None and checkpoint is None:
             started = load_into(network, path, role, tokenizer, args.segments.max_length)
             model.config.initialized_from = {**(model.config.initialized_from or {}), role: started}
+            shared = {name: model.get_parameter(name) for name in model.all_tied_weights_keys.values()}
+            lost = sorted(name for name in given if not torch.equal(given[name], shared[name]))
+            if lost:
+                its = f"--tie {sizes.tie}: in place of the trained generator's {', '.join(lost)}, the run has the"
+                logger.warning("%s discriminator's; for a pair that shared nothing choose --tie none", its)
+            given = {name: value.detach().clone() for name, value in shared.items()}
     return model
 
 

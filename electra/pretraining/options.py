@@ -390,6 +390,8 @@ def check_networks(args: Arguments) -> None:
         raise UserError(
             "--init_generator_layers needs --init_generator; --generator_layer_size is for a new generator"
         )
+    if model.init_discriminator and model.initialization == "local" and "initialization" in flags:
+        raise UserError("--initialization local has no effect on the trained --init_discriminator; leave it out")
     types = {model.discriminator_type, model.generator_type or model.discriminator_type} - {UNIFORM}
     projects = any(BACKBONES[backbone].projection for backbone in types)
     if "embedding_size" in flags and not projects and model.embedding_size != model.hidden_size:

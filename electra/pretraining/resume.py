@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase, TrainerState
 
 from electra.checkpoint import ORIGIN_NAME
 from electra.errors import UserError, first_line
-from electra.files import absolute_if_there, absolute_named
+from electra.files import absolute, absolute_if_there, absolute_named
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
 from electra.tokenizer import tokenizer_fingerprint
@@ -53,6 +53,7 @@ BEST_METRIC_OPTIONS = {
     *("metric_for_best_model", "greater_is_better", "validation_file", "validation_fraction", "max_eval_segments")
 }
 """If one of them changes, the best metric so far cannot be compared with later ones."""
+_PATHS = ("init_discriminator", "init_generator", "eval_corruption")
 _SET_BY_OBJECTIVE = (
     *("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"),
     *("generator_steps", "init_from_generator"),
@@ -73,8 +74,7 @@ def origin_of(
     config = model.config.to_dict()
     kept = {name: options[name] for name in (*KEPT, *NEW) if name in options}
     kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
-    paths = ("init_discriminator", "init_generator", "eval_corruption")
-    kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in paths}
+    kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in _PATHS}
     kept["validation_file"] = [*map(absolute_named, kept["validation_file"])]
     options = json.loads(json.dumps(kept, default=lambda value: value.value))  # as it will be read
     return {**text, "batch_size": batch_size, "options": options, "changes": []}
@@ -99,6 +99,8 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
         words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
         raise UserError(f"the model differs from the one in {checkpoint}: {words}")
     now = origin["options"]
+    # A path that is gone since is still the same path.
+    now |= {name: before[name] for name in _PATHS if now[name] and absolute(now[name]) == before.get(name)}
     different = [name for name in now if name in before and before[name] != now[name]]
     if {before.get("optim"), now["optim"]} <= _SAME_AVERAGES:
         different = [name for name in different if name != "optim"]

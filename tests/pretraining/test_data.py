@@ -58,6 +58,7 @@ def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
     assert [*data.training_documents] == [n for n in range(30) if n not in (3, 5)]
     assert len(data.held_out_lengths) == 3
     assert (data.text["documents"], data.text["training_documents"]) == (30, 28)
+    assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
 def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:

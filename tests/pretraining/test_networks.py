@@ -64,6 +64,23 @@ def test_trained_networks_keep_all_their_weights_and_a_fresh_generator_shares_em
     assert state["global_step"] == 1  # a schedule of its own, from step 0
 
 
+def test_there_is_a_warning_if_sharing_takes_a_trained_generators_embeddings(
+    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = Path(shutil.copytree(finished_run / "generator", tmp_path / "generator"))
+    (generator / "manifest.json").unlink()
+    options = {"init_discriminator": finished_run, "init_generator": generator, "generator_size": None}
+    continued(tmp_path, **options, **NOTHING_LEARNED)
+    assert "--tie" not in capsys.readouterr().out
+    table = "electra.embeddings.word_embeddings.weight"
+    changed = weights(generator)
+    changed[table] = changed[table] + 1
+    save_file(changed, generator / "model.safetensors", metadata={"format": "pt"})
+    for tie, is_warned in (("embeddings", True), ("none", False), ("gdes", False)):
+        continued(tmp_path, **options, **NOTHING_LEARNED, tie=tie)
+        assert ("word_embeddings" in capsys.readouterr().out) == is_warned
+
+
 def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
     finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +190,7 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
         ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
         ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
         ({"init_generator": "{run}", "generator_size": "0.5"}, "--generator_size 0.5"),
+        ({"initialization": "local"}, "--initialization local"),
     ],
     ids=str,
 )

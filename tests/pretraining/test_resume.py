@@ -91,6 +91,16 @@ def test_changes_and_the_first_held_out_text_of_earlier_starts_are_kept(begun: B
     assert kept["changes"] == earlier and kept["first_held_out_text"] == "h"
 
 
+def test_trained_networks_that_are_gone_since_are_still_the_same(
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, model, origin = begun
+    monkeypatch.chdir(tmp_path)
+    then, now = ({**origin, "options": {**origin["options"], "init_generator": p}} for p in (f"{tmp_path}/g", "g"))
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(then))
+    assert check_resumed(checkpoint, now, model) == then
+
+
 @pytest.mark.parametrize(("name", "named"), [("batch_size", "8 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
 def test_another_text_or_batch_is_refused(begun: Begun, name: str, named: str) -> None:
     checkpoint, model, origin = begun
