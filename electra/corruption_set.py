@@ -26,7 +26,7 @@ from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
 from electra.errors import Parser, UserError, run_script
-from electra.files import YAML_ERRORS, read_yaml
+from electra.files import read_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
@@ -105,7 +105,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--mlm_probability", type=float, help="masked share; not given: the run's, 0.15 if unknown")
     given = parser.parse_args(argv)
     setup_logging()
-    options = _options_of(Path(given.pretrain_path))
+    path = Path(given.pretrain_path)
+    options = read_options(path) or read_options(path.parent) or {}
     length = options.get("max_length", 128) if given.max_length is None else given.max_length
     share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
     output = given.output_file
@@ -144,18 +145,6 @@ def main(argv: list[str] | None = None) -> None:
     replaced = 100 * made.arrays["is_replaced"].sum() / made.arrays["attention_mask"].sum()
     logger.info("%s: %d segments of %d tokens, %.2f %% replaced", given.output_file, len(made), length, replaced)
     logger.info("AUC of token frequencies: %.4f; checksum %s", made.about["frequencies_auc"], made.checksum)
-
-
-def _options_of(path: Path) -> dict[str, Any]:
-    """The options of a run that is named as a whole, or by a folder in it; empty if there is no config.yaml."""
-    for folder in (path, path.parent):
-        try:
-            return dict(read_yaml((folder / "config.yaml").read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            continue
-        except (OSError, TypeError, *YAML_ERRORS) as error:
-            raise UserError(f"{folder / 'config.yaml'} cannot be read: {error}; restore it") from error
-    return {}
 
 
 if __name__ == "__main__":

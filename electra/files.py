@@ -187,6 +187,17 @@ def read_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)
 
 
+def read_options(folder: Path) -> dict[str, Any] | None:
+    """The options of a run from its config.yaml; None if the folder has none, UserError if it is damaged."""
+    path = folder / "config.yaml"
+    try:
+        return dict(read_yaml(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, TypeError, *YAML_ERRORS) as error:
+        raise UserError(f"{path} cannot be read: {error}; restore it") from error
+
+
 def read_as_written(text: str) -> Any:
     """`read_yaml`, but the outer mapping has text, or lists of text, except for null and inner mappings.
 

@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from electra.backbones import BACKBONES
 from electra.errors import UserError
-from electra.files import read_yaml
+from electra.files import read_options
 from electra.model.configuration import longest_text
 from electra.model.networks import embedding_modules
 from electra.tokenizer import ROLES, plain_backend, vocabulary_size
@@ -107,9 +107,8 @@ def _texts(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 def trained_positions(source: str, config: PreTrainedConfig) -> int:
     """How many positions of a network were trained: all, unless it is of a run on shorter text."""
     known = getattr(config, POSITIONS_KEY, None)
-    options = Path(source).parent / "config.yaml"
-    if known is None and Path(source).is_dir() and options.is_file():  # of a run that did not record it
-        known = (read_yaml(options.read_text(encoding="utf-8")) or {}).get("max_length")
+    if known is None and Path(source).is_dir():  # of a run that did not record it
+        known = (read_options(Path(source).parent) or {}).get("max_length")
     longest = longest_text(config)
     return min(known, longest) if isinstance(known, int) and known > 0 else longest
 

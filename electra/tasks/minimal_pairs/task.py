@@ -11,13 +11,15 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from electra.backbones import BACKBONES
 from electra.cli import CommandLine, write_yaml
 from electra.config import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
 from electra.console import environment, format_seconds, setup_logging
 from electra.cpu import tune_networks, tune_process
 from electra.errors import UserError
-from electra.files import expand, read_yaml, write_json
+from electra.files import expand, read_options, write_json
 from electra.finetuning.evaluation import model_name
+from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import STEP_KEY, Networks, load_networks
 from electra.report.results import ENVIRONMENT_NAME
@@ -81,8 +83,7 @@ def chosen_share(args: MinimalPairArguments, networks: Networks) -> float:
     if networks.joint is not None:
         values = networks.joint.to_dict()
     else:
-        written = Path(networks.source).parent / "config.yaml"
-        values = (read_yaml(written.read_text(encoding="utf-8")) or {}) if written.is_file() else {}
+        values = read_options(Path(networks.source).parent) or {}
     return 1.0 if values.get("objective") == "electra_15" else float(values.get("mlm_probability", 0.15))
 
 
@@ -107,8 +108,11 @@ def chosen_scores(
     return list(dict.fromkeys(args.score)) or [name for name in DEFAULT_SCORES if not missing(name)]
 
 
-def check_lengths(pairs: list[Pair], encoded: Encoded, networks: list[PreTrainedModel], limit: int) -> None:
-    limit = min([limit, *(getattr(network.config, "max_position_embeddings", limit) for network in networks)])
+def check_sentences(pairs: list[Pair], encoded: Encoded, networks: list[PreTrainedModel], limit: int) -> None:
+    """Refuse sentences that are longer than the networks' positions, or of which the tokenizer leaves nothing."""
+    for config in (network.config for network in networks):
+        is_known = config.model_type in BACKBONES
+        limit = min(limit, longest_text(config) if is_known else getattr(config, "max_position_embeddings", limit))
     lengths = np.array([group.ids.shape[1] for group in encoded.groups])[encoded.place[:, 0]]
     if lengths.max() > limit:
         row = int(lengths.argmax())
@@ -116,6 +120,10 @@ def check_lengths(pairs: list[Pair], encoded: Encoded, networks: list[PreTrained
             f"{pairs[row // 2].place} has a sentence of {lengths[row]} tokens, more than the {limit} positions of the "
             "model; shorten or remove it"
         )
+    for row, (group, place) in enumerate(encoded.place):
+        if not encoded.groups[group].is_text[place].any():
+            text = pairs[row // 2][row % 2]
+            raise UserError(f"{pairs[row // 2].place}: the tokenizer leaves no token of {text!a:.60}; remove the pair")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -132,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
     pairs = load_pairs(args.data, args.max_pairs)
     encoded = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
     used = [network for network in {networks.discriminator, language_model} if network is not None]
-    check_lengths(pairs, encoded, used, networks.tokenizer.model_max_length)
+    check_sentences(pairs, encoded, used, networks.tokenizer.model_max_length)
 
     accelerator = None if args.use_cpu else torch.accelerator.current_accelerator(check_available=True)
     device = accelerator or torch.device("cpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
+from transformers import BertConfig, BertModel, PreTrainedTokenizerBase, RobertaConfig, RobertaForMaskedLM
 
 from electra.report.__main__ import main as report
 from electra.tasks.minimal_pairs.data import load_pairs
@@ -123,6 +123,10 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
         (b'{"sentence_good": "a", "sentence_bad": ""}\n', "sentence_bad"),
         (b'{"sentence_good": 3, "sentence_bad": "b"}\n', "sentence_good"),
+        (
+            b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a", "sentence_bad": "\\u200b"}\n',
+            "pairs.jsonl:2",
+        ),
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has a sentence of 32 tokens, more than the 24"),
     ],
 )
@@ -132,6 +136,20 @@ def test_wrong_pairs_are_refused(
     (world / "pairs.jsonl").write_bytes(content)
     assert message in refused_command(main, flags("run"), capsys)
     assert not (world / "output").exists()
+
+
+def test_a_sentence_beyond_the_positions_behind_padding_and_damaged_options_are_refused(
+    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    config = RobertaConfig(vocab_size=len(wordpiece_tokenizer), max_position_embeddings=33, pad_token_id=1, **sizes)
+    RobertaForMaskedLM(config).save_pretrained(world / "roberta")  # 31 tokens
+    wordpiece_tokenizer.save_pretrained(world / "roberta")
+    write_pairs(world / "pairs.jsonl", LONG)
+    assert "32 tokens, more than the 31" in refused_command(main, flags("roberta"), capsys)
+    write_pairs(world / "pairs.jsonl")
+    (world / "run" / "config.yaml").write_text("max_length: [")
+    assert "run/config.yaml" in refused_command(main, flags("run"), capsys)
 
 
 @pytest.mark.parametrize(
