@@ -68,6 +68,8 @@ class CommandLine(HfArgumentParser):
         super().__init__(list(dataclass_types), description=description, allow_abbrev=False, usage=usage)
         self.effective: dict[str, Any] = {}
         """After `parse`: options given as flags or different from their default, and those of `ALWAYS_WRITTEN`."""
+        self.source = ""
+        """Where options came from, for errors."""
         self.flags: set[str] = set()
         """After `parse`: options given on the command line itself, not only in a file or a recipe."""
         for action in self._actions:
@@ -107,13 +109,14 @@ class CommandLine(HfArgumentParser):
         return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(message)
+        raise UserError(f"{message}{self.source}")
 
     def parse(self, argv: Sequence[str] | None = None, default_config: str | None = None) -> tuple[Any, ...]:
         """Fill the dataclasses from a command line, by default `sys.argv`, and a YAML file used without `--config`."""
         argv = _normalized(sys.argv[1:] if argv is None else argv)
         config = self.value_of("config", argv)
         config = default_config if config is None else config
+        self.source = f" (from {config} or the command line)" if config else ""
         tokens = [] if config is None else self._file_tokens(config, self._replaced(argv))
         # An unknown recipe is left to the parser, which knows the choices.
         file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
@@ -136,7 +139,7 @@ class CommandLine(HfArgumentParser):
                 cls(**{f.name: values[f.name] for f in fields(cls) if f.init}) for cls in self.dataclass_types
             )
         except UserError as error:
-            raise UserError(f"{error} (from {config} or the command line)" if config else str(error)) from error
+            raise UserError(f"{error}{self.source}") from error
 
     def value_of(self, name: str, argv: Sequence[str] | None = None) -> str | None:
         """The last `--name value` or `--name=value` of a command line that is not parsed yet; "" without a value."""
@@ -145,13 +148,13 @@ class CommandLine(HfArgumentParser):
         return parser.parse_known_args(argv)[0].value
 
     def _refuse(self, token: str, where: str = "") -> NoReturn:
-        name = token.removeprefix("--").partition("=")[0]
+        name = token.lstrip("-").partition("=")[0]
         if not token.startswith("-"):
             raise UserError(f"'{token}' does not belong to an option{where}; options start with --")
         known = [option[2:] for option in self._option_string_actions]
         near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
-        raise UserError(f"unknown option --{name}{where}{hint}")
+        raise UserError(f"unknown option {token.partition('=')[0]}{where}{hint}")
 
     def _replaced(self, argv: Sequence[str]) -> set[str]:
         """Options of the file that flags replace: files give way to data sets and data sets to files."""

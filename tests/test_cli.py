@@ -131,6 +131,7 @@ def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
         (["--learning_rate", "nan"], ["--learning_rate nan"]),
         (["--lr_scheduler_kwargs", "{oops"], ["lr_scheduler_kwargs"]),
         (["--config", "no/such.yaml"], ["--config no/such.yaml"]),
+        (["-max_steps", "3"], ["option -max_steps", "--max_steps"]),
         # One option of each range.
         (["--mlm_probability", "1"], ["--mlm_probability 1", "(0, 1)"]),
         (["--mlm_replacement_probability", "-0.1"], ["--mlm_replacement_probability -0.1", "[0, 1]"]),
@@ -165,7 +166,7 @@ def test_a_bad_option_is_named(argv: list[str], named: list[str]) -> None:
     ("text", "named"),
     [
         ("generater_size: 0.5\n", ["--generater_size", "a.yaml", "--generator_size"]),
-        ("max_steps: many\n", ["max_steps", "many"]),
+        ("max_steps: many\n", ["max_steps", "many", "a.yaml"]),
         ("- max_steps\n", ["a.yaml", "list"]),
         ("seed: [1\n", ["a.yaml", "YAML"]),
         ("seed:\t1\n\tmax_steps: 2\n", ["a.yaml", "line 1"]),

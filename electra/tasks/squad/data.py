@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.files import expand
+from electra.files import expand, is_encodable
 from electra.finetuning.encoding import load_hub_splits
 
 logger = logging.getLogger(__name__)
@@ -78,11 +78,12 @@ def _parse(content: Any, source: str) -> Questions:
                 if isinstance(answers, dict):  # data sets have lists of texts and of positions
                     pairs = zip(answers["text"], answers["answer_start"], strict=True)
                     answers = [{"text": text, "answer_start": start} for text, start in pairs]
-                if not isinstance(values["question"], str) or not isinstance(paragraph["context"], str):
-                    raise TypeError("a question or context is not text")
+                texts = [values["question"], paragraph["context"], *(answer["text"] for answer in answers)]
+                if not all(isinstance(text, str) and is_encodable(text) for text in texts):
+                    raise TypeError("a question, context or answer is not Unicode text")
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:
-                    raise UserError(f"{source} has two questions with the id {values['id']}; correct the data")
+                    raise ValueError(f"two questions have the id {values['id']}")
                 questions[values["id"]] = Question(
                     id=values["id"],
                     text=values["question"],

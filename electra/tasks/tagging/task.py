@@ -213,7 +213,7 @@ def check_labels(sentences: Sentences, tags: Sequence[str], scheme: str) -> None
             if kind not in known and label != schemes.OUTSIDE:
                 raise UserError(
                     f"{place}, or after it: the label '{label}' is not in the training data, which has "
-                    f"{' '.join(sorted(known))}; correct the file"
+                    f"{' '.join(sorted(known)) or 'none'}; correct the file"
                 )
 
 

@@ -83,7 +83,9 @@ def test_a_broken_file_is_refused_with_its_name(tmp_path: Path) -> None:
         ("[]", "TypeError"),
         ('{"data": []}', "no questions"),
         ('{"data": [{"title": "t"}]}', "'paragraphs'"),
-        (json.dumps(twice), "id a;"),
+        (json.dumps(twice), "format: ValueError two questions have the id a,"),
+        (json.dumps(twice).replace('"a?"', '"\\ud800"'), "Unicode"),
+        (json.dumps(twice).replace("[]", '[{"text": null, "answer_start": 0}]'), "answer"),
     ):
         if text is not None:
             path.write_text(text)
