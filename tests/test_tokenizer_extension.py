@@ -110,3 +110,4 @@ def test_the_command_measures_before_and_after_and_refuses_options_of_a_new_toke
     assert "--vocab_size" in refused_command(main, [*extend, "--vocab_size", "300"], capsys)
     assert "--extend" in refused_command(main, [*command, "--new_tokens", "5"], capsys)
     assert "nowhere" in refused_command(main, [*command, "--extend", str(tmp_path / "nowhere")], capsys)
+    assert "--output_dir" in refused_command(main, [*extend, "--extend", f"{tmp_path}/old/../new"], capsys)

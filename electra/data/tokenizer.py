@@ -24,6 +24,7 @@ from electra.console import setup_logging
 from electra.data.corpus import Corpus
 from electra.data.token_cache import build_folder
 from electra.errors import UserError
+from electra.files import expand
 from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, plain_backend
 from electra.tokenizer_extension import extend_tokenizer
 from electra.tokenizer_training import prepare_documents, train_tokenizer
@@ -65,6 +66,8 @@ def _check_extension(output: TokenizerTrainingArguments, flags: set[str]) -> Non
     for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
         if name in flags:
             raise UserError(f"--{name} has no effect with --extend, which keeps that of {output.extend}; leave it out")
+    if Path(output.output_dir).resolve() == expand(output.extend).resolve():
+        raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
 
 
 def load_or_train_tokenizer(
