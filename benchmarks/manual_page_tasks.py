@@ -60,12 +60,12 @@ def read_markup(line: str) -> list[tuple[str, str]]:
 
 def write_markup(folder: Path) -> None:
     """train.txt and test.txt: paragraphs of 8 to 60 words, some but at most half of them marked."""
-    plain_text = {**os.environ, "MAN_KEEP_FORMATTING": "1", "GROFF_NO_SGR": "1", "MANWIDTH": "10000"}
+    with_faces = {**os.environ, "MAN_KEEP_FORMATTING": "1", "GROFF_NO_SGR": "1", "MANWIDTH": "10000"}
     found: dict[str, list[list[tuple[str, str]]]] = {"train": [], "test": []}
     seen = set()
     for page in sorted(page for section in "125678" for page in (PAGES / f"man{section}").glob("[dmDM]*")):
         command = ["man", "-E", "UTF-8", "--nh", "--nj", "-l", str(page)]
-        text = subprocess.run(command, env=plain_text, capture_output=True).stdout.decode(errors="replace")
+        text = subprocess.run(command, env=with_faces, capture_output=True).stdout.decode(errors="replace")
         part = "test" if int(hashlib.sha256(page.name.encode()).hexdigest(), 16) % 3 else "train"
         for words in map(read_markup, text.splitlines()):
             marked, key = sum(face != PLAIN for _, face in words), tuple(word for word, _ in words)
