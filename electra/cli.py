@@ -121,13 +121,18 @@ class CommandLine(HfArgumentParser):
         # An unknown recipe is left to the parser, which knows the choices.
         file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
         file_recipe = {} if flag_recipe else file_recipe  # recipes differ in their fields
-        namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *as_flags(flag_recipe), *argv])
+        recipe = as_flags(flag_recipe)
+        lost = {_name(word) for word in recipe} - {_name(word) for word in argv}
+        if overridden := [word for word in tokens if _name(word) in lost and word not in recipe]:
+            hint = "repeat them as flags to keep them"
+            logger.warning("--model_size overrides %s of %s; %s", " ".join(overridden), config, hint)
+        namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *recipe, *argv])
         if unknown:
             self._refuse(unknown[0])
         values = vars(namespace)
         del values["config"]
         options = self._option_string_actions
-        self.flags = {options[name].dest for name in (word.partition("=")[0] for word in argv) if name in options}
+        self.flags = {options[name].dest for name in map(_name, argv) if name in options}
         recorded = ALWAYS_WRITTEN | self.flags
         self.effective = {
             name: _plain(value)
@@ -210,6 +215,10 @@ def _normalized(argv: Sequence[str]) -> list[str]:
                 continue
         words.append(f"--{name}{equals}{text}")
     return words
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0]
 
 
 def _tokens(name: str, value: Any) -> list[str]:
