@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from accelerate import PartialState
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from electra.config import TokenizerArguments
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.policies import WindowPolicy, make_policy
@@ -142,6 +143,8 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
     if checkpoint is not None:
         tokenizer = tokenizer_of(Path(checkpoint), path)
     elif path is not None:
+        if unused := sorted(args.flags & {f.name for f in fields(TokenizerArguments)} - {"max_documents"}):
+            logger.warning("--%s has no effect: the tokenizer is that of %s", " and --".join(unused), path)
         tokenizer = load_tokenizer_beside_model(path)
     else:
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.data_seed)

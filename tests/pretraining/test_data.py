@@ -74,6 +74,15 @@ def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:
     assert load(folder, validation_fraction=0).evaluation is None
 
 
+def test_options_of_a_new_tokenizer_beside_an_existing_one_are_named(
+    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    glue_tokenizer.save_pretrained(folder / "tok")
+    load(folder, tokenizer_path=folder / "tok", vocab_size=500, max_documents=9)
+    (warning,) = [one for one in caplog.messages if "has no effect" in one]
+    assert warning.startswith("--vocab_size has") and str(folder / "tok") in warning
+
+
 def test_several_held_out_texts_are_measured_side_by_side_and_none_is_trained_on(
     folder: Path, glue_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
 ) -> None:

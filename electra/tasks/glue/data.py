@@ -104,7 +104,9 @@ def find_task_folders(glue_dir: str | Path) -> dict[str, Path]:
 
     The diagnostic set is `ax`: a folder AX or diagnostic, or `diagnostic.tsv` in the folder of MNLI.
     """
-    entries = sorted(Path(glue_dir).iterdir()) if Path(glue_dir).is_dir() else []
+    if not Path(glue_dir).is_dir():
+        raise UserError(f"--glue_dir {glue_dir}: no such folder")
+    entries = sorted(Path(glue_dir).iterdir())
     folders: dict[str, Path] = {}
     for entry in filter(Path.is_dir, entries):
         try:
