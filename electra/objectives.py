@@ -130,6 +130,7 @@ class _SoftmaxNll(torch.autograd.Function):
         nll = logits.amax(dim=1).float() - original.float() - probabilities.amax(dim=1).log()
         ctx.save_for_backward(probabilities, original_ids, nll)
         ctx.mark_non_differentiable(probabilities)
+        ctx.set_materialize_grads(False)  # else zeros (N, V) for the probabilities
         ctx.dtype = logits.dtype
         return nll, probabilities
 
