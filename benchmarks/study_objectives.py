@@ -51,9 +51,16 @@ ARMS: dict[str, dict[str, Any]] = {
     "tie_all": {**FULL_SIZE, "tie": "all"},
     "electra_parts": {"discriminator_type": "electra"},
     "electra_parts_local": {"discriminator_type": "electra", "initialization": "local"},
+    "electra_parts_muon": {"discriminator_type": "electra", "muon_learning_rate": 3e-3},
+    "electra_parts_local_muon": {
+        "discriminator_type": "electra",
+        "initialization": "local",
+        "muon_learning_rate": 3e-3,
+    },
     "electra_parts_local_tied": {"discriminator_type": "electra", "initialization": "local", "tie": "embeddings"},
     "deberta_parts": {"discriminator_type": "deberta-v2"},
     "local": {"initialization": "local"},
+    "local_muon": {"initialization": "local", "muon_learning_rate": 3e-3},
     "local_linear": {"initialization": "local", "lr_scheduler_type": "linear"},
     "stable_then_decay": {
         "lr_scheduler_type": "warmup_stable_decay",

@@ -14,12 +14,13 @@ separate schedule, and no weight decay for biases and norms, are transformers' o
 import functools
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import get_scheduler
 from transformers.trainer_pt_utils import get_parameter_names
 from transformers.trainer_utils import SchedulerType
@@ -29,6 +30,7 @@ from electra.errors import UserError
 SETTLED_STEP = 2**24
 """A step count at which 1 - beta**step is exactly 1; adding 1 in float32 does not change it."""
 
+MUON_MOMENTUM = 0.95
 LAYER_DECAY_MODES = ("paper", "google", "rc2020")
 """Sources of the exponents of layer-wise learning-rate decay; see `layer_multipliers`."""
 WITHOUT_WEIGHT_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
@@ -94,6 +96,99 @@ class AdamWNoBiasCorrection(AdamW):
         for parameter in fresh:
             self.state[parameter]["step"].fill_(SETTLED_STEP)
         return has_complex
+
+
+class MuonAdamW(AdamW):
+    """AdamW, but groups with `muon` hold matrices that are updated by Muon.
+
+    Their update is the orthogonal matrix nearest to the averaged gradient, times .2 sqrt(max(A, B)) for (A, B): about
+    the size of Adam's. The same as `torch.optim.Muon(..., adjust_lr_fn="match_rms_adamw")`, but matrices of one shape
+    are orthogonalized together, and `grad_scale` and `found_inf` are obeyed as by the fused AdamW.
+
+    Args:
+        params, **adam: as of `torch.optim.AdamW`.
+        matmul_dtype: of the matrix products.
+
+    Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; Liu et al. 2025, https://arxiv.org/abs/2502.16982.
+    """
+
+    def __init__(self, params: Any, *, matmul_dtype: torch.dtype = torch.bfloat16, **adam: Any) -> None:
+        self.matmul_dtype = matmul_dtype
+        super().__init__(params, **adam)
+
+    def _init_group(self, group: dict[str, Any], *args: Any, **kwargs: Any) -> bool:
+        return not group.get("muon") and super()._init_group(group, *args, **kwargs)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        for group in self.param_groups:
+            by_shape = defaultdict(list)
+            for parameter in group["params"] if group.get("muon") else ():
+                if parameter.grad is not None:
+                    by_shape[parameter.shape].append(parameter)
+            for parameters in by_shape.values():
+                self._step_matrices(parameters, group["lr"], group["weight_decay"])
+        return loss
+
+    def _step_matrices(self, parameters: list[Tensor], learning_rate: float, weight_decay: float) -> None:
+        """Update matrices of one shape."""
+        grad_scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        states = [self.state[parameter] for parameter in parameters]
+        for parameter, state in zip(parameters, states, strict=True):
+            if not state:  # Adam, which loads all states, expects a step in each
+                state |= {"step": torch.zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
+        buffers = [state["momentum_buffer"] for state in states]
+        gradients = torch.stack([parameter.grad for parameter in parameters if parameter.grad is not None])
+        if grad_scale is not None:
+            gradients /= grad_scale
+        before = torch.stack(buffers), torch.stack(parameters)
+        averages = before[0].lerp(gradients, 1 - MUON_MOMENTUM)
+        updates = orthogonalize(gradients.lerp(averages, MUON_MOMENTUM).to(self.matmul_dtype))  # Nesterov's
+        rate = learning_rate * 0.2 * math.sqrt(max(updates.shape[1:]))
+        weights = (before[1] * (1 - learning_rate * weight_decay)).add_(updates, alpha=-rate)
+        if found_inf is not None:
+            averages, weights = (
+                torch.where(found_inf > 0, old, new) for old, new in zip(before, (averages, weights), strict=True)
+            )
+        torch._foreach_copy_(buffers, list(averages.unbind()))
+        torch._foreach_copy_(parameters, list(weights.unbind()))
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Near U V^T of each matrix U S V^T, float (N, A, B), by Newton-Schulz; its singular values are .7 to 1.2.
+
+    Source: https://github.com/KellerJordan/Muon, zeropower_via_newtonschulz5.
+    """
+    is_tall = matrices.size(1) > matrices.size(2)
+    x = matrices.mT if is_tall else matrices
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.mT if is_tall else x
+
+
+def muon_groups(model: nn.Module, *, weight_decay: float, muon_learning_rate: float) -> list[dict[str, Any]]:
+    """Groups of `MuonAdamW`: matrices of the encoder's layers, after all other parameters as of transformers' Trainer.
+
+    Args:
+        weight_decay: of all but biases and norms.
+        muon_learning_rate: peak, of the matrices.
+    """
+    with_weight_decay = set(get_parameter_names(model, [nn.LayerNorm], WITHOUT_WEIGHT_DECAY))
+    others: list[Tensor] = []
+    undecayed: list[Tensor] = []
+    matrices: list[Tensor] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            is_matrix = parameter.ndim == 2 and _LAYER.match(name) is not None
+            (matrices if is_matrix else others if name in with_weight_decay else undecayed).append(parameter)
+    return [
+        {"params": others, "weight_decay": weight_decay},
+        {"params": undecayed, "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": weight_decay, "lr": muon_learning_rate, "muon": True},
+    ]
 
 
 def product_schedule(step: int, *, warmup_steps: int, total_steps: int, power: float = 1.0) -> float:

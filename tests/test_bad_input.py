@@ -117,6 +117,8 @@ PRETRAINING: list[Case] = [
     ({"hidden_size": 33}, "33 multiple"),
     ({"max_length": 64}, "--max_length 64 32"),
     ({"objective": "two_stage"}, "--generator_size 1"),
+    ({"muon_learning_rate": 1e-3, "optim": "adafactor"}, "--muon_learning_rate --optim adafactor"),
+    ({"muon_learning_rate": 1e-3, "adam_bias_correction": False}, "--muon_learning_rate --adam_bias_correction"),
     ({"report_to": "nonsense"}, "--report_to nonsense"),
     ({"push_to_hub": True}, "--push_to_hub"),
     ({"dataloader_persistent_workers": True}, "--dataloader_num_workers"),

@@ -109,6 +109,9 @@ class PretrainingArguments(TrainingArguments):
     adam_beta2: float = from_recipe("adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE)
     adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
     adam_bias_correction: bool = option(True, "Adam with bias correction; the original's optimizer has none.")
+    muon_learning_rate: float | None = option(
+        None, "Peak learning rate of the layers' matrices, by Muon; all else by Adam. Not set: Adam alone.", POSITIVE
+    )
     product_schedule: bool = option(
         False, "The original's schedule: warm-up times decay from step 0, instead of warm-up and then decay."
     )
@@ -337,6 +340,15 @@ def check_training(args: Arguments) -> None:
     on_cpu = (DistributedType.NO, DistributedType.MULTI_CPU)
     if training.fsdp and training.device.type == "cpu" and training.distributed_state.distributed_type in on_cpu:
         raise UserError("--fsdp needs GPUs, and this run is on the CPU; leave it out: processes then share the batch")
+    if training.muon_learning_rate is not None:
+        wrong = {
+            "fsdp": bool(training.fsdp),
+            "deepspeed": bool(training.deepspeed),
+            "adam_bias_correction false": not training.adam_bias_correction,
+            f"optim {training.optim.value}": training.optim.value not in ("adamw_torch_fused", "adamw_torch"),
+        }
+        if given := [name for name, is_given in wrong.items() if is_given]:
+            raise UserError(f"--muon_learning_rate does not work with --{given[0]}; leave one of them out")
     if training.metric_for_best_model is not None:
         metrics = ["loss", *(metric for metric, _ in rows_of(objective, args.model.generator_type == UNIFORM))]
         if training.metric_for_best_model.removeprefix("eval_") not in metrics:

@@ -35,7 +35,8 @@ KEPT, NEW = (
         initializer_range initialization init_discriminator init_generator init_generator_layers
         objective mlm_probability mlm_replacement_probability mlm_random_probability discriminator_weight
         generator_gate generator_steps init_from_generator temperature disallow_correct
-        max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
+        max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction
+        muon_learning_rate""",
         # Another value holds from here on; it is logged, and recorded with its step.
         """
         hidden_dropout_prob attention_probs_dropout_prob discriminator_warmup_steps

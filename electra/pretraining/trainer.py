@@ -55,7 +55,15 @@ from electra.errors import UserError
 from electra.files import write_json
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
-from electra.optimization import AdamW, AdamWNoBiasCorrection, check_schedule, create_schedule, translate_option_errors
+from electra.optimization import (
+    AdamW,
+    AdamWNoBiasCorrection,
+    MuonAdamW,
+    check_schedule,
+    create_schedule,
+    muon_groups,
+    translate_option_errors,
+)
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, stage_lengths
 from electra.pretraining.device import is_compiler_error, translate_failures
@@ -233,8 +241,12 @@ class ElectraTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+        ours: Any = AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection
+        rate = self.args.muon_learning_rate
+        if rate is not None:
+            ours, kwargs["matmul_dtype"] = MuonAdamW, torch.bfloat16 if self.args.bf16 else torch.float32
+            kwargs["params"] = muon_groups(self.model, weight_decay=self.args.weight_decay, muon_learning_rate=rate)
         if optimizer_class is torch.optim.AdamW:
-            ours = AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection
             self.optimizer_cls_and_kwargs = ours, kwargs
         elif not self.args.adam_bias_correction:
             raise UserError(

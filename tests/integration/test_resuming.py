@@ -85,7 +85,7 @@ def files_up_to(size: int) -> Iterator[None]:
     [
         {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2, "segment_policy": "packed"},
         {"adam_bias_correction": "false", "product_schedule": "true", "segment_policy": "google"},
-        {"bf16": "true", "segment_policy": "pairs", "logging_steps": 3},
+        {"bf16": "true", "segment_policy": "pairs", "logging_steps": 3, "muon_learning_rate": 2e-3},
     ],
     ids=str,
 )

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.gpu import OnTheWay
-from electra.optimization import AdamW, AdamWNoBiasCorrection
+from electra.optimization import AdamW, AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.skipping import SkippedSteps
 from electra.pretraining.trainer import ElectraTrainer
@@ -96,6 +96,18 @@ def test_biases_and_layer_norms_do_not_decay_and_shared_weights_are_optimized_on
     table = trainer.model.generator.generator_lm_head.weight
     assert sum(parameter is table for parameter in parameters) == 1
     assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
+
+
+def test_muon_updates_the_matrices_of_the_layers_of_both_networks(folder: Path) -> None:
+    trainer = make(folder, learning_rate=1e-3, muon_learning_rate=4e-3)
+    trainer.create_optimizer_and_scheduler(8)
+    assert isinstance(trainer.optimizer, MuonAdamW)
+    name_of = {parameter: name for name, parameter in trainer.model.named_parameters()}
+    *others, matrices = ({name_of[p] for p in group["params"]} for group in trainer.optimizer.param_groups)
+    assert matrices == {n for n, p in trainer.model.named_parameters() if ".layer." in n and p.ndim == 2}
+    assert {name.partition(".")[0] for name in matrices} == {"generator", "discriminator"}
+    assert set().union(matrices, *others) == set(name_of.values())
+    assert [group["initial_lr"] for group in trainer.optimizer.param_groups] == [1e-3, 1e-3, 4e-3]
 
 
 @pytest.mark.parametrize("is_original", [True, False])
