@@ -137,7 +137,7 @@ class MuonAdamW(AdamW):
         states = [self.state[parameter] for parameter in parameters]
         for parameter, state in zip(parameters, states, strict=True):
             if not state:  # Adam, which loads all states, expects a step in each
-                state |= {"step": torch.zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
+                state |= {"step": parameter.new_zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
         buffers = [state["momentum_buffer"] for state in states]
         gradients = torch.stack([parameter.grad for parameter in parameters if parameter.grad is not None])
         if grad_scale is not None:

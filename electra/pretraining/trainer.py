@@ -357,7 +357,8 @@ class ElectraTrainer(Trainer):
         unfinished = run / UNFINISHED / target.name
         states = [value for entry in getattr(self.optimizer, "state", {}).values() for value in entry.values()]
         tensors = [t for t in (*self.model.parameters(), *states) if isinstance(t, Tensor) and t.is_floating_point()]
-        checks = [torch.isfinite(tensor).all() for tensor in tensors]
+        # torch keeps the step counts of optimizers that are not fused on the host.
+        checks = [torch.isfinite(tensor).all().to(self.args.device) for tensor in tensors]
         # FSDP: each process has its part.
         checks = [check.full_tensor() if isinstance(check, DTensor) else check for check in checks]
         if not torch.stack(checks).all():
