@@ -63,12 +63,7 @@ def test_a_process_killed_while_it_draws_a_bar_does_not_stop_the_others() -> Non
         os._exit(0)
     os.waitpid(child, 0)
     taken: list[bool] = []
-
-    def take() -> None:
-        taken.append(tqdm.get_lock().acquire(blocking=False))
-        tqdm.get_lock().release()
-
-    thread = threading.Thread(target=take)
+    thread = threading.Thread(target=lambda: taken.append(tqdm.get_lock().acquire(blocking=False)))
     thread.start()
     thread.join()
     assert taken == [True]
