@@ -2,17 +2,13 @@
 
 import argparse
 import atexit
-import functools
 import multiprocessing.util
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
-
-from tqdm import tqdm
 
 EXTRAS = {
     "matplotlib": "report",
@@ -43,7 +39,6 @@ class Parser(argparse.ArgumentParser):
 def run_script(main: Callable[[], None]) -> NoReturn:
     """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2."""
     shorten_socket_paths()
-    separate_progress_bars()
     code: Any = 0
     message = ""
     try:
@@ -82,20 +77,6 @@ def _exit(code: Any, waits: bool) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
-
-
-@functools.cache
-def separate_progress_bars() -> None:
-    """Give the bars of each process a lock of their own.
-
-    tqdm's is shared with forked processes: one that is killed while it holds the lock would stop the others for good.
-    """
-
-    def renew() -> None:
-        tqdm.set_lock(threading.RLock())
-
-    renew()
-    os.register_at_fork(after_in_child=renew)
 
 
 def shorten_socket_paths() -> None:

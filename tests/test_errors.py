@@ -1,18 +1,15 @@
 """Commands end with an exit code and one line; worker processes start wherever temporary files are."""
 
 import multiprocessing
-import os
 import tempfile
-import threading
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
-from electra.errors import UserError, run_script, separate_progress_bars, shorten_socket_paths
+from electra.errors import UserError, run_script, shorten_socket_paths
 
 
 @pytest.mark.parametrize(
@@ -53,17 +50,3 @@ def test_data_loader_workers_deliver_below_a_long_temporary_folder(
     loader = DataLoader(torch.arange(4.0), batch_size=2, num_workers=1, timeout=60)  # type: ignore[arg-type]
     assert [batch.tolist() for batch in loader] == [[0.0, 1.0], [2.0, 3.0]]
     assert tempfile.gettempdir() == str(folder) and not any(folder.iterdir())
-
-
-def test_a_process_killed_while_it_draws_a_bar_does_not_stop_the_others() -> None:
-    separate_progress_bars()
-    child = os.fork()
-    if child == 0:
-        tqdm.get_lock().acquire()
-        os._exit(0)
-    os.waitpid(child, 0)
-    taken: list[bool] = []
-    thread = threading.Thread(target=lambda: taken.append(tqdm.get_lock().acquire(blocking=False)))
-    thread.start()
-    thread.join()
-    assert taken == [True]
