@@ -1,8 +1,10 @@
 """What a run needs: its disk use, against a real run's files; what a forward pass keeps, and batches that fit."""
 
+import io
 import resource
 import shutil
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,7 +92,8 @@ def test_a_cache_that_cannot_be_written_is_the_users_error(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # as if the disk ended there
     try:
-        with pytest.raises(UserError, match=f"{what} to {folder}/cache"):
+        # Captured output is a file, too. tqdm keeps its lock if it cannot write a bar: later bars would wait forever.
+        with redirect_stderr(io.StringIO()), pytest.raises(UserError, match=f"{what} to {folder}/cache"):
             load_data(args, None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
