@@ -48,19 +48,25 @@ COUNT_LIMIT = 12
 """Operations that are listed by name for each phase."""
 
 
-def start_with_a_gpu() -> None:
-    """Run this command again, in a process that has a CUDA device without memory."""
+def build_library(folder: Path) -> Path:
+    """Compile fake_cuda.cpp into the folder: a process that loads it first has a CUDA device without memory."""
     compiler, torch_folder = shutil.which("c++"), Path(torch.__file__).parent
     if compiler is None:
         raise SystemExit("error: there is no C++ compiler, c++")
+    library = folder / "fake_cuda.so"
+    flags = ["-shared", "-fPIC", "-std=c++20", f"-I{torch_folder}/include", "-o", str(library)]
+    flags.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}")
+    libraries = [f"-L{torch_folder}/lib", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{torch_folder}/lib"]
+    subprocess.run([compiler, *flags, str(Path(__file__).with_name("fake_cuda.cpp")), *libraries], check=True)
+    return library
+
+
+def start_with_a_gpu() -> None:
+    """Run this command again, in a process that has a CUDA device without memory."""
     with tempfile.TemporaryDirectory() as folder:
-        library = f"{folder}/fake_cuda.so"
-        flags = ["-shared", "-fPIC", "-std=c++20", f"-I{torch_folder}/include", "-o", library]
-        flags.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}")
-        libraries = [f"-L{torch_folder}/lib", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{torch_folder}/lib"]
-        subprocess.run([compiler, *flags, str(Path(__file__).with_name("fake_cuda.cpp")), *libraries], check=True)
         command = [sys.executable, "-m", "benchmarks.count_operations", *sys.argv[1:]]
-        sys.exit(subprocess.run(command, env={**os.environ, LIBRARY: library}).returncode)
+        environment = {**os.environ, LIBRARY: str(build_library(Path(folder)))}
+        sys.exit(subprocess.run(command, env=environment).returncode)
 
 
 def believe_in_a_gpu() -> None:

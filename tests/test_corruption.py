@@ -208,7 +208,7 @@ def test_the_extremes_of_the_temperature_are_the_likeliest_token_and_an_even_dra
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> None:
-    count, gap = 2_000_000, 10.0  # noise with the resolution of half precision would get this wrong
+    count, gap = 300_000, 8.0  # noise with the resolution of half precision would get this wrong
     torch.manual_seed(0)
     samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1), torch.rand(count))
     expected = count * torch.sigmoid(torch.tensor(-gap)).item()

@@ -5,7 +5,6 @@ Torch's own FSDP, on CPUs and gloo; only accelerate's choice of devices is chang
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,23 +19,7 @@ from tests.pretraining.runs import flags, write_corpus
 
 ROOT = Path(__file__).parents[2]
 SHARDED = {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]}
-
-
 OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "max_steps": 4, "save_steps": 2}
-
-
-def run(folder: Path, **options: object) -> Path:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    script = str(ROOT / "tests" / "integration" / "fsdp_on_cpu.py")
-    argv = flags(folder, experiment_name="fsdp", fsdp="full_shard", fsdp_config=folder / "fsdp.json", **options)
-    done = subprocess.run(
-        [sys.executable, *launcher, script, *argv],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "output" / "fsdp"
 
 
 def networks(run_folder: Path) -> dict[str, torch.Tensor]:
@@ -50,17 +33,21 @@ def test_it_trains_as_without_goes_on_bit_for_bit_and_exports_whole_networks(
 ) -> None:
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "fsdp.json").write_text(json.dumps(config))
-    whole = run(tmp_path, **OPTIONS, per_device_train_batch_size=4)
-    trained = networks(whole)
+    options = {**OPTIONS, "per_device_train_batch_size": 4, "fsdp": "full_shard"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += [str(ROOT / "tests" / "integration" / "fsdp_on_cpu.py"), str(tmp_path)]
+    done = subprocess.run(
+        [*command, json.dumps({**options, "fsdp_config": str(tmp_path / "fsdp.json")})],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     main(flags(tmp_path, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
-    for name, weight in networks(tmp_path / "output" / "one").items():
-        torch.testing.assert_close(trained[name], weight, rtol=0, atol=1e-4)
-
-    checkpoint = whole / "checkpoint-2"
+    one, whole, resumed = (networks(tmp_path / "output" / name) for name in ("one", "whole", "resumed"))
+    for name, weight in one.items():
+        torch.testing.assert_close(whole[name], weight, rtol=0, atol=1e-4)
+    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
+    checkpoint = tmp_path / "output" / "whole" / "checkpoint-2"
     assert find_corruption(checkpoint) is None
     assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == bool(config)
-    for gone in (whole / "checkpoint-4", whole / "discriminator", whole / "generator"):
-        shutil.rmtree(gone)
-    run(tmp_path, **OPTIONS, per_device_train_batch_size=4, resume_from_checkpoint=whole)
-    again = networks(whole)
-    assert all(torch.equal(again[name], weight) for name, weight in trained.items())

@@ -1,4 +1,4 @@
-"""The same run on one process, on two, on two hosts, and with accumulation: the same text, masks and weights.
+"""The same run on one process, on two hosts, and with accumulation: the same text, masks and weights.
 
 Real commands by torchrun and gloo; a host is a torchrun of its own. Without dropout, whose random numbers are each
 process's own. A host that is killed ends the other one with one line and a checkpoint to go on from.
@@ -64,12 +64,10 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path: Path) 
         return options(tmp_path, name, **sizes, max_steps=STEPS, save_steps=STEPS)
 
     pretrain(argv("one", batch=8))
-    started = start_hosts(argv("hosts", batch=4), tmp_path)
-    started.append(start(argv("two", batch=4), "--standalone", "--nproc_per_node=2", log=tmp_path / "two.log"))
+    hosts = start_hosts(argv("hosts", batch=4), tmp_path)
     pretrain(argv("four", batch=2, accumulation=4))
-    codes = [process.wait() for process in started]
-    assert codes == [0] * 3, [path.read_text() for path in tmp_path.glob("*.log")]
-    one, *others = (tmp_path / "output" / name for name in ("one", "two", "hosts", "four"))
+    assert [host.wait() for host in hosts] == [0, 0], [path.read_text() for path in tmp_path.glob("*.log")]
+    one, *others = (tmp_path / "output" / name for name in ("one", "hosts", "four"))
     wanted, weights = log_of(one), load_file(one / f"checkpoint-{STEPS}" / "model.safetensors")
     assert len(wanted) == STEPS
     for other in others:
@@ -113,7 +111,7 @@ from electra.pretraining.options import parse_arguments
 build = token_cache._build
 
 def slowly(*args):
-    time.sleep(12)  # several times the time-out of a collective
+    time.sleep(7)  # several times the time-out of a collective
     build(*args)
 
 token_cache._build = slowly
@@ -125,7 +123,7 @@ def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> N
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "build.py").write_text(SLOW_CACHE)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "build.py")]
-    argv = options(tmp_path, "run", ddp_timeout=4, overwrite_cache=True)
+    argv = options(tmp_path, "run", ddp_timeout=2, overwrite_cache=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *launcher, *argv], env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("documents: 30") == 2, done.stderr
