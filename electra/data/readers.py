@@ -12,6 +12,7 @@ with `ast`, which takes about two seconds; nothing is imported or executed.
 import ast
 import bz2
 import csv
+import functools
 import gzip
 import hashlib
 import io
@@ -282,7 +283,8 @@ def builtin_fingerprint(library: Path) -> str:
     return hashlib.sha256("\n".join([platform.python_version(), *listing]).encode("utf-8")).hexdigest()
 
 
-def builtin_documents(library: Path | None = None) -> list[str]:
+@functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
+def builtin_documents(library: Path | None = None) -> Sequence[str]:
     """One document per reference topic, then one per module with enough docstrings, in source order."""
     library = library or library_folder()
     documents: list[str] = []
