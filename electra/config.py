@@ -86,8 +86,8 @@ class CorpusArguments(Options):
 
     dataset_name: list[str] = option(
         [],
-        "Hugging Face Hub data sets by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), folders "
-        "saved by the datasets library, or 'builtin': the documentation that comes with Python.",
+        "Data sets of the Hugging Face Hub by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), "
+        "folders saved by the datasets library, or 'builtin': the documentation that comes with Python.",
     )
     dataset_config_name: list[str] = option([], "Configuration of each data set, or one for all; 'none' for none.")
     dataset_split: str = option("train", "Split of the data sets to read.")
@@ -124,7 +124,7 @@ class TokenizerArguments(Options):
     )
     vocab_size: int = option(30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE)
     min_frequency: int = option(2, "Minimum number of occurrences of a pair that is merged into a token.", POSITIVE)
-    lowercase: bool = option(True, "Lower-case the text (--cased keeps it).")
+    lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).")
     strip_accents: bool | None = option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
     max_documents: int | None = option(
         None, "Train the tokenizer on this many documents, drawn at random. Not set: on all.", POSITIVE
@@ -150,7 +150,7 @@ class ModelArguments(Options):
     model_size: Literal["small", "small++", "base", "large", "tiny", "mini", "modern-small"] = option(
         "small",
         "Recipe: architecture, masking, length, batch, learning rate, steps. small to large: the paper's table 6; "
-        "tiny, mini: an hour, a night of two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
+        "tiny, mini: one hour, ten hours on two CPU cores; modern-small: small's FLOPs with ModernBERT's layers.",
     )
     discriminator_type: str = option("electra", "Architecture of the discriminator.", choices=BACKBONES)
     generator_type: str | None = option(
@@ -208,7 +208,8 @@ class ModelArguments(Options):
     )
     init_generator: str | None = option(
         None,
-        "The same for the generator. google/electra-small-generator is as large as its discriminator, not a quarter.",
+        "Start from the generator of a run, model folder or Hub id, with its sizes and tokenizer. "
+        "google/electra-small-generator is as wide as its discriminator, not a quarter as wide.",
         NOT_EMPTY,
     )
     init_generator_layers: int | None = option(
@@ -246,7 +247,7 @@ class ObjectiveArguments(Options):
         "two_stage, replace_mlm and all_tokens_mlm.",
         NOT_NEGATIVE,
     )
-    discriminator_warmup_steps: int = option(0, "Steps in which that weight rises linearly from 0.", NOT_NEGATIVE)
+    discriminator_warmup_steps: int = option(0, "Steps over which --discriminator_weight rises from 0.", NOT_NEGATIVE)
     generator_gate: list[str] = option(
         [],
         "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "

@@ -110,7 +110,7 @@ def system_of_run(
         name, measured = HARDWARE[hardware].name, 1e12 * HARDWARE[hardware].peak_tflops
     peak = peak_tflops if peak_tflops or measured is None else measured / 1e12
     if peak is None:
-        raise UserError(f"{run.folder} does not say the peak of its hardware; pass --hardware or --peak_tflops")
+        raise UserError(f"{run.folder} has no peak rate of its hardware; pass --hardware or --peak_tflops")
     avg = score = None
     if glue is not None:
         summaries = read_glue(glue)

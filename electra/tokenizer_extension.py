@@ -45,9 +45,9 @@ def extend_tokenizer(
     state, name = json.loads(backend.to_str()), tokenizer.name_or_path
     model, old, size = state["model"], tokenizer.get_vocab(), vocabulary_size(tokenizer)
     if model["type"] not in ("WordPiece", "BPE", "Unigram"):
-        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be lengthened")
+        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
     if model["type"] == "BPE" and (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
-        raise UserError(f"tokenizer {name}: BPE with marked word ends or continuations cannot be lengthened")
+        raise UserError(f"tokenizer {name}: BPE with marked word ends or continuations cannot be extended")
     if backend.pre_tokenizer is None:
         raise UserError(f"tokenizer {name} does not split text into words, so none can be counted; train a new one")
     if not VOCAB_SIZE.holds(size + new_tokens):

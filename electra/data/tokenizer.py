@@ -65,7 +65,7 @@ def _check_extension(output: TokenizerTrainingArguments, flags: set[str]) -> Non
         return
     for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
         if name in flags:
-            raise UserError(f"--{name} has no effect with --extend, which keeps that of {output.extend}; leave it out")
+            raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
     if Path(output.output_dir).resolve() == expand(output.extend).resolve():
         raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
 

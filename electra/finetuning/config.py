@@ -84,7 +84,7 @@ class FineTuningArguments(Options):
     adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
     adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
     product_schedule: bool = option(
-        False, "Multiply warm-up and decay from step 0 on, as the original code does, instead of one after the other."
+        False, "As the original code, decay from step 0 and multiply by the warm-up; else warm up first, then decay."
     )
     head: str = field(default="linear", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
@@ -94,7 +94,7 @@ class FineTuningArguments(Options):
         "set. The latter overestimates the score.",
     )
     bf16: bool | None = option(
-        None, "Compute in bfloat16 with float32 weights and losses. Default: if the GPU or CPU supports it."
+        None, "Compute in bfloat16 with float32 weights and losses. Default: true if the GPU or CPU supports it."
     )
     fp16: bool = option(False, "Compute in float16 with loss scaling.")
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
@@ -148,8 +148,8 @@ class SpanArguments(FineTuningArguments):
     )
     head: Literal["joint", "independent"] = option(
         "joint",
-        "joint: predicts the end given the start and classifies whether there is an answer, as the original code; "
-        "independent: one logit for start and end each, [CLS] for no answer, as BERT.",
+        "joint: predicts the end given the start and classifies whether there is an answer, as the original code "
+        "does; independent: one logit each for start and end, with [CLS] for no answer, as in BERT.",
     )
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
 
@@ -202,7 +202,7 @@ class GlueArguments(ProtocolArguments):
     start_from_mnli: list[str] = option(
         [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
     )
-    mnli_run: Literal["best", "same_seed"] = option("best", "MNLI run that they start from.")
+    mnli_run: Literal["best", "same_seed"] = option("best", "MNLI run from which --start_from_mnli starts.")
     predict_test: Literal["none", "best", "ensemble"] = option(
         "none",
         "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "

@@ -95,7 +95,7 @@ def _model_folder(folder: Path) -> Path:
     for checkpoint in checkpoints_of(folder):
         wrong = find_corruption(checkpoint, *RESUME_ONLY)
         if wrong is None:
-            logger.info("%s has not ended: using its networks of step %d", folder, step_of(checkpoint))
+            logger.info("the run %s has not ended: using its networks of step %d", folder, step_of(checkpoint))
             return checkpoint
         logger.warning("%s %s; looking for an older checkpoint", checkpoint, wrong)
     raise UserError(
@@ -316,7 +316,8 @@ def _load_with_head(source: str, config: PreTrainedConfig, of_any_type: bool) ->
         return load_network(class_of(config), source, config)[0]
     if not of_any_type:
         raise UserError(
-            f"{source} is of type {config.model_type}; name a model with its head, of type {', '.join(BACKBONES)}"
+            f"{source} is of type {config.model_type}; name a model with its head, of one of the types "
+            f"{', '.join(BACKBONES)}"
         )
     return load_network(MODEL_FOR_MASKED_LM_MAPPING[type(config)], source, config)[0]
 

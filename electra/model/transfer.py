@@ -154,7 +154,8 @@ def transfer(
     wrong = [name for name in new if new[name].shape != state[name].shape]
     if wrong:
         raise UserError(
-            f"the trained weight {wrong[0]} is {tuple(new[wrong[0]].shape)}, not {tuple(state[wrong[0]].shape)}"
+            f"the trained weight {wrong[0]} has the shape {tuple(new[wrong[0]].shape)}, not "
+            f"{tuple(state[wrong[0]].shape)}"
         )
     return new
 

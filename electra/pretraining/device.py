@@ -98,7 +98,7 @@ def smaller_batches(training: Any, most: int | None = None) -> str:
     if smaller is None:
         return "choose a smaller model or --max_length, or --gradient_checkpointing"
     options = f"--per_device_train_batch_size {smaller} --gradient_accumulation_steps {size // smaller * accumulation}"
-    return f"{options} trains the same steps with less memory"
+    return f"{options} take the same steps with less memory"
 
 
 def is_compiler_error(error: Exception) -> bool:

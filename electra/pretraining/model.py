@@ -265,7 +265,7 @@ def load_into(
         raise UserError(f"{name}: its weight {damaged[0]} is not finite; the network has diverged or is damaged")
     notes: dict[str, Any] = {"path": path, "vocabulary": None, "repeated_positions": 0, "fresh_head": bool(fresh)}
     if fresh:
-        logger.warning("the %s's %s: not in %s, fresh weights", role, ", ".join(fresh), path)
+        logger.warning("%s does not have the %s's %s: drawn at random", path, role, ", ".join(fresh))
     own, rows = own_tokenizer(source, tokenizer.name_or_path), None
     if own is not None and (
         config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()

@@ -110,10 +110,10 @@ class PretrainingArguments(TrainingArguments):
     adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
     adam_bias_correction: bool = option(True, "Adam with bias correction; the original's optimizer has none.")
     muon_learning_rate: float | None = option(
-        None, "Peak learning rate of the layers' matrices, by Muon; all else by Adam. Not set: Adam alone.", POSITIVE
+        None, "Peak learning rate of Muon, for the layers' matrices; Adam for the rest. Not set: Adam alone.", POSITIVE
     )
     product_schedule: bool = option(
-        False, "The original's schedule: warm-up times decay from step 0, instead of warm-up and then decay."
+        False, "As the original code, decay from step 0 and multiply by the warm-up; else warm up first, then decay."
     )
     eval_strategy: str = option("steps", "When to evaluate: no, steps, epoch.")
     eval_steps: float | None = option(5000, "Optimizer steps between evaluations.", POSITIVE)
@@ -126,7 +126,7 @@ class PretrainingArguments(TrainingArguments):
         None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
     )
     max_skipped_steps: int = option(
-        10, "Stop after so many consecutive steps that were skipped: loss or gradient was not finite.", POSITIVE
+        10, "Stop after this many skipped steps in a row: their loss or gradient was not finite.", POSITIVE
     )
     checkpoint_fractions: list[float] = option(
         [],
@@ -135,9 +135,9 @@ class PretrainingArguments(TrainingArguments):
         UP_TO_ONE,
     )
     bf16: bool | None = option(
-        None, "Mixed precision in bfloat16. Not set: if the GPU or CPU supports it, else fp16 on a GPU."
+        None, "Mixed precision in bfloat16. Not set: true if the GPU or CPU supports it, else fp16 on a GPU."
     )
-    torch_compile: bool | None = option(None, "Compile the training step. Not set: on a GPU.")
+    torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
     ddp_broadcast_buffers: bool | None = option(
         False, "Copy buffers to all processes in each step; all are constants."
@@ -161,7 +161,7 @@ class PretrainingArguments(TrainingArguments):
             check(getattr(self, name) == only, name, getattr(self, name), f"{expected}, pre-training does not use it")
         if self.auto_find_batch_size:
             raise UserError(
-                "--auto_find_batch_size does not work, because it would change the samples of a step; lower "
+                "--auto_find_batch_size does not work, because it would change the number of samples per step; lower "
                 "--per_device_train_batch_size and raise --gradient_accumulation_steps by the same factor"
             )
         if self.checkpoint_fractions and self.save_strategy == "best":

@@ -210,7 +210,7 @@ def announce_plan(
     shortest = min(stage_lengths(steps, plan.generator_steps))
     if training.get_warmup_steps(shortest) >= shortest:
         logger.warning(
-            f"--warmup_steps {training.warmup_steps:g} takes all of {shortest} steps: the learning rate never reaches "
+            f"--warmup_steps {training.warmup_steps:g} covers all {shortest} steps: the learning rate never reaches "
             f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
         )
     return plan

@@ -70,7 +70,7 @@ def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
     kept, are_others_deleted = count_checkpoints(training, plan)
     memory = format_bytes((2 + ADAM_STATES) * weights)
-    logger.info(f"memory         {memory} for weights, gradients and averages; --plan measures the whole")
+    logger.info(f"memory         {memory} for weights, gradients and Adam's moments; --plan measures the peak")
     logger.info(
         f"disk           token cache {format_bytes(plan.cache_bytes)}, {kept} checkpoints of "
         f"{format_bytes(checkpoint)}, networks {format_bytes(networks)}"

@@ -98,7 +98,7 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
     different = [name for name in old if name in new and old[name] != new[name]]
     if different:
         words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
-        raise UserError(f"the model differs from the one in {checkpoint}: {words}")
+        raise UserError(f"the model differs from the one in {checkpoint}: {words}; keep its sizes, or start a new run")
     now = origin["options"]
     # A path that is gone since is still the same path.
     now |= {name: before[name] for name in _PATHS if now[name] and absolute(now[name]) == before.get(name)}
@@ -166,7 +166,7 @@ def _saved_config(checkpoint: Path) -> dict[str, Any]:
     try:
         saved = json.loads((checkpoint / "config.json").read_text())
         if not isinstance(saved, dict) or not isinstance(saved.get("discriminator"), dict):
-            raise ValueError("it is not of a pair of networks")
+            raise ValueError("it does not describe a pair of networks")
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read config.json in {checkpoint}: {error}; name another checkpoint") from error
     return saved

@@ -363,7 +363,7 @@ class ElectraTrainer(Trainer):
         checks = [check.full_tensor() if isinstance(check, DTensor) else check for check in checks]
         if not torch.stack(checks).all():
             raise UserError(
-                f"the weights or the optimizer's averages are not finite at step {step}, so it is not saved; "
+                f"the weights or the optimizer's moments are not finite at step {step}, so it is not saved; "
                 f"{describe_latest_valid(run)}; resume from it with a lower --learning_rate"
             )
         if is_writer and self._had_options and not (run / CONFIG_NAME).is_file():  # Trainer would make it anew

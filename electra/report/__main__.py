@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> None:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file that was edited by hand
         names = ", ".join(map(str, arguments.folders))
-        raise UserError(f"cannot report {names}: a file is not as a run writes it ({error!r}); restore it") from error
+        why = f"a file does not have the form that a run writes ({error!r})"
+        raise UserError(f"cannot report {names}: {why}; restore it") from error
     for path in paths:
         logger.info("%s", path)
 

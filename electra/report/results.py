@@ -64,7 +64,7 @@ def read_results(path: Path) -> list[Result]:
             if not all(isinstance(value, int | float | None) for value in result.metrics.values()):
                 raise TypeError("a metric is not a number")
         except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} line {number} is not a result ({error}); remove it to run it again") from error
+            raise UserError(f"{path} line {number} is not a result ({error}); delete it to repeat the run") from error
         results.append(result)
     return results
 

@@ -156,8 +156,8 @@ class DiscriminatorHealth(TrainerCallback):
         advice = (
             f". Try a lower --learning_rate (now {args.learning_rate:g}), a smaller --generator_size, a larger batch "
             "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now "
-            f"{warmup_steps}). A new run starts several times earlier with --initialization local "
-            "(--discriminator_type electra or modernbert)."
+            f"{warmup_steps}). In a new run, the discriminator starts several times earlier with --initialization "
+            "local (--discriminator_type electra or modernbert)."
         )
         patience = ". This is normal for millions of tokens: continue with more --max_steps"
         what, advice = {
@@ -168,6 +168,6 @@ class DiscriminatorHealth(TrainerCallback):
         }[assess(evaluations, self.vocab_size, warmup_steps)]
         return (
             f"step {last.step}: the discriminator {what}: held-out AUC {last.discriminator_auc:.3f}, recall "
-            f"{last.discriminator_recall:.3f}, loss {last.discriminator_loss:.4f} where the base rate alone gives "
-            f"{last.base_rate_loss:.4f}{advice}"
+            f"{last.discriminator_recall:.3f}, loss {last.discriminator_loss:.4f} (from the base rate alone: "
+            f"{last.base_rate_loss:.4f}){advice}"
         )

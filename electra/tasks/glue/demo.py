@@ -45,7 +45,7 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
         if disturbed is not None:  # also for label 1: a sentence that cannot be disturbed would reveal its label
             pairs.append((disturbed, sentence))
     if len(pairs) < sum(ROWS.values()):
-        raise UserError(f"the docstrings of this Python have {len(pairs)} of 5000 sentences; use a complete Python")
+        raise UserError(f"this Python's docstrings have only {len(pairs)} of 5000 sentences; use a complete Python")
     rng.shuffle(pairs)
     data, start = {}, 0
     for split, rows in ROWS.items():
