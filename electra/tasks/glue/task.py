@@ -79,9 +79,7 @@ def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
     except UserError:
         raise
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(
-            f'--task_overrides {text}: it must be a mapping like {{"rte": {{"learning_rate": 2e-5}}}}'
-        ) from error
+        raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
     overrides: dict[str, dict[str, Any]] = {}
     for name, chosen in mapping.items():
         if unknown := sorted(set(chosen) - TASK_OPTIONS):
