@@ -10,14 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-EXTRAS = {
-    "matplotlib": "report",
-    "seqeval": "tagging",
-    "optuna": "sweep",
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-}
-"""Optional packages and the extra of this package that installs each."""
+OPTIONAL = {"matplotlib", "seqeval", "optuna", "tensorboard", "wandb"}
+"""Packages that only some commands need; each belongs to an extra of this package."""
 
 
 class UserError(ValueError):
@@ -48,10 +42,9 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except KeyboardInterrupt:
         code, message = 130, "stopped"  # 128 + SIGINT, the convention of shells
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+        if error.name not in OPTIONAL:
             raise
-        extra = f"pip install 'electra[{EXTRAS[error.name]}]'"
-        code, message = 2, f"error: this needs {error.name}, which is not installed; run {extra}"
+        code, message = 2, f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise

@@ -18,7 +18,7 @@ from transformers.integrations import (
     get_reporting_integration_callbacks,
 )
 
-from electra.errors import EXTRAS, UserError
+from electra.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
     missing = trackers - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two are not listed
     if missing:
         name = min(missing)
-        package = f"'electra[{EXTRAS[name]}]'" if name in EXTRAS else name
-        raise UserError(f"--report_to {name} needs {name}, which is not installed; run: pip install {package}")
+        raise UserError(f"--report_to {name} needs {name}, which is not installed; run: pip install {name}")
     if "wandb" not in trackers or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
     import wandb

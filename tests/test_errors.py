@@ -17,7 +17,7 @@ from electra.errors import UserError, run_script, shorten_socket_paths
     [
         (UserError("first\n  second"), 2, "error: first second"),
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
-        (ModuleNotFoundError("No module", name="seqeval"), 2, "electra[tagging]"),
+        (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
         (SystemExit(85), 85, ""),
     ],

@@ -199,7 +199,7 @@ def write_report(
     try:
         picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, AXES[axis])
     except ModuleNotFoundError:
-        logger.warning("%s needs matplotlib; run: pip install 'electra[report]'", picture_file.name)
+        logger.warning("%s needs matplotlib; run: pip install matplotlib", picture_file.name)
         return [page_file]
     write_file(picture, picture_file)
     return [page_file, picture_file]

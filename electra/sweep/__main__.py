@@ -112,7 +112,7 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
             summary.figure().savefig(picture, format="svg", metadata={"Date": None})
             write_file(picture.getvalue(), folder.path / "results.svg")
         except ModuleNotFoundError:
-            logger.warning("results.svg needs matplotlib; run: pip install 'electra[report]'")
+            logger.warning("results.svg needs matplotlib; run: pip install matplotlib")
         logger.info("\n%s\n\n%s", text_table(*summary.table()), summary.best())
         logger.info("\nresults        %s", folder.path / "results.md")
     for failure in failures:
