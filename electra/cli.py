@@ -122,11 +122,13 @@ class CommandLine(HfArgumentParser):
         file_recipe, flag_recipe = (RECIPES.get(self.value_of("model_size", t) or "", {}) for t in (tokens, argv))
         file_recipe = {} if flag_recipe else file_recipe  # recipes differ in their fields
         recipe = as_flags(flag_recipe)
+        namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *recipe, *argv])
         lost = {_name(word) for word in recipe} - {_name(word) for word in argv}
-        if overridden := [word for word in tokens if _name(word) in lost and word not in recipe]:
+        of_file = vars(self.parse_known_args(tokens)[0]) if recipe else {}
+        lost = {name for name in lost if of_file[name[2:]] != getattr(namespace, name[2:])}
+        if overridden := [word for word in tokens if _name(word) in lost]:
             hint = "repeat them as flags to keep them"
             logger.warning("--model_size overrides %s of %s; %s", " ".join(overridden), config, hint)
-        namespace, unknown = self.parse_known_args([*as_flags(file_recipe), *tokens, *recipe, *argv])
         if unknown:
             self._refuse(unknown[0])
         values = vars(namespace)

@@ -34,7 +34,8 @@ def test_a_recipe_sets_every_field_it_states(argv: list[str], recipe: str) -> No
 
 
 def test_precedence_is_default_recipe_file_flag(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = write(tmp_path / "a.yaml", "model_size: base\nlearning_rate: 3e-4\nhidden_size: 384\nmax_steps: 7\n")
+    lines = "model_size: base\nlearning_rate: 3e-4\nhidden_size: 384\nmax_steps: 7\nadam_epsilon: 1e-6\n"
+    config = write(tmp_path / "a.yaml", lines)
     values = parse("--config", config, "--max_steps", "9")
     assert values["per_device_train_batch_size"] == RECIPES["base"]["per_device_train_batch_size"]  # recipe
     assert (values["learning_rate"], values["hidden_size"]) == (3e-4, 384)  # file over recipe
@@ -47,6 +48,7 @@ def test_precedence_is_default_recipe_file_flag(tmp_path: Path, caplog: pytest.L
     assert values["max_steps"] == 7
     (record,) = caplog.records
     assert "hidden_size=384" in record.getMessage() and "max_steps" not in record.getMessage()
+    assert "adam_epsilon" not in record.getMessage()  # 1e-6 there, too
 
 
 @pytest.mark.parametrize(
