@@ -35,14 +35,14 @@ KEPT, NEW = (
         initializer_range initialization init_discriminator init_generator init_generator_layers
         objective mlm_probability mlm_replacement_probability mlm_random_probability discriminator_weight
         generator_gate generator_steps init_from_generator temperature disallow_correct
-        max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction
-        muon_learning_rate""",
+        max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
         # Another value holds from here on; it is logged, and recorded with its step.
         """
         hidden_dropout_prob attention_probs_dropout_prob discriminator_warmup_steps
         validation_file validation_fraction max_eval_segments eval_corruption
-        max_steps learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps product_schedule weight_decay
-        adam_beta1 adam_beta2 adam_epsilon max_grad_norm bf16 fp16 bf16_full_eval fp16_full_eval tf32
+        max_steps learning_rate muon_learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps
+        product_schedule weight_decay adam_beta1 adam_beta2 adam_epsilon max_grad_norm
+        bf16 fp16 bf16_full_eval fp16_full_eval tf32
         logging_strategy logging_steps eval_strategy eval_steps eval_delay save_strategy save_steps
         checkpoint_fractions load_best_model_at_end metric_for_best_model greater_is_better dataloader_drop_last""",
     )
@@ -107,7 +107,9 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
         different = [name for name in different if name != "optim"]
     kept = {*KEPT}
     if {before.get("lr_scheduler_type"), now["lr_scheduler_type"]} & _STATEFUL_SCHEDULES:
-        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate"}
+        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate", "muon_learning_rate"}
+    if None in (before.get("muon_learning_rate"), now["muon_learning_rate"]):  # Adam's averages are not Muon's
+        kept.add("muon_learning_rate")
     for name in different:
         if name in kept:
             was = f"{checkpoint} was trained with --{name} {_shown(before[name])}, not {_shown(now[name])}"

@@ -63,7 +63,7 @@ def begun(tmp_path: Path, make_pair: MakePair) -> Begun:
     model, checkpoint = make_pair(), tmp_path / "checkpoint-4"
     model.save_pretrained(checkpoint)
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 4, "max_steps": 12}))
-    origin = origin_of(parse_arguments(flags(tmp_path)).values(), model, TEXT, 8)
+    origin = origin_of(parse_arguments(flags(tmp_path, muon_learning_rate=1e-3)).values(), model, TEXT, 8)
     (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
     return checkpoint, model, origin
 
@@ -123,6 +123,22 @@ def test_a_schedule_with_a_memory_keeps_its_learning_rate(begun: Begun) -> None:
     (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
     origin["options"]["learning_rate"] = 1.0
     with pytest.raises(UserError, match="--learning_rate"):
+        check_resumed(checkpoint, origin, model)
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 1e-3), (1e-3, None), (1e-3, 5e-4)])
+def test_the_rate_of_muon_changes_but_adam_s_averages_are_not_continued_by_muon_or_the_other_way_round(
+    begun: Begun, before: float | None, now: float | None
+) -> None:
+    checkpoint, model, origin = begun
+    origin["options"]["muon_learning_rate"] = before
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
+    origin["options"]["muon_learning_rate"] = now
+    if before is not None and now is not None:
+        change = {"step": 4, "option": "muon_learning_rate", "before": before, "now": now}
+        assert check_resumed(checkpoint, origin, model)["changes"] == [change]
+        return
+    with pytest.raises(UserError, match="--muon_learning_rate"):
         check_resumed(checkpoint, origin, model)
 
 
