@@ -36,7 +36,7 @@ from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import BYTES_PER_WEIGHT, activation_bytes
+from electra.pretraining.resources import activation_bytes, bytes_of_averages
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import make_trainer
 from electra.pretraining.trainer import ElectraTrainer
@@ -116,7 +116,8 @@ class Bench:
             dtype = torch.bfloat16 if trainer.args.bf16 else None
             kept = activation_bytes(config, batch, trainer.plan.max_length, "cuda", dtype)
             told["peak_bytes"] = torch.cuda.max_memory_allocated()
-            told["estimated_bytes"] = kept + BYTES_PER_WEIGHT * trainer.plan.total_parameters
+            averages = bytes_of_averages(trainer.args, trainer.model)
+            told["estimated_bytes"] = kept + 2 * 4 * trainer.plan.total_parameters + averages
         told["losses"] = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
         return told
 

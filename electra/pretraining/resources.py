@@ -29,6 +29,7 @@ from electra.errors import UserError
 from electra.gpu import tune_for_gpu
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
+from electra.optimization import muon_groups
 from electra.pretraining.callbacks.progress import ReadableLog
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.device import smaller_batches
@@ -38,14 +39,19 @@ from electra.pretraining.setup import make_trainer
 
 logger = logging.getLogger(__name__)
 
-ADAM_STATES = 2
-"""Numbers that Adam keeps for each weight; other optimizers keep fewer."""
 TRIAL_STEPS = 10
 """Timed steps of a trial, after one for warm-up."""
-BYTES_PER_WEIGHT = 16
-"""Weight, gradient and Adam's two averages in float32."""
 RESERVE = 0.1
 """Share of the free memory for what is not counted: buffers of kernels, fragments, evaluations."""
+
+
+def bytes_of_averages(training: PretrainingArguments, model: ElectraForJointPretraining) -> int:
+    """Of Adam's two averages of each weight, and Muon's one of its matrices; other optimizers keep less."""
+    averages = 2 * sum(parameter.numel() for parameter in model.parameters())
+    if training.muon_learning_rate is not None:
+        *_, group = muon_groups(model, weight_decay=0, muon_learning_rate=training.muon_learning_rate)
+        averages -= sum(matrix.numel() for matrix in group["params"])
+    return 4 * averages
 
 
 def count_checkpoints(training: PretrainingArguments, plan: Plan) -> tuple[int, bool]:
@@ -66,11 +72,12 @@ def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -
     """
     training, run = args.training, Path(str(args.training.output_dir))
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    checkpoint = weights * (1 if training.save_only_model else 1 + ADAM_STATES)
+    averages = bytes_of_averages(training, model)
+    checkpoint = weights if training.save_only_model else weights + averages
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
     kept, are_others_deleted = count_checkpoints(training, plan)
-    memory = format_bytes((2 + ADAM_STATES) * weights)
-    logger.info(f"memory         {memory} for weights, gradients and Adam's moments; --plan measures the peak")
+    memory = format_bytes(2 * weights + averages)
+    logger.info(f"memory         {memory} for weights, gradients and the optimizer's averages; --plan measures the peak")
     logger.info(
         f"disk           token cache {format_bytes(plan.cache_bytes)}, {kept} checkpoints of "
         f"{format_bytes(checkpoint)}, networks {format_bytes(networks)}"
@@ -181,7 +188,8 @@ def check_memory(args: Arguments, model: ElectraForJointPretraining) -> None:
     except Exception as error:  # an estimate must not stop a run
         logger.debug("memory is not known: %s", error)
         return
-    weights = BYTES_PER_WEIGHT * sum(parameter.numel() for parameter in model.parameters())
+    weights = bytes_of_averages(training, model)  # and weights and gradients in float32
+    weights += 2 * 4 * sum(parameter.numel() for parameter in model.parameters())
     warning = advice(training, weights, activations, torch.cuda.mem_get_info()[0])
     if warning is not None:
         logger.warning(warning)

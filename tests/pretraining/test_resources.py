@@ -60,6 +60,8 @@ def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
             check(**missing)
     check(2 * checkpoint + networks, save_total_limit=1)  # two at once
     check(checkpoint + networks, save_only_model=True)
+    matrices = sum(p.numel() for name, p in model.named_parameters() if ".layer." in name and p.ndim == 2)
+    check(3 * (checkpoint - 4 * matrices) + networks, muon_learning_rate=1e-3)  # which keeps one average of them
     (run / "checkpoint-2").mkdir(parents=True)
     check(2 * checkpoint + networks)
 
