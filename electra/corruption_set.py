@@ -26,7 +26,7 @@ from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
 from electra.errors import Parser, UserError, run_script
-from electra.files import read_options
+from electra.files import expand, read_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
@@ -105,8 +105,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--mlm_probability", type=float, help="masked share; not given: the run's, 0.15 if unknown")
     given = parser.parse_args(argv)
     setup_logging()
-    path = Path(given.pretrain_path)
-    options = read_options(path) or read_options(path.parent) or {}
+    path = expand(given.pretrain_path)
+    options = (read_options(path) or read_options(path.parent) or {}) if path.is_dir() else {}
     length = options.get("max_length", 128) if given.max_length is None else given.max_length
     share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
     output = given.output_file

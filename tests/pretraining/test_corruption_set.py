@@ -143,7 +143,11 @@ def test_another_tokenizer_longer_segments_and_objectives_without_a_discriminato
 
 
 def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
-    test_set: Path, finished_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    test_set: Path,
+    finished_run: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     content = test_set.read_bytes()
     edited = bytearray(content)
@@ -171,6 +175,10 @@ def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
     assert "generator" in refused_command(
         make_set, command(discriminator, folder / "corpus.txt", folder / "a.safetensors"), capsys
     )
+    monkeypatch.chdir(folder)
+    Path("config.yaml").write_text("max_length: 4\n")  # of no run
+    line = refused_command(make_set, command(Path("nobody"), folder / "corpus.txt", Path("a.safetensors")), capsys)
+    assert "nobody" in line and "--max_length" not in line
 
 
 def test_it_is_a_sweep_s_metric_comparable_between_networks_and_generators(test_set: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from tqdm import tqdm
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
 from electra.cli import CommandLine, write_yaml
@@ -82,7 +82,7 @@ def chosen_share(args: MinimalPairArguments, networks: Networks) -> float:
     values: dict[str, Any] = {}
     if networks.joint is not None:
         values = networks.joint.to_dict()
-    else:
+    elif Path(networks.source).is_dir():
         values = read_options(Path(networks.source).parent) or {}
     return 1.0 if values.get("objective") == "electra_15" else float(values.get("mlm_probability", 0.15))
 
@@ -108,8 +108,11 @@ def chosen_scores(
     return list(dict.fromkeys(args.score)) or [name for name in DEFAULT_SCORES if not missing(name)]
 
 
-def check_sentences(pairs: list[Pair], encoded: Encoded, networks: list[PreTrainedModel], limit: int) -> None:
-    """Refuse sentences that are longer than the networks' positions, or of which the tokenizer leaves nothing."""
+def check_sentences(
+    pairs: list[Pair], encoded: Encoded, networks: list[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Refuse sentences that are longer than the networks' positions, have special tokens, or no tokens at all."""
+    limit, special = tokenizer.model_max_length, {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
     for config in (network.config for network in networks):
         is_known = config.model_type in BACKBONES
         limit = min(limit, longest_text(config) if is_known else getattr(config, "max_position_embeddings", limit))
@@ -121,9 +124,11 @@ def check_sentences(pairs: list[Pair], encoded: Encoded, networks: list[PreTrain
             "model; shorten or remove it"
         )
     for row, (group, place) in enumerate(encoded.place):
-        if not encoded.groups[group].is_text[place].any():
+        ids = encoded.groups[group].ids[place][encoded.groups[group].is_text[place]]
+        problem = "leaves no token of" if not len(ids) else "finds a special token in"
+        if not len(ids) or not special.isdisjoint(ids.tolist()):
             text = pairs[row // 2][row % 2]
-            raise UserError(f"{pairs[row // 2].place}: the tokenizer leaves no token of {text!a:.60}; remove the pair")
+            raise UserError(f"{pairs[row // 2].place}: the tokenizer {problem} {text!a:.60}; remove the pair")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -140,7 +145,7 @@ def main(argv: list[str] | None = None) -> None:
     pairs = load_pairs(args.data, args.max_pairs)
     encoded = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
     used = [network for network in {networks.discriminator, language_model} if network is not None]
-    check_sentences(pairs, encoded, used, networks.tokenizer.model_max_length)
+    check_sentences(pairs, encoded, used, networks.tokenizer)
 
     accelerator = None if args.use_cpu else torch.accelerator.current_accelerator(check_available=True)
     device = accelerator or torch.device("cpu")

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase, RobertaConfig, RobertaForMaskedLM
 
+from electra.model.pretrained import Networks
 from electra.report.__main__ import main as report
 from electra.tasks.minimal_pairs.data import load_pairs
 from electra.tasks.minimal_pairs.report import PUBLISHED, PUBLISHED_PHENOMENA, summarize
-from electra.tasks.minimal_pairs.task import main
+from electra.tasks.minimal_pairs.task import MinimalPairArguments, chosen_share, main
 from tests.conftest import refused, refused_command
-from tests.tasks.minimal_pairs.networks import PAIRS, write_run
+from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
 
 
 def write_pairs(path: Path, *rows: object) -> Path:
@@ -98,6 +99,15 @@ def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.Cap
     assert "<table" in (world / "output/lm/report.html").read_text()
 
 
+def test_a_model_of_the_hub_has_nothing_of_the_working_directory(
+    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
+) -> None:
+    (world / "config.yaml").write_text("mlm_probability: 0.4\n")
+    discriminator, generator = random_pair(wordpiece_tokenizer)
+    networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
+    assert chosen_share(MinimalPairArguments(pretrain_path="nobody"), networks) == 0.15
+
+
 def test_an_electric_has_its_own_score(
     world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +137,7 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
             b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a", "sentence_bad": "\\u200b"}\n',
             "pairs.jsonl:2",
         ),
+        (b'{"sentence_good": "a", "sentence_bad": "a [MASK]"}\n', "special token in 'a [MASK]'"),
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has a sentence of 32 tokens, more than the 24"),
     ],
 )
