@@ -70,8 +70,10 @@ class CommandLine(HfArgumentParser):
         """After `parse`: options given as flags or different from their default, and those of `ALWAYS_WRITTEN`."""
         self.source = ""
         """Where options came from, for errors."""
-        self.flags: set[str] = set()
+        self.flags: frozenset[str] = frozenset()
         """After `parse`: options given on the command line itself, not only in a file or a recipe."""
+        self.lines: frozenset[str] = frozenset()
+        """After `parse`: options given in the file."""
         for action in self._actions:
             if action.dest in WITHOUT_VALUE:
                 action.nargs, action.const = "?", WITHOUT_VALUE[action.dest]
@@ -134,7 +136,9 @@ class CommandLine(HfArgumentParser):
         values = vars(namespace)
         del values["config"]
         options = self._option_string_actions
-        self.flags = {options[name].dest for name in map(_name, argv) if name in options}
+        self.flags, self.lines = (
+            frozenset(options[name].dest for name in map(_name, words) if name in options) for words in (argv, tokens)
+        )
         recorded = ALWAYS_WRITTEN | self.flags
         self.effective = {
             name: _plain(value)

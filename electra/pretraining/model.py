@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.config import GENERATOR_SIZES
 from electra.errors import UserError
 from electra.model.configuration import (
     ElectraPretrainingConfig,
@@ -167,7 +166,7 @@ def _generator_config(
 ) -> tuple[PreTrainedConfig, list[str]]:
     sizes = args.model
     if sizes.init_generator:
-        config = _trained_config(args, "generator", sizes.init_generator, tokenizer, checkpoint)
+        config = _trained_config(args, "generator", sizes.init_generator, tokenizer, checkpoint, discriminator)
         note = (
             f"{sizes.init_generator} is as wide as the discriminator, like the released electra-small-generator, not "
             "a quarter as in the paper; leave --init_generator out for a small new one"
@@ -189,11 +188,17 @@ def _generator_config(
 
 
 def _trained_config(
-    args: Arguments, role: str, path: str, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
+    args: Arguments,
+    role: str,
+    path: str,
+    tokenizer: PreTrainedTokenizerBase,
+    checkpoint: str | None,
+    discriminator: PreTrainedConfig | None = None,
 ) -> PreTrainedConfig:
-    """The configuration of a trained network with this run's dropout.
+    """The configuration of a trained network with this run's dropout; the generator's needs the discriminator's.
 
-    Refused are other sizes and types on the command line, and what does not fit the tokenizer or --max_length.
+    Refused are other sizes and types on the command line, and what does not fit the tokenizer or --max_length. Sizes
+    in a file, which may be for several runs, are only named.
     """
     if checkpoint is not None:
         resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(_saved_config(checkpoint)), role)
@@ -217,19 +222,17 @@ def _trained_config(
             f"{named} has embeddings for {config.vocab_size} tokens, but {whose} tokenizer has {needed}; name a "
             "folder with the network's own tokenizer"
         )
-    own = _sizes_of(config)
-    if role == "generator":  # relative sizes are not its own
-        own = dict.fromkeys(("generator_size", "generator_layer_size", *GENERATOR_SIZES), None)
-        own["generator_type"] = config.model_type
-    for name in sorted(args.flags & own.keys()):
-        given = getattr(args.model, name)
-        if own[name] != given and not (name == "max_position_embeddings" and given > longest):
-            its = "its own" if own[name] is None else f"its own, {own[name]}"
-            raise UserError(f"--{name} {given}: {named} has {its}; leave it out")
     if role == "generator" and args.model.init_generator_layers is not None:
         layers = args.model.init_generator_layers
         if layers > config.num_hidden_layers:
             raise UserError(f"--init_generator_layers {layers}: {path} has only {config.num_hidden_layers} layers")
+    own = _sizes_of(config) if discriminator is None else _sizes_beside(discriminator, config, layers)
+    different = {name: getattr(args.model, name) for name in own if own[name] != getattr(args.model, name)}
+    for name, given in different.items():
+        if name in args.flags and not (name == "max_position_embeddings" and given > longest):
+            raise UserError(f"--{name} {given}: {named} has its own, {own[name]}; leave it out")
+    if unused := [f"{name} {given}" for name, given in different.items() if name in args.lines - args.flags]:
+        logger.warning("%s has its own sizes: %s of the file of --config has no effect", named, ", ".join(unused))
     wanted = [args.model.max_position_embeddings] if "max_position_embeddings" in args.flags else []
     positions = max(longest, args.segments.max_length, *wanted)
     resize(config, vocab_size=rows, pad_token_id=tokenizer.pad_token_id, positions=positions, layers=layers)
@@ -302,6 +305,17 @@ def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:
     }
 
 
+def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, layers: int) -> dict[str, Any]:
+    """Sizes and type of a generator of so many layers, by the names of the options."""
+    return {
+        "generator_type": generator.model_type,
+        "generator_size": generator.hidden_size / discriminator.hidden_size,
+        "generator_layer_size": layers / discriminator.num_hidden_layers,
+        "generator_num_attention_heads": generator.num_attention_heads,
+        "generator_intermediate_size": value_of(generator, "intermediate_size"),
+    }
+
+
 def record_given_parts(
     args: Arguments, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
 ) -> Arguments:
@@ -312,11 +326,7 @@ def record_given_parts(
         effective.update(_sizes_of(discriminator), **{name: value_of(discriminator, name) for name in DROPOUTS})
         tokenizer.model_max_length = longest_text(discriminator)
     if sizes.init_generator and generator is not None:
-        effective["generator_type"] = generator.model_type
-        effective["generator_size"] = generator.hidden_size / discriminator.hidden_size
-        effective["generator_layer_size"] = generator.num_hidden_layers / discriminator.num_hidden_layers
-        effective["generator_num_attention_heads"] = generator.num_attention_heads
-        effective["generator_intermediate_size"] = value_of(generator, "intermediate_size")
+        effective.update(_sizes_beside(discriminator, generator, generator.num_hidden_layers))
     if args.tokenizer_path.tokenizer_path or sizes.init_discriminator or sizes.init_generator:
         for field in fields(args.tokenizer):  # options of a new tokenizer
             effective.pop(field.name, None)

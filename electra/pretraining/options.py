@@ -225,7 +225,8 @@ class Arguments(NamedTuple):
     effective: dict[str, Any]
     """Options that were given or differ from their default, by name; written to config.yaml."""
     flags: frozenset[str] = frozenset()
-    """Options given on the command line itself, not only in a file or a recipe."""
+    lines: frozenset[str] = frozenset()
+    """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
 
     def values(self) -> dict[str, Any]:
         """All options by name."""
@@ -241,7 +242,7 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
     config = _default_config(command_line, argv)
     groups = command_line.parse(argv, config)
-    args = Arguments._make((*groups, command_line.effective, frozenset(command_line.flags)))
+    args = Arguments._make((*groups, command_line.effective, command_line.flags, command_line.lines))
     if config == str(QUICKSTART):
         logger.info("No corpus given: using %s. Give your own with --train_file or --dataset_name.", config)
     tell_choices(args.training, set(args.effective))

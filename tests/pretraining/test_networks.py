@@ -43,13 +43,17 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("with_generator", [False, True])
 def test_trained_networks_keep_all_their_weights_and_a_fresh_generator_shares_embeddings(
-    finished_run: Path, tmp_path: Path, with_generator: bool
+    finished_run: Path, tmp_path: Path, with_generator: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run folder is enough to name them."""
+    """A run folder is enough to name them. Other sizes in a file are named, too."""
+    (tmp_path / "sizes.yaml").write_text("hidden_size: 64\nnum_hidden_layers: 2\ngenerator_size: 0.125\n")
     options: dict[str, Any] = {"init_discriminator": finished_run / "discriminator", "generator_size": 0.25}
     if with_generator:
         options = {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
-    run = continued(tmp_path, **options, **NOTHING_LEARNED)
+    run = continued(tmp_path, **options, **NOTHING_LEARNED, config=tmp_path / "sizes.yaml")
+    printed = capsys.readouterr().out
+    assert "hidden_size 64" in printed and "num_hidden_layers 2" not in printed
+    assert ("generator_size 0.125" in printed) == with_generator
     for role in ("discriminator", "generator")[: 1 + with_generator]:
         before, after = weights(finished_run / role), weights(run / role)
         assert before.keys() == after.keys()
@@ -189,7 +193,7 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
         ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
         ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
-        ({"init_generator": "{run}", "generator_size": "0.5"}, "--generator_size 0.5"),
+        ({"init_generator": "{run}", "generator_size": "0.25"}, "--generator_size 0.25 0.5"),
         ({"initialization": "local"}, "--initialization local"),
     ],
     ids=str,
