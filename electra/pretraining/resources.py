@@ -77,7 +77,7 @@ def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
     kept, are_others_deleted = count_checkpoints(training, plan)
     memory = format_bytes(2 * weights + averages)
-    logger.info(f"memory         {memory} for weights, gradients and the optimizer's averages; --plan measures the peak")
+    logger.info(f"memory         {memory} for weights, gradients and optimizer; --plan measures the peak")
     logger.info(
         f"disk           token cache {format_bytes(plan.cache_bytes)}, {kept} checkpoints of "
         f"{format_bytes(checkpoint)}, networks {format_bytes(networks)}"
