@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
 
 
-def _check_extension(output: TokenizerTrainingArguments, flags: set[str]) -> None:
+def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
     if output.extend is None:
         if "new_tokens" in flags:
             raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")

@@ -72,7 +72,7 @@ def _task_names(names: list[str]) -> list[str]:
     return [name for name in TASKS if name in chosen]
 
 
-def _overrides(text: str, flags: set[str]) -> dict[str, dict[str, Any]]:
+def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
     try:
         mapping = {task_by_name(name).name: dict(chosen) for name, chosen in json.loads(text).items()}
