@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     options = (read_options(path) or read_options(path.parent) or {}) if path.is_dir() else {}
     length = options.get("max_length", 128) if given.max_length is None else given.max_length
     share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
-    output = given.output_file
+    output = expand(given.output_file)
     for name, value, is_possible, expected in (
         ("output_file", output, output.suffix == ".safetensors" and not output.is_dir(), "FILE.safetensors"),
         ("seed", given.seed, 0 <= given.seed < 2**63, "in [0, 2^63)"),
@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
         documents = np.arange(len(cache))
         policy = WindowPolicy(cache, documents, max_length=length, seed=given.seed)
         made = make_corruption_set(
-            given.output_file,
+            output,
             generator,
             tokenizer,
             EvaluationSegments(policy, max_segments=given.max_segments, seed=given.seed),
@@ -143,7 +143,7 @@ def main(argv: list[str] | None = None) -> None:
             seed=given.seed,
         )
     replaced = 100 * made.arrays["is_replaced"].sum() / made.arrays["attention_mask"].sum()
-    logger.info("%s: %d segments of %d tokens, %.2f %% replaced", given.output_file, len(made), length, replaced)
+    logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(made), length, replaced)
     logger.info("AUC of token frequencies: %.4f; checksum %s", made.about["frequencies_auc"], made.checksum)
 
 

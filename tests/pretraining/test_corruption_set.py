@@ -54,11 +54,12 @@ def test_a_replaced_token_differs_from_the_original_and_the_rest_does_not(test_s
 
 
 def test_a_seed_gives_the_same_bytes_and_another_seed_another_text(
-    test_set: Path, finished_run: Path, held_out: Path, tmp_path: Path
+    test_set: Path, finished_run: Path, held_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     files = [tmp_path / f"{n}.safetensors" for n in range(3)]
     for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):
-        make_set(command(finished_run, held_out, file, *more))
+        make_set(command(finished_run, held_out, Path("~") / file.name, *more))
     assert files[0].read_bytes() == test_set.read_bytes() != files[1].read_bytes()
     assert load_file(files[2])["original_ids"].shape == (3, 12)
 

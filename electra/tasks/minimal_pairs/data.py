@@ -65,7 +65,7 @@ def _read_file(path: Path) -> Iterator[Pair]:
             place = f"{path}:{number}"
             try:
                 row = json.loads(line.decode("utf-8-sig"))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{place} is not a line of JSON in UTF-8 ({error}); correct it") from error
             yield _pair(row, place, path.stem)
             is_empty = False

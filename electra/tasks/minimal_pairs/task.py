@@ -175,6 +175,7 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("time           about %s on %s (tokens: %s)", format_seconds(total), device.type, "; ".join(parts))
     if args.plan:
         return
+    folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
     form = "{percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
     with tqdm(total=total, disable=args.disable_tqdm or None, bar_format=form, leave=False) as bar:
         found = scorer.scores(encoded, names, lambda need, count: bar.update(rates[need] * count))
@@ -182,7 +183,6 @@ def main(argv: list[str] | None = None) -> None:
     for name, values in found.items():
         good, bad = values[0::2], values[1::2]
         results[name] = summarize(pairs, np.where(good == bad, 0.5, (good > bad).astype(np.float64)))
-    folder.mkdir(parents=True, exist_ok=True)
     write_yaml(command_line.effective, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     about = {"model": args.pretrain_path, "source": networks.source, "generator": args.generator}

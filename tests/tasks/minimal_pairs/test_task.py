@@ -12,6 +12,7 @@ from electra.model.pretrained import Networks
 from electra.report.__main__ import main as report
 from electra.tasks.minimal_pairs.data import load_pairs
 from electra.tasks.minimal_pairs.report import PUBLISHED, PUBLISHED_PHENOMENA, summarize
+from electra.tasks.minimal_pairs.scores import Scorer
 from electra.tasks.minimal_pairs.task import MinimalPairArguments, chosen_share, main
 from tests.conftest import refused, refused_command
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
@@ -130,6 +131,7 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
         (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
         (b"\xff\xfe\n", "pairs.jsonl:1 "),
         (b"[1]\n", "pairs.jsonl:1 "),
+        (b"[" * 100_000, "pairs.jsonl:1 "),
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
         (b'{"sentence_good": "a", "sentence_bad": ""}\n', "sentence_bad"),
         (b'{"sentence_good": 3, "sentence_bad": "b"}\n', "sentence_good"),
@@ -189,6 +191,16 @@ def test_wrong_commands_are_refused(
     wordpiece_tokenizer.save_pretrained(world / "plain")
     assert message in refused_command(main, argv, capsys)
     assert not (world / "output").exists()
+
+
+def test_a_folder_that_cannot_be_made_ends_the_command_before_it_scores(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[object] = []
+    monkeypatch.setattr(Scorer, "scores", lambda *args: scored.append(args) or {})
+    with pytest.raises(OSError, match=r"pairs\.jsonl/below"):
+        main(flags("run", "--output_dir", "pairs.jsonl/below"))
+    assert not scored
 
 
 def test_a_data_set_of_the_hub_that_cannot_be_reached(world: Path) -> None:
