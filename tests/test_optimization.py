@@ -256,7 +256,7 @@ def test_muon_s_steps_are_torch_s_and_adam_s_for_all_else(kernel: dict[str, bool
         for optimizer in (ours, muon, adam):
             optimizer.step()
     for mine, theirs in zip(parameters, copies, strict=True):
-        tolerance = 0.0 if mine.ndim == 1 else 0.01  # products in bf16 are rounded in another order
+        tolerance = 0.0 if mine.ndim == 1 else 0.002  # products in bf16 are rounded in another order
         torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
     states = [ours.state[p]["momentum_buffer"] for p in parameters if p.ndim == 2]
     for mine, theirs in zip(states, (muon.state[p]["momentum_buffer"] for p in copies if p.ndim == 2), strict=True):
