@@ -6,9 +6,10 @@ Hooks of Trainer that are used:
     create_optimizer    layer-wise learning rates; Adam without bias correction
     create_scheduler    the product schedule of the original code
     _get_train_sampler  batches of similar length, in an order that follows from the seed
-    prediction_step     returns logits only
+    prediction_step     returns logits only, by Trainer's private `_prepare_inputs`
 
-Trainer saves nothing: a run takes minutes, and the runner writes its results.
+`_n_gpu` of its options is set: several GPUs are used with torchrun, not with nn.DataParallel. Trainer saves nothing: a
+run takes minutes, and the runner writes its results.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
 """From options to the joint model, with new or trained networks."""
 
-import json
 import logging
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,6 +34,7 @@ from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_s
 from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
 from electra.pretraining.options import Arguments
+from electra.pretraining.resume import saved_config
 from electra.tokenizer import vocabulary_gaps, vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ def build_model(
             tie_embedding_projection=sizes.tie_embedding_projection,
             generator_steps=objective.generator_steps or 0,
             init_from_generator=init_from_generator,
-            initialized_from=_saved_config(checkpoint).get("initialized_from") if checkpoint else None,
+            initialized_from=saved_config(checkpoint).get("initialized_from") if checkpoint else None,
         )
     )
     if init_from_generator:
@@ -201,7 +200,7 @@ def _trained_config(
     in a file, which may be for several runs, are only named.
     """
     if checkpoint is not None:
-        resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(_saved_config(checkpoint)), role)
+        resumed: PreTrainedConfig = getattr(ElectraPretrainingConfig.from_dict(saved_config(checkpoint)), role)
         for name in DROPOUTS:
             setattr(resumed, BACKBONES[resumed.model_type].renamed.get(name, name), getattr(args.model, name))
         return resumed
@@ -285,11 +284,6 @@ def load_into(
         logger.info("%s: only its first %d positions were trained; the others start as copies of these", name, known)
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, notes["repeated_positions"]))
     return notes
-
-
-def _saved_config(checkpoint: str) -> dict[str, Any]:
-    saved: dict[str, Any] = json.loads((Path(checkpoint) / "config.json").read_text())
-    return saved
 
 
 def _sizes_of(config: PreTrainedConfig) -> dict[str, Any]:

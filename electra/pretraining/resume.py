@@ -94,7 +94,7 @@ def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJoi
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} does not describe a run; name an older checkpoint, or another run") from error
     # Networks first: they set defaults of other options.
-    old, new = _architecture(_saved_config(checkpoint)), _architecture(model.config.to_dict())
+    old, new = _architecture(saved_config(checkpoint)), _architecture(model.config.to_dict())
     different = [name for name in old if name in new and old[name] != new[name]]
     if different:
         words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
@@ -164,9 +164,10 @@ def _architecture(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _saved_config(checkpoint: Path) -> dict[str, Any]:
+def saved_config(checkpoint: Path | str) -> dict[str, Any]:
+    """The joint model's configuration of a checkpoint."""
     try:
-        saved = json.loads((checkpoint / "config.json").read_text())
+        saved = json.loads((Path(checkpoint) / "config.json").read_text())
         if not isinstance(saved, dict) or not isinstance(saved.get("discriminator"), dict):
             raise ValueError("it does not describe a pair of networks")
     except (OSError, ValueError) as error:
@@ -176,7 +177,7 @@ def _saved_config(checkpoint: Path) -> dict[str, Any]:
 
 def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None) -> int:
     """Optimizer steps of the generator's stage: the given number, else the resumed checkpoint's, else half."""
-    resumed = _saved_config(Path(checkpoint)).get("generator_steps") if checkpoint is not None else None
+    resumed = saved_config(checkpoint).get("generator_steps") if checkpoint is not None else None
     steps = asked or resumed or max_steps // 2
     if not 0 < steps < max_steps:
         raise UserError(

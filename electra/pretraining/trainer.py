@@ -10,6 +10,7 @@ Private methods and attributes of Trainer that are overridden or used, with the 
     _get_grad_norm                 the only places between backward and the optimizer step: clip, and skip steps that
                                    are not finite (skipping.py). The norm is finite only if all gradients are
     _prepare_for_training          gradients are dropped without a walk through all modules
+    _prepare_inputs                moves a batch to the device in `prediction_step`
     _tr_loss                       the sum of losses that Trainer logs: a skipped step is taken out of it
     _get_output_dir                Trainer writes into `unfinished/`; a complete checkpoint is renamed (checkpoint.py)
     _save_checkpoint               manifest and rename after Trainer has written

@@ -1,8 +1,10 @@
 """The trainer's hooks: losses and their log, steps that are not finite, optimizer, schedule, evaluation."""
 
+import inspect
 import json
 import logging
 import math
+import re
 import sys
 import traceback
 from collections import Counter
@@ -12,8 +14,11 @@ from typing import Any
 
 import pytest
 import torch
+import transformers.trainer
 from transformers import TrainerCallback
 
+import electra.finetuning.trainer
+import electra.pretraining.trainer
 from electra.checkpoint import find_corruption
 from electra.errors import UserError
 from electra.gpu import OnTheWay
@@ -343,3 +348,11 @@ def test_weights_or_averages_that_are_not_finite_are_not_saved(folder: Path) -> 
             next(trainer.model.parameters())[0] = math.nan
     run = folder / "output" / "run"
     assert not (run / "checkpoint-5").exists() and not (run / "unfinished").exists()
+
+
+@pytest.mark.parametrize("module", [electra.pretraining.trainer, electra.finetuning.trainer])
+def test_the_docstring_names_every_private_name_of_trainer_that_is_used(module: Any) -> None:
+    theirs = inspect.getsource(transformers.trainer)
+    used = set(re.findall(r"(?:self\.|super\(\)\.|def )(_[a-z]\w*)", inspect.getsource(module)))
+    used = {name for name in used if re.search(rf"(self\.|def ){name}\b", theirs)}
+    assert used and all(re.search(rf"\b{name}\b", str(module.__doc__)) for name in used), sorted(used)
