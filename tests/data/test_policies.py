@@ -273,6 +273,15 @@ def test_packed_rows_hold_each_short_document_once_beside_others_in_every_epoch(
     assert np.mean(is_single) == pytest.approx(0.1, abs=0.04)
 
 
+def test_as_many_documents_of_one_length_as_of_another_are_paired_anew_in_every_epoch(
+    make_numbered_cache: MakeCache,
+) -> None:
+    corpus = Corpus(make_numbered_cache, [22, 12] * 60)  # one of each fills a row
+    rows = ([segments_of(row) for row in epoch_of(corpus.policy("packed", max_length=40), e)] for e in range(2))
+    first, second = ({tuple(corpus.place(text_of(s))[0] for s in row) for row in epoch} for epoch in rows)
+    assert len(first) == len(second) == 60 and len(first & second) < 10
+
+
 def test_packed_documents_that_fill_a_row_are_windows(mixed: Corpus) -> None:
     rows = epoch_of(mixed.policy("packed"), 2)
     is_long = mixed.lengths > BODY
