@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from electra.objectives import (
     OBJECTIVES,
+    Objective,
     adversarial_nll,
     baseline_nll,
     copy_nll,
@@ -184,23 +185,24 @@ def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
 
 
 def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
-    assert {name: tuple(objective) for name, objective in OBJECTIVES.items()} == {
-        "electra": (True, True, True, 0.85, 0.0, 50.0, False, False, False, False),
-        "electra_15": (True, True, False, 0.85, 0.0, 50.0, False, False, False, False),
-        "mlm": (False, False, False, 0.8, 0.1, 1.0, False, False, False, False),
-        "replace_mlm": (True, False, False, 0.85, 0.0, 1.0, False, False, False, False),
-        "all_tokens_mlm": (True, False, True, 0.85, 0.0, 1.0, False, False, False, False),
-        "two_stage": (True, True, True, 0.85, 0.0, 1.0, True, False, False, False),
-        "adversarial": (True, True, True, 0.85, 0.0, 50.0, False, True, False, False),
-        "electric": (True, True, False, 1.0, 0.0, 50.0, False, False, False, True),
-    }
+    assert {
+        "electra": Objective(True, True, True, 0.85, 0.0, 50.0),
+        "electra_15": Objective(True, True, False, 0.85, 0.0, 50.0),
+        "mlm": Objective(False, False, False, 0.8, 0.1, 1.0),
+        "replace_mlm": Objective(True, False, False, 0.85, 0.0, 1.0),
+        "all_tokens_mlm": Objective(True, False, True, 0.85, 0.0, 1.0),
+        "two_stage": Objective(True, True, True, 0.85, 0.0, 1.0, has_stages=True),
+        "adversarial": Objective(True, True, True, 0.85, 0.0, 50.0, is_adversarial=True),
+        "electric": Objective(True, True, False, 1.0, 0.0, 50.0, is_energy_based=True),
+    } == OBJECTIVES
+    assert not any(Objective(True, True, True)[6:])  # what an objective is, it says
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
 
 
 def test_a_uniform_generator_is_no_network_and_leaves_one_loss() -> None:
     assert objective_of("electra") is OBJECTIVES["electra"]
     uniform = objective_of("electra_15", uniform_generator=True)
-    assert tuple(uniform) == (False, True, False, 0.85, 0.0, 1.0, False, False, True, False)
+    assert uniform == Objective(False, True, False, 0.85, 0.0, 1.0, draws_uniformly=True)
     assert uniform.sees_samples and OBJECTIVES["electra"].sees_samples and not OBJECTIVES["mlm"].sees_samples
 
 

@@ -133,7 +133,7 @@ def looped_metrics(batches: list[Batch], objective: str, weight: float) -> dict[
     if objective == "adversarial":
         metrics["generator_entropy"] = chosen["generator_entropy"].mean()
     if spec.finds_replaced:
-        judged = chosen if objective in ("electra_15", "electric") else tokens
+        judged = tokens if spec.at_all_tokens else chosen
         metrics["discriminator_loss"] = main = judged["main_nll"].mean()
         metrics |= {f"discriminator_{name}": value for name, value in looped_detection(judged).items()}
     else:

@@ -52,7 +52,8 @@ class GlueReporting(Reporting):
         return columns
 
     def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
-        glue = [run for run in runs if set(run.tasks) & set(GLUE_TASKS)]
+        tasks = [name for name in TASKS if name != "demo"]
+        glue = [run for run in runs if set(run.tasks) & set(tasks)]
         demo = [run for run in runs if "demo" in run.tasks]
         published = [row for row in PUBLISHED if row.split == "dev"]
         found: list[Block] = [Text(SUMMARY)]
@@ -69,7 +70,7 @@ class GlueReporting(Reporting):
                 plot(TASKS[name], glue, [(row.label, row.scores[name]) for row in published if name in row.scores])
                 for name in dict.fromkeys(column.task for column in columns)
             ]
-            found += [Figure(plots, HOW_TO_READ), Heading("By task"), *details(glue, GLUE_TASKS, METRIC_TITLES)]
+            found += [Figure(plots, HOW_TO_READ), Heading("By task"), *details(glue, tasks, METRIC_TITLES)]
         if demo:
             words = "A toy task for trying things out. It is no part of GLUE, and nothing published compares with it."
             found += [Heading("Demonstration"), Text(words), *details(demo, ("demo",), METRIC_TITLES)]

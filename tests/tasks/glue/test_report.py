@@ -10,7 +10,7 @@ from electra.report.charts import MAX_LABEL
 from electra.report.evaluation import terminal_table, write_report
 from electra.tasks.glue.published import PUBLISHED, Published
 from electra.tasks.glue.report import REPORTING, glue_section
-from electra.tasks.glue.tasks import AVG_TASKS
+from electra.tasks.glue.tasks import AVG_TASKS, TASKS, Task
 from electra.tasks.multiple_choice.report import REPORTING as CHOICE
 from electra.tasks.tagging.report import REPORTING as TAGGING
 from tests.tasks.glue.runs import all_tasks, result, run_folder
@@ -89,6 +89,14 @@ def test_the_demonstration_has_a_table_of_its_own(tmp_path: Path) -> None:
     assert "OWT, lmtuners" not in page.split('id="plot-demo-title"')[1].split("</svg>")[0]
     alone, _, _ = write([run_folder(tmp_path / "alone", runs[1:])])
     assert "ELECTRA-Small" not in alone and "AVG |" not in alone
+
+
+def test_a_task_outside_glue_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, columns = {"train": 9, "dev": 9}, ("a", "b")
+    task = Task("paws", "PAWS", "accuracy", "acc", rows, text_columns=columns, labels=("no", "yes"))
+    monkeypatch.setitem(TASKS, "paws", task)
+    markdown, _, _ = write([run_folder(tmp_path / "run", all_tasks("paws"))])
+    assert table(section(markdown, "By task"))[0]["Median"] == "51.00"
 
 
 def test_other_data_than_the_official_are_named(tmp_path: Path) -> None:
