@@ -25,7 +25,7 @@ from electra.cli import as_flags
 from electra.console import environment
 from electra.corruption_set import make_corruption_set
 from electra.data.corrupted import read_corruption_set
-from electra.errors import UserError, run_script
+from electra.errors import Parser, UserError, run_script
 from electra.files import write_json
 from electra.model.pretrained import load_networks
 from electra.pretraining.data import load_data
@@ -71,7 +71,9 @@ NOT_A_RECIPE = (
 def run_pretraining(words: list[str], threads: int) -> None:
     limits = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "run_pretraining.py", *words]
-    subprocess.run(command, check=True, env={**os.environ, **limits}, cwd=Path(__file__).parents[1])
+    code = subprocess.run(command, env={**os.environ, **limits}, cwd=Path(__file__).parents[1]).returncode
+    if code:
+        raise UserError(f"run_pretraining.py ended with exit code {code}, see above; the same command continues")
 
 
 def prepare(folder: Path, threads: int) -> Path:
@@ -91,13 +93,12 @@ def prepare(folder: Path, threads: int) -> Path:
     return path
 
 
-def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -> dict[str, Any]:
-    """Train with the recipe, or read what was measured: AUC, minutes of training steps, CPU minutes of the process."""
-    run = folder / f"{name}-{seed}"
-    if (run / "speedrun.json").is_file():
-        told: dict[str, Any] = json.loads((run / "speedrun.json").read_text())
-        return told
-    shutil.rmtree(run, ignore_errors=True)  # was interrupted: the rest would have another time
+def options_of(name: str, seed: int, recipe: list[str], folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """The words of a run's command line, and what its numbers belong to: its options and the commit.
+
+    Raises:
+        UserError: the run would refuse them.
+    """
     rules = {
         **TEXT,
         "tokenizer_path": str(folder / "yardstick" / "tokenizer"),
@@ -106,15 +107,30 @@ def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -
         "seed": seed,
         "output_dir": str(folder),
         "cache_dir": str(folder / "cache"),
-        "experiment_name": run.name,
+        "experiment_name": f"{name}-{seed}",
         "disable_tqdm": True,
     }
+    words = [*recipe, *as_flags(rules)]
+    args = parse_arguments(words)
+    if args.model.init_discriminator or args.model.init_generator:
+        raise UserError(f"{name} starts from trained networks; a record starts from random weights")
+    return words, {"options": args.effective, "git_commit": environment()["git_commit"]}
+
+
+def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -> dict[str, Any]:
+    """Train with the recipe, or read what was measured: AUC, minutes of training steps, CPU minutes of the process."""
+    run = folder / f"{name}-{seed}"
+    words, origin = options_of(name, seed, recipe, folder)
+    if (run / "speedrun.json").is_file():
+        told: dict[str, Any] = json.loads((run / "speedrun.json").read_text())
+        if told.pop("origin", None) != origin:
+            raise UserError(f"{run} was measured with other options or another commit; choose another --name")
+        return told
+    shutil.rmtree(run, ignore_errors=True)  # was interrupted: the rest would have another time
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run_pretraining([*recipe, *as_flags(rules)], threads)
+    run_pretraining(words, threads)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = json.loads((run / "metrics.json").read_text())
-    if found.get("initialized_from"):
-        raise UserError(f"{name} starts from trained networks; a record starts from random weights")
     told = {
         "seed": seed,
         "auc": found["held_out"][f"{FIXED}: trained"]["discriminator_auc"],
@@ -124,12 +140,12 @@ def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -
         "tokens": found["compute"]["tokens"],
         "device": found["compute"]["device"],
     }
-    write_json(told, run / "speedrun.json")
+    write_json({**told, "origin": origin}, run / "speedrun.json")
     return told
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="quickstart", help="of the record, and of its folders")
     parser.add_argument("--config", default="configs/pretraining/quickstart.yaml", help="the recipe")
     parser.add_argument("--threads", type=int, default=2)
@@ -141,9 +157,13 @@ def main(argv: list[str] | None = None) -> None:
     for word in options.recipe:
         if word.removeprefix("--").replace("-", "_").startswith(NOT_A_RECIPE):
             raise UserError(f"{word} is not part of a recipe: text, tokenizer, seeds and evaluation are fixed")
+    if Path(options.name).name != options.name:
+        raise UserError(f"--name {options.name} is not possible: it must be a plain folder name, without slashes")
+    recipe = ["--config", str(Path(options.config).resolve()), *options.recipe]
+    for seed in options.seeds:
+        options_of(options.name, seed, recipe, folder)
     folder.mkdir(parents=True, exist_ok=True)
     test_set = read_corruption_set(str(prepare(folder, options.threads)))
-    recipe = ["--config", str(Path(options.config).resolve()), *options.recipe]
     seeds = [train(options.name, seed, recipe, folder, options.threads) for seed in options.seeds]
     record = {
         "name": options.name,

@@ -33,7 +33,8 @@ def test_each_seed_is_measured_at_its_last_step_once(
     argv = [f"--output_dir={tmp_path / 'out'}", f"--config={tmp_path / 'recipe.yaml'}", "--seeds", "0", "1", "--"]
     (tmp_path / "out" / "quickstart-0").mkdir(parents=True)
     (tmp_path / "out" / "quickstart-0" / "config.yaml").write_text("seed: 0\n")  # left by an interrupted run
-    speedrun.main([*argv, *[w for w in recipe if not w.startswith(("--eval", "--max_eval", "--validation"))]])
+    argv += [w for w in recipe if not w.startswith(("--eval", "--max_eval", "--validation"))]
+    speedrun.main(argv)
     assert len(started) == 3
     record = json.loads((tmp_path / "out" / "records.jsonl").read_text())
     assert [told["seed"] for told in record["seeds"]] == [0, 1] and record["seeds"][0]["steps"] == 2
@@ -43,10 +44,29 @@ def test_each_seed_is_measured_at_its_last_step_once(
         measured = {line["step"]: line["eval_fixed_discriminator_auc"] for line in logs if "eval_loss" in line}
         assert list(measured) == [0, 2] and measured[2] == told["auc"] > 0 < told["minutes"]
     assert record["reached"] == all(told["auc"] >= speedrun.TARGET for told in record["seeds"])
-    speedrun.main([*argv, "--max_steps=2"])
+    speedrun.main(argv)
     assert len(started) == 3  # nothing is trained again
+    assert "quickstart-0" in refused(lambda: speedrun.main([*argv, "--max_steps=3"]))  # numbers of another recipe
+    assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("word", ["--data_seed=1", "--seed=4", "--dataset_name=x", "--init-generator=a"])
 def test_what_is_not_part_of_a_recipe_is_refused(word: str, tmp_path: Path) -> None:
     assert word in refused(lambda: speedrun.main([f"--output_dir={tmp_path}", "--", word]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--name=../x"], ["--config=none.yaml"], ["--seeds=-1"], ["--", "--max_stepz=3"], ["--", "--objective=mlm"]),
+        *(["--threads=two"], ["--config=trained.yaml"]),
+    ],
+)
+def test_wrong_options_are_refused_before_the_test_set_is_made(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trained.yaml").write_text("init_discriminator: somebody/network\n")
+    monkeypatch.setattr(speedrun, "run_pretraining", lambda *args: pytest.fail("it was started"))
+    refused(lambda: speedrun.main(["--output_dir=out", *words]))
+    assert not Path("out").exists()
