@@ -115,7 +115,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
 def main() -> None:
     setup_logging()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from_scratch", required=True, help="as of run_glue.py")
+    parser.add_argument("--from_scratch", required=True, help="as in run_glue.py")
     parser.add_argument("--tokenizer_path")
     parser.add_argument("--glue_dir", required=True)
     parser.add_argument("--tasks", nargs="+", default=["cola", "mrpc"])

@@ -206,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file")
     parser.add_argument("--validation_file")
-    parser.add_argument("--glue_dir", help="folder of the tasks, as of run_glue.py; without it nothing is fine-tuned")
+    parser.add_argument("--glue_dir", help="folder of the tasks, as in run_glue.py; without it nothing is fine-tuned")
     parser.add_argument("--eval_corruption", help="fixed corrupted test set of python -m electra.corruption_set")
     parser.add_argument("--tokenizer_path", help="that of the fixed set's generator")
     parser.add_argument("--eval_steps", type=int, default=500)

@@ -190,7 +190,7 @@ def commit(checkpoint: Path, target: Path) -> None:
 
 
 def discard(checkpoint: Path) -> None:
-    """Delete a checkpoint atomically: it is renamed into `unfinished` first, so a kill leaves no half of it."""
+    """Delete a checkpoint atomically: it is renamed into `unfinished` first, so a kill never leaves half of it."""
     aside = checkpoint.parent / UNFINISHED / f"discarded-{checkpoint.name}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
 """Command lines: option dataclasses filled from defaults, a recipe, a YAML file and flags, in this order.
 
 Lines of the YAML file become flags before the user's own, so that both are converted and checked alike (`5e-4` is a
-number in both). A recipe (`model_size`) named in the file stands below the file's other lines, one named as a flag
-above all of them. Data named as flags replace the data of the file, whatever their kind.
+number in both). The file's other lines override a recipe (`model_size`) named in the file; a recipe named as a
+flag overrides them all. Data named as flags replace the data of the file, whatever their kind.
 """
 
 import ast
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
 """Options that a run records even at their default, so that a later change of the default does not matter."""
 WITHOUT_VALUE = {"resume_from_checkpoint": "true", "predict_test": "best", "save_model": "best"}
-"""What an option means that is named without a value."""
+"""The value of an option that is given without one."""
 RENAMED = {
     # of rc2020_electra
     "lr": "learning_rate",

@@ -98,7 +98,7 @@ class CorpusArguments(Options):
     )
     dataset_sampling: list[float] = option(
         [],
-        "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one for each.",
+        "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one per corpus.",
         UP_TO_ONE,
     )
     text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
@@ -163,10 +163,10 @@ class ModelArguments(Options):
         "embedding_size", "Width of the embeddings, if projected (electra, albert, deberta-v2).", POSITIVE
     )
     hidden_size: int = from_recipe("hidden_size", "Width of the discriminator.", POSITIVE)
-    num_hidden_layers: int = from_recipe("num_hidden_layers", "Layers of the discriminator.", POSITIVE)
+    num_hidden_layers: int = from_recipe("num_hidden_layers", "Number of layers of the discriminator.", POSITIVE)
     num_attention_heads: int = from_recipe("num_attention_heads", "Attention heads of the discriminator.", POSITIVE)
     intermediate_size: int = from_recipe("intermediate_size", "Feed-forward width of the discriminator.", POSITIVE)
-    max_position_embeddings: int = from_recipe("max_position_embeddings", "Maximum length of the networks, tokens.")
+    max_position_embeddings: int = from_recipe("max_position_embeddings", "Maximum length of the networks in tokens.")
     hidden_dropout_prob: float = from_recipe("hidden_dropout_prob", "Dropout of hidden states.", BELOW_ONE)
     attention_probs_dropout_prob: float = from_recipe(
         "attention_probs_dropout_prob", "Dropout of attention weights.", BELOW_ONE
@@ -184,7 +184,7 @@ class ModelArguments(Options):
         "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO
     )
     generator_layer_size: float = from_recipe(
-        "generator_layer_size", "Layers of the generator relative to the discriminator's.", RATIO
+        "generator_layer_size", "Number of layers of the generator relative to the discriminator's.", RATIO
     )
     generator_num_attention_heads: int | None = option(
         None, "Attention heads of the generator. Not set: heads as wide as the discriminator's.", POSITIVE
@@ -213,7 +213,7 @@ class ModelArguments(Options):
         NOT_EMPTY,
     )
     init_generator_layers: int | None = option(
-        None, "Layers of --init_generator to start from, the first ones. Not set: all.", POSITIVE
+        None, "Start from only this many of the first layers of --init_generator. Not set: all.", POSITIVE
     )
 
 
@@ -234,12 +234,12 @@ class ObjectiveArguments(Options):
         "discriminator alone; adversarial: train the generator to fool the discriminator; electric: energies by "
         "noise-contrastive estimation, for log probabilities in one pass.",
     )
-    mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that is chosen.", INSIDE)
+    mlm_probability: float = from_recipe("mlm_probability", "Share of the tokens that are chosen for masking.", INSIDE)
     mlm_replacement_probability: float | None = option(
-        None, "Share of the chosen tokens that becomes [MASK]. Not set: 0.85; 0.8 with mlm, 1 with electric.", SHARE
+        None, "Share of the chosen tokens that become [MASK]. Not set: 0.85; 0.8 with mlm, 1 with electric.", SHARE
     )
     mlm_random_probability: float | None = option(
-        None, "Share of the chosen tokens that becomes a random token. Not set: 0; 0.1 with mlm.", SHARE
+        None, "Share of the chosen tokens that become random tokens. Not set: 0; 0.1 with mlm.", SHARE
     )
     discriminator_weight: float | None = option(
         None,
@@ -253,8 +253,10 @@ class ObjectiveArguments(Options):
         "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
         "discriminator_auc, is at least THRESHOLD. It is trained until the first evaluation after step 0.",
     )
-    generator_steps: int | None = option(None, "Steps of two_stage's first stage. Not set: half of all.", POSITIVE)
-    init_from_generator: bool = option(True, "Start two_stage's second stage from the generator, of equal size.")
+    generator_steps: int | None = option(
+        None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE
+    )
+    init_from_generator: bool = option(True, "Start the second stage of two_stage from the equally large generator.")
     temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", TEMPERATURE)
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
 
@@ -303,7 +305,7 @@ class ObjectiveArguments(Options):
 class SegmentArguments(Options):
     """How documents become training and evaluation segments."""
 
-    max_length: int = from_recipe("max_length", "Maximum tokens of a segment, with special tokens.", AT_LEAST_8)
+    max_length: int = from_recipe("max_length", "Maximum tokens of a segment, including special tokens.", AT_LEAST_8)
     segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
         "windows",
         "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "
@@ -317,7 +319,7 @@ class SegmentArguments(Options):
         "Several texts, each with its own metrics: name=path name=path; the first decides about checkpoints.",
     )
     validation_fraction: float = option(0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE)
-    max_eval_segments: int = option(2000, "Segments per evaluation, at most; a fixed random subset.", POSITIVE)
+    max_eval_segments: int = option(2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE)
     eval_corruption: str | None = option(
         None,
         "File of electra.corruption_set: text with fixed replacements, on which discriminators of several generators "
@@ -332,7 +334,7 @@ class TokenizerTrainingArguments(Options):
 
     extend: str | None = option(
         None,
-        "Tokenizer to lengthen by the tokens that shorten the text most, instead of training a new one: a folder, a "
+        "Tokenizer to extend with the tokens that shorten the text most, instead of training a new one: a folder, a "
         "Hub id, or a JSON file of the tokenizers library. Its ids stay as they are.",
         NOT_EMPTY,
     )

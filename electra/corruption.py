@@ -79,7 +79,7 @@ def choose_positions(
         uniform: one number in [0, 1) per token; the k smallest of a row's maskable ones win, float (B, L).
         mlm_probability: share of the real tokens that is chosen, in (0, 1).
         segment_lengths: tokens of each of the segments that share a row, with [CLS] and [SEP], int64 (B, S); k
-            positions of every segment are chosen then, those that are chosen where it has a row of its own.
+            positions of every segment are chosen then, the same as if it had a row of its own.
     Returns:
         mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)), or more with `segment_lengths`; arbitrary
             beyond a row's k.
@@ -128,7 +128,7 @@ def mask_tokens(
         mlm_replacement_probability: share of the chosen positions that becomes [MASK] (0.85 in the original's code).
         mlm_random_probability: share that becomes a token drawn uniformly from the whole vocabulary, including special
             tokens and the original, as in BERT (0.1 there).
-        vocab_size, vocabulary_gaps: as of `draw_tokens`; for random tokens only.
+        vocab_size, vocabulary_gaps: see `draw_tokens`; for random tokens only.
     Returns:
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True at [MASK].
@@ -162,7 +162,7 @@ def sample_tokens(
         uniform: a number in [0, 1) per row, float (N,).
         temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
-        vocabulary_gaps: as of `draw_tokens`; these ids are not drawn.
+        vocabulary_gaps: see `draw_tokens`; these ids are not drawn.
         probabilities: softmax(logits), float32 (N, V), if it is there already.
     Returns:
         sampled ids, int64 (N,).

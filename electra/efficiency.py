@@ -137,10 +137,12 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")
     parser.add_argument(
-        "--glue", nargs="+", type=Path, default=[], metavar="FOLDER", help="of run_glue.py, one for each RUN"
+        "--glue", nargs="+", type=Path, default=[], metavar="FOLDER", help="folder of run_glue.py, one for each RUN"
     )
     parser.add_argument(
-        "--hardware", choices=[*HARDWARE, "cpu"], help="take its peak; default and cpu: the peak that the run measured"
+        "--hardware",
+        choices=[*HARDWARE, "cpu"],
+        help="use its peak rate; default and cpu: the peak that the run measured",
     )
     parser.add_argument("--peak_tflops", type=float, help="peak of one device, TFLOP/s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: efficiency.md in the first RUN")

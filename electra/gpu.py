@@ -102,7 +102,7 @@ class TwoEmbeddings(nn.Embedding):
 
 
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear, multiple: int = ALIGNED_ROWS) -> Tensor:
-    """A linear layer with more outputs, up to a multiple, which are the least number: (N, D) -> (N, V or more)."""
+    """A linear layer with outputs added up to a multiple, with the smallest value: (N, D) -> (N, V or more)."""
     missing = -layer.out_features % multiple
     dtype = torch.get_autocast_dtype(hidden.device.type) if is_autocast(hidden.device) else layer.weight.dtype
     weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing))

@@ -54,7 +54,7 @@ def data_sheet_flops(device: str, dtype: str) -> float | None:
     """The peak rate that the data sheet of a device has for a precision, FLOP/s; None where the table has none.
 
     Args:
-        device: name as of `device_name`, such as "NVIDIA H200".
+        device: a name from `device_name`, such as "NVIDIA H200".
         dtype: "bfloat16", "float16" or "float32". float16 and bfloat16 have the same rate where a GPU has both.
     """
     words = device.lower().replace("rtx ", "rtx").replace("-", " ").split()
@@ -127,7 +127,7 @@ class EnergyMeter:
     Args:
         powercap: energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too.
         poll_seconds: time between two readings; no counter may overflow twice in it.
-        gpus: their identifiers, as of `gpus_of_run`.
+        gpus: their identifiers, see `gpus_of_run`.
     """
 
     def __init__(

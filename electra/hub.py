@@ -33,7 +33,7 @@ def push_run(
     revision: str | None = None,
     with_checkpoints: bool = False,
 ) -> None:
-    """Upload the exported networks of a run, each to a repository of its own; checkpoints to the discriminator's.
+    """Upload the exported networks of a run, each to a repository of its own; checkpoints go to the discriminator's.
 
     `hub_model_id` is `name` or `owner/name`, without the network's suffix, `revision` a branch, by default main.
     """

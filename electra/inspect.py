@@ -4,7 +4,7 @@
     python -m electra.inspect google/electra-small-discriminator "the chef ate the meal"
     python -m electra.inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
 
-Without a generator, a discriminator judges the text as given: replace words yourself. Of an Electric it shows the
+Without a generator, a discriminator judges the text as given: replace words yourself. For an Electric it shows the
 log probability of each token given the others, from one pass.
 """
 
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="run, checkpoint, exported folder or Hub id")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="sentences")
     parser.add_argument("--generator", metavar="PATH", help="a generator to replace words with")
-    parser.add_argument("--seed", type=int, default=0, help="of masks and samples")
+    parser.add_argument("--seed", type=int, default=0, help="seed of masks and samples")
     parser.add_argument("--mlm_probability", type=float, help="share of the tokens to replace, in (0, 1)")
     arguments = parser.parse_args(argv)
     setup_logging()

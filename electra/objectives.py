@@ -199,7 +199,7 @@ def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
     """-[q log s + (1 - q) log(1 - s)] with s = sigmoid(w^T h_G) and q = exp(-R), the true label's probability.
 
     Args:
-        baseline_logits, rewards: as of `adversarial_nll`.
+        baseline_logits, rewards: see `adversarial_nll`.
     Returns:
         float32 (N,), without gradient for the rewards.
     """
@@ -235,7 +235,7 @@ def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> T
     """The most likely token under the p of `copy_nll`; ties go to the copied token.
 
     Args:
-        logits, copy_logits, input_ids: as of `copy_nll`.
+        logits, copy_logits, input_ids: see `copy_nll`.
     Returns:
         int64 (N,).
     """

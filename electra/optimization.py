@@ -77,7 +77,7 @@ class AdamWNoBiasCorrection(AdamW):
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Check the betas and add a group as torch does; the constructor adds its groups by this as well."""
+        """Check the betas and add a group as torch does; the constructor uses this method for its groups, too."""
         betas = param_group.get("betas", self.defaults["betas"])
         if any(1 - beta**SETTLED_STEP != 1 for beta in betas):
             raise UserError(
@@ -106,7 +106,7 @@ class MuonAdamW(AdamW):
     are orthogonalized together, and `grad_scale` and `found_inf` are obeyed as by the fused AdamW.
 
     Args:
-        params, **adam: as of `torch.optim.AdamW`.
+        params, **adam: see `torch.optim.AdamW`.
         matmul_dtype: of the matrix products.
 
     Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; Liu et al. 2025, https://arxiv.org/abs/2502.16982.
@@ -170,7 +170,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def muon_groups(model: nn.Module, *, weight_decay: float, muon_learning_rate: float) -> list[dict[str, Any]]:
-    """Groups of `MuonAdamW`: matrices of the encoder's layers, after all other parameters as of transformers' Trainer.
+    """Groups of `MuonAdamW`: matrices of the encoder's layers, after all other parameters as Trainer groups them.
 
     Args:
         weight_decay: of all but biases and norms.
@@ -342,11 +342,11 @@ def layer_decay_groups(
         model: with the attributes `encoder` and `head`.
         learning_rate: peak, of the head.
         weight_decay: of matrices.
-        decay, mode: as of `layer_multipliers`; a decay of 1 needs no layers.
+        decay, mode: see `layer_multipliers`; a decay of 1 needs no layers.
     Returns:
         non-empty groups with "params", "lr" and "weight_decay"; each parameter is in one.
     Raises:
-        UserError: `decay` is not 1 and the encoder has no single stack of layers; or as of `layer_multipliers`.
+        UserError: `decay` is not 1 and the encoder has no single stack of layers; or see `layer_multipliers`.
     """
     names = [name for name, _ in model.named_parameters()]
     depths, num_layers = _depths(names) if decay != 1 else (dict.fromkeys(names, 0), 1)

@@ -1,4 +1,4 @@
-"""Lengthen a tokenizer by the tokens that shorten a domain's text most; the old ids stay.
+"""Extend a tokenizer with the tokens that shorten a domain's text most; the old ids stay.
 
     WordPiece     whole words, ranked by the pieces that they save: count x (pieces - 1). A word that was unknown
                   counts as one piece for each character.
@@ -108,7 +108,7 @@ def _encode(pieces: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int
 def _further_merges(
     pieces: Tokenizer, words: dict[str, int], count: int, min_frequency: int, unknown: int | None
 ) -> list[tuple[str, str]]:
-    """The next merges of BPE, were the pieces of each word its characters."""
+    """The next merges of BPE if the pieces of each word count as its characters."""
     symbols: dict[str, str] = {}
     rewritten: Counter[str] = Counter()
     for word, times, ids, tokens in _encode(pieces, words):

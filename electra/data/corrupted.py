@@ -1,6 +1,6 @@
 """A fixed corrupted test set: held-out text whose replacements were drawn once, as a file.
 
-A discriminator's held-out metrics depend on its own generator: a weak one replaces words by words that nobody writes.
+A discriminator's held-out metrics depend on its own generator: a weak one inserts words that nobody would write.
 On the same corrupted text all discriminators with the same tokenizer can be compared, whatever they were trained with.
 `python -m electra.corruption_set` makes the file, `run_pretraining.py --eval_corruption` reads it.
 
@@ -68,7 +68,7 @@ class CorruptedSegments(Dataset):
         found = {name: torch.from_numpy(np.stack([row[name] for row in rows]).astype(np.int64)) for name in rows[0]}
         batch = {"input_ids": found["original_ids"], "corrupted_input_ids": found["corrupted_ids"]}
         batch["token_type_ids"] = found["token_type_ids"]
-        if not found["attention_mask"].all():  # as of `SegmentCollator`
+        if not found["attention_mask"].all():  # as in `SegmentCollator`
             batch["attention_mask"] = found["attention_mask"]
         return batch
 

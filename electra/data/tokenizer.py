@@ -113,7 +113,7 @@ def train_on_corpus(
     """Train on all documents but a twentieth, measure on that twentieth.
 
     Args:
-        source: a tokenizer to lengthen by `new_tokens`; it is measured, too.
+        source: a tokenizer to extend with `new_tokens`; it is measured, too.
     Returns:
         the tokenizer and its report, which is None if no document was held out.
     """

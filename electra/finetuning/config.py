@@ -41,7 +41,7 @@ class EncoderArguments:
     from_scratch: str | None = option(
         None,
         "Fine-tune randomly initialised weights instead, as a baseline. Takes its architecture from a folder, run, "
-        "config.json or Hub id, or from the name of a recipe, as of --model_size (needs --tokenizer_path).",
+        "config.json or Hub id, or from the name of a recipe, as --model_size takes it (needs --tokenizer_path).",
     )
     tokenizer_path: str | None = option(None, "Tokenizer, if the model's folder has none.")
 
@@ -84,7 +84,8 @@ class FineTuningArguments(Options):
     adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
     adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
     product_schedule: bool = option(
-        False, "As the original code, decay from step 0 and multiply by the warm-up; else warm up first, then decay."
+        False,
+        "Decay from step 0 and multiply by the warm-up, as the original code does; else decay after the warm-up.",
     )
     head: str = field(default="linear", init=False)
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
@@ -158,7 +159,7 @@ class SpanArguments(FineTuningArguments):
 class ProtocolArguments(Options):
     """Seeds and output."""
 
-    num_seeds: int = option(5, "Runs of each task, with the seeds seed, seed + 1 ...", POSITIVE)
+    num_seeds: int = option(5, "Number of runs of each task, with the seeds --seed, --seed + 1 ...", POSITIVE)
     seed: int = option(42, "First seed, for the initialisation of the head, dropout and the order of the data.")
     output_dir: str = option("output", "Parent folder; this evaluation is written to output_dir/experiment_name.")
     experiment_name: str | None = option(
@@ -268,9 +269,9 @@ class SquadArguments(ProtocolArguments):
     validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
     max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
     doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
-    beam_size: int = option(20, "Beam of the joint head: starts, and ends per start.", POSITIVE)
+    beam_size: int = option(20, "Beam size of the joint head: number of starts, and of ends for each start.", POSITIVE)
     n_best_size: int = option(
-        20, "Answers kept per question; for the independent head also starts and ends.", POSITIVE
+        20, "Number of answers kept per question; for the independent head, also of starts and of ends.", POSITIVE
     )
     max_answer_length: int = option(30, "Maximum length of an answer in tokens.", POSITIVE)
 

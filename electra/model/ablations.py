@@ -93,7 +93,7 @@ def adversarial_loss(
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
         rewards: the discriminator's loss at these positions, float32 (B, K); gets no gradient.
         mlm_mask: which slots are used, bool (B, K).
-        count: as of `weighted_mean`.
+        count: see `weighted_mean`.
     Returns:
         the loss, float32 (); both parts and the generator's entropy, detached, as fields of
         `ElectraPretrainingOutput`.

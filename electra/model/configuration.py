@@ -21,7 +21,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
             without one.
         objective: a name of `objectives.OBJECTIVES`.
         special_token_ids: ids that are never masked.
-        vocabulary_gaps: (start, stop) of each run of ids that have no token, as of `corruption.draw_tokens`.
+        vocabulary_gaps: (start, stop) of each run of ids that have no token, see `corruption.draw_tokens`.
         mlm_probability: share of the tokens that is masked, in (0, 1).
         mlm_replacement_probability: share of the masked tokens that becomes [MASK], in [0, 1].
         mlm_random_probability: share that becomes a random token; the remaining ones are kept.

@@ -1,6 +1,6 @@
-"""The joint model: a small generator corrupts text, a discriminator tells which tokens were replaced.
+"""The joint model: a small generator corrupts text, and a discriminator tells which tokens were replaced.
 
-Both networks are models of transformers (networks.py), so what is exported opens anywhere: by default
+Both networks are models of transformers (networks.py), so the exported networks open anywhere: by default
 `ElectraForMaskedLM` and `ElectraForPreTraining`. Three things differ from calling one after the other:
 
 - they share weights (tying.py): the embeddings; the LM head is the word table;
@@ -130,7 +130,7 @@ def mask_text(
         is_real: 1 for real tokens, 0 for padding, (B, L).
         mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
         config: shares and special tokens.
-        segment_lengths: as of `choose_positions`.
+        segment_lengths: see `choose_positions`.
     """
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     positions, mlm_mask = choose_positions(
@@ -154,7 +154,7 @@ def mask_text(
 class CorruptedText(NamedTuple):
     """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K).
 
-    For Electric, "replaced" is noise, also where it equals the original, and `log_q` is the generator's log
+    For Electric, "replaced" means noise, even where it equals the original, and `log_q` is the generator's log
     probability of the tokens at the masked positions, float32 (B, K).
     """
 
@@ -229,7 +229,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         self.post_init()
 
     def train(self, mode: bool = True) -> Self:
-        """As of torch, which walks through all modules in every step, though they are in this mode already."""
+        """As in torch, which would walk through all modules in every step, though they are already in this mode."""
         networks = (self, self.discriminator, self.generator or self)
         return self if all(network.training == mode for network in networks) else super().train(mode)
 
@@ -272,9 +272,9 @@ class ElectraForJointPretraining(PreTrainedModel):
             attention_mask: 1 for real tokens, 0 for padding, (B, L). Leave it out where nothing is padded: attention
                 has faster kernels without a mask.
             token_type_ids: 0 or 1, int64 (B, L).
-            mask_noise: as of `mask_text`; drawn from the device's random state if not given.
+            mask_noise: see `mask_text`; drawn from the device's random state if not given.
             sample_noise: a uniform number per position for the generator's sample, float (B, L); the same.
-            token_counts: what sums of losses are divided by, as of `count_tokens`, float (2,); the batch's own if not
+            token_counts: what sums of losses are divided by, see `count_tokens`, float (2,); the batch's own if not
                 given. Where a step has several batches, pass their averages: the mean of the batches' losses is then
                 the mean over all tokens of the step, however rows of different lengths are split into batches.
             discriminator_weight: lambda where it changes from step to step, float (): a number, such as the attribute,

@@ -2,7 +2,7 @@
 
 Whether a token was replaced shows in its neighbours first. A fresh network has to discover them: its attention is
 flat, and for millions of tokens the discriminator is no better than token frequencies (docs/results.md). Here two
-heads of the first layer look at the token before and the token behind from the first step on. Architecture and
+heads of the first layer look at the previous and the next token from the first step on. Architecture and
 training stay as they are. The score of a neighbour must not depend on the text:
 
 - rotary positions (ModernBERT) turn queries and keys, so their biases are enough;
@@ -46,7 +46,7 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
 
 @torch.no_grad()
 def set_local_heads(network: PreTrainedModel) -> None:
-    """Let the first head of the first layer look at the token before, and the second at the one behind."""
+    """Let the first head of the first layer look at the previous token, and the second at the next one."""
     if network.config.model_type == "modernbert":
         _set_biases(network)
     else:

@@ -83,9 +83,9 @@ def class_of(config: PreTrainedConfig) -> Any:
 def attention_bias(
     attention_mask: Tensor | None, dtype: torch.dtype, segment_numbers: Tensor | None = None
 ) -> Tensor | None:
-    """What attention adds to its scores where rows are padded: 0, or the least number at padding; (B, 1, 1, L).
+    """What attention adds to its scores where rows are padded: 0, or the smallest number at padding; (B, 1, 1, L).
 
-    Where segments, numbered by (B, L), share rows, the least number also stands between two of them: (B, 1, L, L).
+    Where segments, numbered by (B, L), share rows, the smallest number also stands between two of them: (B, 1, L, L).
 
     From 0 and 1 each network would make a mask of its own, wait for the device to see whether anything is padded, and
     have it expanded to (B, H, L, L) in every layer. In the precision that attention computes in, of autocast or

@@ -239,7 +239,7 @@ def load_network(
 def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
     """The discriminator's encoder weights under the encoder's own names; shared ones are stored as the generator's.
 
-    `ElectraForJointPretraining.from_pretrained` does not serve: transformers silently leaves a missing shared weight
+    `ElectraForJointPretraining.from_pretrained` cannot be used: transformers silently leaves a missing shared weight
     uninitialized. Nor does `key_mapping`, which saving would undo.
     """
     stored = {name: value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
@@ -268,7 +268,7 @@ class Networks(NamedTuple):
     joint: ElectraPretrainingConfig | None
     """How the pair was trained, if that is known."""
     source: str
-    """As of `locate_model`."""
+    """See `locate_model`."""
 
     @property
     def is_electric(self) -> bool:

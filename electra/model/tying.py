@@ -55,7 +55,7 @@ def tied_weights(
     """Names of the discriminator's shared weights, each with the generator's that replaces it.
 
     Returns:
-        names as of the joint model, in which the networks are `generator` and `discriminator`.
+        names in the joint model, in which the networks are `generator` and `discriminator`.
     Raises:
         UserError: weights that are to be shared differ in shape.
     """

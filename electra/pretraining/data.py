@@ -51,7 +51,7 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     """Open the corpora, tokenize them or open the cache, hold documents out, make training and evaluation segments.
 
     Args:
-        checkpoint: that is resumed, if any; it decides the tokenizer.
+        checkpoint: the one to resume, if any; it decides the tokenizer.
     """
     options, data_seed = args.segments, args.training.data_seed
     corpus = Corpus(args.corpus, data_seed)
@@ -138,7 +138,7 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
     role = "discriminator" if args.model.init_discriminator else "generator"
     source = trained_source(trained, role) if trained and checkpoint is None else None
     if source is not None:
-        read_config(source)  # before its tokenizer: a wrong name is not a lack of a tokenizer
+        read_config(source)  # before its tokenizer, so that the error for a wrong name is not about a tokenizer
     path = args.tokenizer_path.tokenizer_path or source
     if checkpoint is not None:
         tokenizer = tokenizer_of(Path(checkpoint), path)

@@ -1,4 +1,4 @@
-"""What a run chooses by itself for the device that it trains on, and tells the user; failures of it as one line.
+"""What a run chooses by itself for the device that it trains on, and how it tells the user; its failures as one line.
 
 Options that are given win. Nothing here changes what is computed, except for its precision. A lack of memory, and the
 loss of another process, become a line with what to do.
@@ -31,7 +31,7 @@ _OUT_OF_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNOR
 
 
 def choose_for_device(training: Any) -> None:
-    """Fill in the options of a run, Trainer's, that were not given and depend on the device."""
+    """Fill in Trainer's options that were not given and depend on the device."""
     has_cuda = torch.cuda.is_available() and not training.use_cpu
     if training.bf16 is None:
         training.bf16 = not training.fp16 and computes_bf16(use_cpu=training.use_cpu)
@@ -56,7 +56,7 @@ def tell_choices(training: Any, given: set[str]) -> None:
     """Log what a user may not expect: one GPU of several, fp16. `given` are the names of given options."""
     if training.visible_gpus > 1:
         logger.warning(
-            "%d GPUs are visible, but one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
+            "%d GPUs are visible, only one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
             training.visible_gpus,
             training.visible_gpus,
         )

@@ -357,4 +357,4 @@ def check_eval_corruption(segments: SegmentArguments, objective: str, eval_strat
             "to find replaced tokens; leave it out"
         )
     if not evaluates(segments, eval_strategy):
-        raise UserError(f"--eval_corruption {path} needs --eval_strategy steps or epoch, and held-out text beside it")
+        raise UserError(f"--eval_corruption {path} needs held-out text, and --eval_strategy steps or epoch")

@@ -88,7 +88,7 @@ class PretrainingArguments(TrainingArguments):
     output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
     experiment_name: str = option("electra", "Name of the run and its folder; -2, -3 ... is appended if it exists.")
     resume_from_checkpoint: str | None = option(
-        None, "Resume the latest checkpoint of the run (no value), or this checkpoint or run folder."
+        None, "Resume this checkpoint, or the latest of this run folder; without a value, of --experiment_name."
     )
     seed: int = option(42, "Seed of weights, order of the text, masks and samples.", SEED)
     data_seed: int = option(
@@ -108,25 +108,28 @@ class PretrainingArguments(TrainingArguments):
     adam_beta1: float = from_recipe("adam_beta1", "Adam's decay of the mean gradient.", BELOW_ONE)
     adam_beta2: float = from_recipe("adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE)
     adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
-    adam_bias_correction: bool = option(True, "Adam with bias correction; the original's optimizer has none.")
+    adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
     muon_learning_rate: float | None = option(
-        None, "Peak learning rate of Muon, for the layers' matrices; Adam for the rest. Not set: Adam alone.", POSITIVE
+        None,
+        "Peak rate of Muon, which updates the layers' matrices; Adam updates the rest. Not set: only Adam.",
+        POSITIVE,
     )
     product_schedule: bool = option(
-        False, "As the original code, decay from step 0 and multiply by the warm-up; else warm up first, then decay."
+        False,
+        "Decay from step 0 and multiply by the warm-up, as the original code does; else decay after the warm-up.",
     )
     eval_strategy: str = option("steps", "When to evaluate: no, steps, epoch.")
     eval_steps: float | None = option(5000, "Optimizer steps between evaluations.", POSITIVE)
     logging_steps: float = option(100, "Optimizer steps between logged averages.")
     save_steps: float = option(10_000, "Steps between checkpoints. The last step is always saved.", NOT_NEGATIVE)
-    save_total_limit: int | None = option(3, "Number of checkpoints to keep, the latest.")
-    plan: bool = option(False, "Only print the plan of the run, and its duration and memory, measured in ten steps.")
+    save_total_limit: int | None = option(3, "Number of checkpoints to keep: the latest ones.")
+    plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
     auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(
         None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
     )
     max_skipped_steps: int = option(
-        10, "Stop after this many skipped steps in a row: their loss or gradient was not finite.", POSITIVE
+        10, "Stop after skipping this many steps in a row, because their loss or gradient was not finite.", POSITIVE
     )
     checkpoint_fractions: list[float] = option(
         [],
@@ -140,7 +143,7 @@ class PretrainingArguments(TrainingArguments):
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
     ddp_broadcast_buffers: bool | None = option(
-        False, "Copy buffers to all processes in each step; all are constants."
+        False, "Copy buffers to all processes in each step; not needed, because all are constants."
     )
     ddp_find_unused_parameters: bool | None = option(
         False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."

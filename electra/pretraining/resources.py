@@ -1,7 +1,7 @@
 """What a run needs: disk space and a GPU's memory, computed before it starts; time and memory by ten steps (--plan).
 
-For the memory of a step, a forward pass on tensors without data, of the shapes and on the kind of device of the run,
-tells what autograd keeps.
+The memory of a step is what autograd keeps in a forward pass on tensors without data, with the shapes and the type of
+device of the run.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Resuming a run: which options must stay, which may change, and the record in each checkpoint that tells.
+"""Resuming a run: which options must stay, which may change, and the record of both in each checkpoint.
 
 The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be

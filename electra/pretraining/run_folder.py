@@ -1,4 +1,4 @@
-"""The folder of a run: output_dir/experiment_name, never one that is taken. The README lists its files."""
+"""The folder of a run: output_dir/experiment_name, never a folder that is taken. The README lists its files."""
 
 import json
 import logging

@@ -45,7 +45,7 @@ def make_trainer(
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
     callbacks += [] if training.disable_tqdm else [ProgressBar()]
-    # The thresholds hold for ELECTRA's task and base rates; without a generator none can be too strong.
+    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
     if config.objective == "electra" and model.generator is not None:
         callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
     has_fixed_shapes = training.torch_compile or training.device.type == "cuda"

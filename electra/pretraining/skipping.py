@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def total_norm(gradients: Iterable[Tensor]) -> Tensor:
-    """The norm of all gradients together, as of `torch.nn.utils.get_total_norm`, in two operations of the device."""
+    """The norm of all gradients together, like `torch.nn.utils.get_total_norm`, in two operations of the device."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
 
 

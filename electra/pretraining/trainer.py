@@ -269,7 +269,7 @@ class ElectraTrainer(Trainer):
     def evaluation_loop(self, dataloader: DataLoader, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         # The batches bring the corruption's random numbers along; the data loader draws some of torch's.
         started, more = time.monotonic(), dict[str, float]()
-        # The last batch is shorter, and an evaluation records more: compiled, it would be other graphs.
+        # The last batch is shorter, and an evaluation records more: it would be compiled again.
         eagerly = torch.compiler.set_stance("force_eager") if self.args.torch_compile else nullcontext()
         with torch.random.fork_rng(devices=[]), eagerly:
             for name, segments in self.more_evaluations.items():

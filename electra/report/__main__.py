@@ -34,12 +34,17 @@ logger = logging.getLogger("electra.report")
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="python -m electra.report", description="Write reports of pre-training runs or evaluations.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="runs, or evaluations of one kind")
-    parser.add_argument("--x", choices=AXES, default="steps", help="runs: unit of the horizontal axis")
+    parser.add_argument("--x", choices=AXES, default="steps", help="for runs: unit of the horizontal axis")
     parser.add_argument(
-        "--output", type=Path, help="runs: file of the page, the picture goes beside it; evaluations: folder"
+        "--output",
+        type=Path,
+        help="for runs: file of the page, with the picture beside it; for evaluations: folder",
     )
     parser.add_argument(
-        "--glue", type=Path, metavar="FOLDER", help="of run_glue.py: added to the run's page and to its model card"
+        "--glue",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of run_glue.py; adds its scores to page and model card",
     )
     arguments = parser.parse_args(argv)
     log_plainly()

@@ -40,13 +40,17 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     found.add_argument("file", type=Path, help="sweep file, such as those in configs/sweeps/")
-    found.add_argument("--parallel", type=int, default=1, help="points at a time, which share the CPU cores (1)")
+    found.add_argument(
+        "--parallel", type=int, default=1, help="points at the same time; they share the CPU cores (default: 1)"
+    )
     found.add_argument(
         "--max_runs", type=int, help="maximum number of points; random and Bayesian searches need it or run_cap"
     )
-    found.add_argument("--seed", type=int, default=42, help="seed of a random or Bayesian search (42)")
-    found.add_argument("--output_dir", type=Path, default=Path("output"), help="folder of all sweeps (output)")
-    found.add_argument("--experiment_name", help="name of the sweep's folder (sweep_ and the file's)")
+    found.add_argument("--seed", type=int, default=42, help="seed of a random or Bayesian search (default: 42)")
+    found.add_argument(
+        "--output_dir", type=Path, default=Path("output"), help="parent folder of sweeps (default: output)"
+    )
+    found.add_argument("--experiment_name", help="name of the folder (default: sweep_ and the name of the file)")
     found.add_argument("--glue", metavar="CONFIG", help="fine-tune each discriminator with this file for run_glue.py")
     found.add_argument(
         "--glue_flags", type=shlex.split, default=[], help="flags for run_glue.py, quoted: '--num_seeds 3'"

@@ -1,7 +1,7 @@
 """Warnings when the discriminator collapses, or does not start to learn; read from the log alone.
 
 A small discriminator normally predicts the base rate for millions of tokens before it starts to learn. With too strong
-a generator or too high a learning rate it ends there, too. The held-out loss against the entropy of the labels, the
+a generator or too high a learning rate it never gets further. The held-out loss against the entropy of the labels, the
 AUC, and what came before tell the two apart.
 
 An evaluation counts once the generator has settled: an untrained one samples random tokens, so the AUC is .84 at first
@@ -40,10 +40,10 @@ NO_START_TOKENS, NO_START_STEPS = 50_000_000, 20_000
 """The budget for a start, both of them, after warm-up: a large batch means few steps, a small one few tokens. The
 slowest healthy run, glue_cpu, started after 18 million tokens and 9,000 steps."""
 SETTLED_FALL = 0.5
-"""Most nats by which a settled generator improves while the steps double. Its loss falls about evenly in the logarithm
-of the steps, so the interval between evaluations does not matter. The early fall takes 1 to 2 nats."""
+"""Maximum number of nats by which a settled generator improves while the steps double. Its loss falls about evenly in
+the logarithm of the steps, so the interval between evaluations does not matter. The early fall takes 1 to 2 nats."""
 SETTLED_BELOW_UNIFORM = 1.0
-"""Least nats below log V, else it has not begun, as in a long warm-up. Frequencies alone give 1.5."""
+"""Nats below log V; nearer to it, the fall has not begun, as in a long warm-up. Frequencies alone give 1.5."""
 MIN_REPLACED = 1_000
 """Replaced tokens of an evaluation that counts: the standard error of an AUC near .5 is sqrt(1/12000) = .009."""
 

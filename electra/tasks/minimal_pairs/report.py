@@ -98,7 +98,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 
 
 class Column(NamedTuple):
-    """One score of one folder; `results` as of `summarize`."""
+    """One score of one folder; `results`: see `summarize`."""
 
     title: str
     results: dict[str, Any]

@@ -41,14 +41,16 @@ class MinimalPairArguments(Options):
         "Networks to score with: a run, a checkpoint, a folder of a discriminator or of any masked language model, or "
         "the Hub id of one.",
     )
-    generator: str | None = option(None, "Generator of the discriminator, if the path has none: the same.", NOT_EMPTY)
+    generator: str | None = option(
+        None, "Run, folder or Hub id of a generator. Default: that of --pretrain_path.", NOT_EMPTY
+    )
     data: str = option(
         BLIMP,
         "A .jsonl file with sentence_good and sentence_bad, a folder of such files, or a data set on the Hub.",
         NOT_EMPTY,
     )
     score: list[str] = option([], f"Scores: {', '.join(NEEDS)}. Default: {', '.join(DEFAULT_SCORES)} if possible.")
-    max_pairs: int | None = option(None, "Number of pairs of each paradigm, the first ones. Default: all.", POSITIVE)
+    max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
     mlm_probability: float | None = option(
         None,
         "Share of the tokens that were chosen in pre-training, for the corrected scores. Default: that of the run, "
