@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers import TrainerCallback
 
 from electra.errors import UserError
 from electra.gpu import OnTheWay
@@ -33,7 +34,7 @@ def hand_to_optimizer(optimizer: Any, norm: Tensor, max_norm: float, is_bad: Ten
     optimizer.found_inf = is_bad.float()
 
 
-class SkippedSteps:
+class SkippedSteps(TrainerCallback):
     """Counts skipped steps on the device, and tells the user of them as soon as the host knows.
 
     Args:
@@ -66,6 +67,10 @@ class SkippedSteps:
         self._under_way.append((step, OnTheWay(torch.stack([self._in_a_row, loss, norm]))))
         self.tell()
         return self._last_norm
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        """Let the schedule go on though fp16's scaler has left the step out: Trainer asks accelerate for this note."""
+        optimizer._is_overflow = False
 
     def tell(self, all_of_them: bool = False) -> None:
         """Log the skipped steps that the host knows of by now, or all, for which it has to wait.

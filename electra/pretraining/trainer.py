@@ -108,6 +108,7 @@ class ElectraTrainer(Trainer):
             lambda until: describe_latest_valid(self.run_folder, until=until),
             has_scaler=self.accelerator.scaler is not None,
         )
+        self.add_callback(self._skipped)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._had_options = (self.run_folder / CONFIG_NAME).is_file()

@@ -1,5 +1,6 @@
 """The trainer's hooks: losses and their log, steps that are not finite, optimizer, schedule, evaluation."""
 
+import functools
 import inspect
 import json
 import logging
@@ -208,12 +209,18 @@ def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("optim", FUSED)
+def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, optim: str
+) -> None:
     """fp16 on a GPU: the device skips, the schedule goes on, and nobody is warned where the scale was too large."""
     trainers = []
     for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10)):
-        trainer = make(folder, **FAST, max_steps=6, logging_steps=1, max_grad_norm=0.05)
+        trainer = make(folder, **FAST, max_steps=6, logging_steps=1, max_grad_norm=0.05, optim=optim)
         trainer.accelerator.scaler, trainer._skipped.has_scaler = scaler, scaler is not None
+        if scaler is not None:  # accelerate does it with --fp16 only
+            unscale = functools.partial(scaler.unscale_, trainer._bare_optimizer)
+            monkeypatch.setattr(trainer.accelerator, "unscale_gradients", unscale)
         weight = next(trainer.model.parameters())
         weight.register_hook(lambda g, t=trainer: g * math.inf if t.state.global_step == 3 else g)
         torch.manual_seed(0)
