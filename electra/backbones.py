@@ -20,12 +20,13 @@ class Backbone(NamedTuple):
         takes_token_types: the encoder takes `token_type_ids`.
         has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
             `*ForSequenceClassification` misses only its classifier in an exported detector.
-        takes_attention_bias: the encoder adds a float mask (B, 1, 1, L) to its attention scores as it is. Others turn
-            0 and 1 into a mask of their own: ModernBERT for its windows, DeBERTa for its embeddings, too. The mask of
-            documents that share a row is (B, 1, L, L); tokens must meet in attention only.
+        takes_attention_bias: the encoder adds a float mask (B, 1, 1, L) to its attention scores as it is. DeBERTa
+            turns 0 and 1 into a mask of its own, for its embeddings, too. The mask of documents that share a row is
+            (B, 1, L, L); tokens must meet in attention only.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
         block_mask: how another encoder takes the mask of documents that share a row: as floats for its full and its
-            local layers, or as 0 and 1 in `encoder` behind `embeddings`; None: not at all.
+            local layers, also where rows are only padded, or as 0 and 1 in `encoder` behind `embeddings`; None: not at
+            all.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values of the configuration that are fixed here.
         renamed: names of values in the configuration that differ from BERT's.

@@ -6,15 +6,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from benchmarks.count_operations import LIBRARY, build_library
+from electra.backbones import BACKBONES
+from electra.cpu import tune_networks
 from electra.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
 from electra.model.networks import encode, masked_lm
-from tests.model.helpers import network_config
+from electra.objectives import OBJECTIVES
+from electra.pretraining.metrics import token_records
+from tests.model.helpers import joint_model, network_config
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,6 +73,45 @@ def test_two_embeddings_are_selected_where_they_are_compiled() -> None:
     table.__class__ = TwoEmbeddings
     assert torch.equal(table(types), wanted)
     assert torch.equal(torch.compile(table, backend="eager", fullgraph=True)(types), wanted)
+
+
+class CopiesFromHost(TorchDispatchMode):
+    """Counts operations that get more from the host than a number, for which a GPU is waited for."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        ins, outs = ([t for t in tree_iter(tree) if isinstance(t, torch.Tensor)] for tree in ((args, kwargs), result))
+        is_copy = function.overloadpacket.__name__ in ("_to_copy", "copy_")
+        from_host = any(t.device.type == "cpu" and (t.ndim or is_copy) for t in ins)
+        self.count += from_host and any(t.is_meta for t in outs)
+        return result
+
+
+@pytest.mark.parametrize(
+    ("backbone", "objective"),
+    [*((name, "electra") for name in BACKBONES), *(("electra", name) for name in [*OBJECTIVES][1:])],
+)
+def test_forward_and_backward_neither_read_from_the_device_nor_copy_to_it(
+    backbone: str, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On tensors without data, to read one is an error. Rows are padded, and shared by segments."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)  # which does not know this device
+    with torch.device("meta"):
+        model = joint_model(backbone, objective=objective, tie="none").train()
+        ids, noise = torch.zeros(2, 24, dtype=torch.long), torch.zeros(2, 24, 2)
+        batch = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids}
+        batch |= {"mask_noise": noise, "sample_noise": noise[..., 0]}
+    tune_networks(model)
+    tune_for_gpu(model)
+    model(**batch)  # may keep something
+    with CopiesFromHost() as copies:
+        output = model(**batch, token_counts=model.count_tokens(**batch), segment_lengths=ids[:, :8])
+        output.loss.backward()
+        model.eval()
+        token_records(ids, ids, model(**batch))
+    assert copies.count == 0
 
 
 @pytest.fixture(scope="module")

@@ -128,8 +128,14 @@ def encode(
     has_types = backbone.takes_token_types and config.type_vocab_size > 1
     inputs: dict[str, Any] = {"input_ids": input_ids} | ({"token_type_ids": token_type_ids} if has_types else {})
     mask: Any = attention_mask
-    if bias is not None and backbone.takes_attention_bias and config._attn_implementation in ADDING_ATTENTION:
-        mask = bias
+    if bias is not None and config._attn_implementation in ADDING_ATTENTION:
+        if backbone.takes_attention_bias:
+            mask = bias
+        elif backbone.block_mask == "full and local":
+            columns = torch.arange(bias.size(3), device=bias.device)
+            is_far = (columns[:, None] - columns).abs() > config.sliding_window
+            local = bias.masked_fill(is_far, torch.finfo(bias.dtype).min)
+            mask = {"full_attention": bias, "sliding_attention": local}
     if bias is not None and position_ids is not None:
         offset = config.pad_token_id + 1 if backbone.counts_positions_behind_padding else 0
         inputs["position_ids"] = position_ids + offset
@@ -137,11 +143,6 @@ def encode(
             embedded = network.base_model.embeddings(**inputs, mask=attention_mask)
             hidden: Tensor = network.base_model.encoder(embedded, bias == 0).last_hidden_state
             return hidden
-        if backbone.block_mask == "full and local":
-            columns = torch.arange(bias.size(3), device=bias.device)
-            is_far = (columns[:, None] - columns).abs() > config.sliding_window
-            local = bias.masked_fill(is_far, torch.finfo(bias.dtype).min)
-            mask = {"full_attention": bias, "sliding_attention": local}
     hidden = call_with_cast_weights(network.base_model, attention_mask=mask, **inputs).last_hidden_state
     return hidden
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import TrainerCallback, TrainerState
+from transformers.initialization import no_init_weights
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.checkpoint import checkpoints_of
@@ -150,7 +151,7 @@ def activation_bytes(
         kept[storage._cdata] = storage.nbytes()
         return tensor
 
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(device):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(device), no_init_weights():
         model = ElectraForJointPretraining(copy.deepcopy(config)).train()
         tune_networks(model)
         tune_for_gpu(model)

@@ -21,6 +21,7 @@ from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resources import _Clock, activation_bytes, advice, check_disk, count_checkpoints
 from run_pretraining import main
+from tests.model.helpers import joint_model
 from tests.pretraining.runs import flags
 
 
@@ -120,6 +121,7 @@ def test_activations_are_what_autograd_keeps(make_pair: Callable[..., ElectraFor
     assert output.loss.requires_grad and estimate == pytest.approx(real, rel=0.1)
     twice = activation_bytes(model.config, 12, 16, "cpu")
     assert twice == pytest.approx(2 * estimate, rel=0.05)
+    assert activation_bytes(joint_model("modernbert").config, 6, 16, "cpu") > 0  # whose first weights are read
 
 
 @pytest.mark.parametrize(
