@@ -73,11 +73,17 @@ def is_detector(network: PreTrainedModel) -> bool:
 
 
 def class_of(config: PreTrainedConfig) -> Any:
-    """The class of an exported network or a released ELECTRA, by its `architectures`; a detector by default."""
+    """The class of an exported network or a released model, by its `architectures`.
+
+    Where they name neither, an ELECTRA is a discriminator, any other a masked language model (BertForPreTraining).
+    """
     config_class: Any = type(config)
-    if any(name.endswith("ForMaskedLM") for name in config.architectures or []):
-        return MODEL_FOR_MASKED_LM_MAPPING[config_class]
-    return ElectraForPreTraining if config_class is ElectraConfig else _detector_class(config_class)
+    is_electra, names = config_class is ElectraConfig, config.architectures or []
+    if any(name.endswith("ForReplacedTokenDetection") for name in names):
+        return _detector_class(config_class)
+    if is_electra and not any(name.endswith("ForMaskedLM") for name in names):
+        return ElectraForPreTraining
+    return MODEL_FOR_MASKED_LM_MAPPING[config_class]
 
 
 def attention_bias(

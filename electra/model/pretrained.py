@@ -283,31 +283,44 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
     Args:
         checkpoint: a run folder (its exported networks, else its latest valid checkpoint), a checkpoint of the joint
             model, an exported folder, or a Hub id.
-        generator: the same of a generator, in place of the one that belongs to the checkpoint.
+        generator: the same, for its generator or masked language model, in place of the checkpoint's own generator.
         of_any_type: also masked language models of a type that is no backbone.
     """
-    source = locate_model(checkpoint)
+    source, path = locate_model(checkpoint), expand(checkpoint)
     tokenizer = load_tokenizer_beside_model(source)
     check_tokenizer(tokenizer, source)
-    config, joint, small = read_config(source), None, None
-    if isinstance(config, ElectraPretrainingConfig):
-        model: Any = load_network(ElectraForJointPretraining, source, config)[0]
-        joint, small, large = config, model.generator, model.discriminator
-    else:
-        large = _load_with_head(source, config, of_any_type)
-        is_run = Path(checkpoint).is_dir() and Path(source) != Path(checkpoint)  # named as a whole
-        if is_run and generator is None and (Path(source).parent / "generator").is_dir():
-            generator = str(Path(source).parent / "generator")
+    small, large, joint = _load_pair(source, of_any_type)
+    is_run = path.is_dir() and Path(source) != path  # named as a whole
+    if generator is None and is_run and (Path(source).parent / "generator").is_dir():
+        generator = str(Path(source).parent / "generator")
     if generator is not None:
-        generator_source = locate_model(generator)
-        small = _load_with_head(generator_source, read_config(generator_source), of_any_type)
+        generator_source = trained_source(generator, "generator")
+        first, second, _ = _load_pair(generator_source, of_any_type)
+        small = first or second
         if is_detector(small):
             raise UserError(f"{generator} is a discriminator, not a generator; name a masked language model")
+        other = own_tokenizer(generator_source, source)
+        if other is not None and other.get_vocab() != tokenizer.get_vocab():
+            raise UserError(
+                f"the generator {generator} has another tokenizer ({len(other)} tokens) than {checkpoint} "
+                f"({len(tokenizer)} tokens); name networks of one run"
+            )
     networks = [network for network in (small, large) if network is not None]
     sizes = sorted({network.config.vocab_size for network in networks})
     if len(sizes) > 1:
         raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one run")
     return Networks(small, large, tokenizer, joint, source)
+
+
+def _load_pair(
+    source: str, of_any_type: bool
+) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
+    """Generator, main network and joint configuration of a checkpoint; without the others, an exported network."""
+    config = read_config(source)
+    if isinstance(config, ElectraPretrainingConfig):
+        model: Any = load_network(ElectraForJointPretraining, source, config)[0]
+        return model.generator, model.discriminator, config
+    return None, _load_with_head(source, config, of_any_type), None
 
 
 def _load_with_head(source: str, config: PreTrainedConfig, of_any_type: bool) -> PreTrainedModel:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForPreTraining, AutoTokenizer
+from transformers import (
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    BertConfig,
+    BertForPreTraining,
+    PreTrainedTokenizerBase,
+)
 
 from electra.errors import UserError
 from electra.inspect import inspect_texts, main
@@ -40,6 +46,35 @@ def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements
     assert other.masked != of_run.masked
     named = load_networks(str(finished_run / "discriminator"), str(finished_run / "generator"))
     assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5) == [of_run]
+    for path in (finished_run, finished_run / "checkpoint-12"):  # the generator of a run or checkpoint
+        named = load_networks(str(finished_run / "discriminator"), str(path))
+        assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5)[0].shown == of_run.shown
+
+
+def test_a_generator_with_other_tokens_is_refused(finished_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished_run / "generator", tmp_path / "other")
+    (folder / "manifest.json").unlink()
+    words = json.loads((folder / "tokenizer.json").read_text())
+    vocab = words["model"]["vocab"]
+    *_, first, second = vocab
+    vocab[first], vocab[second] = vocab[second], vocab[first]
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(UserError, match="other has another tokenizer"):
+        load_networks(str(finished_run), str(folder))
+
+
+def test_a_bert_without_the_name_of_its_head_is_a_masked_language_model(
+    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
+) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    network = BertForPreTraining(BertConfig(vocab_size=len(wordpiece_tokenizer), **sizes))
+    network.save_pretrained(tmp_path)
+    wordpiece_tokenizer.save_pretrained(tmp_path)
+    for architectures in (["BertForPreTraining"], None):
+        config = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": architectures}))
+        found = load_networks(str(tmp_path)).discriminator
+        assert torch.equal(found.cls.predictions.bias, network.cls.predictions.bias)
 
 
 def test_the_command_prints_every_text(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
