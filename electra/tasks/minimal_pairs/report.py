@@ -7,7 +7,7 @@ paper. Standard errors take the paradigms as given and their pairs as a sample.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -121,19 +121,26 @@ def read_columns(folders: Sequence[Path]) -> list[Column]:
 def accuracy_table(columns: Sequence[Column], level: Literal["phenomena", "paradigms"]) -> Table:
     """A row per phenomenon or paradigm; below phenomena the mean, beside BLiMP's the published accuracies."""
     names = list(dict.fromkeys(name for column in columns for name in column.results[level]))
-    has_published = set(names) <= set(PUBLISHED_PHENOMENA)
+    # The published accuracies are of BLiMP's 67 paradigms.
+    all_paradigms = [column.results["overall"]["paradigms"] for column in columns]
+    has_published = {*names} == {*PUBLISHED_PHENOMENA} and {*all_paradigms} == {67}
     rows = []
     for name in names:
         found = [column.results[level].get(name) for column in columns]
         published = [f"{value:.1f}" for value in PUBLISHED_PHENOMENA[name]] if has_published else []
-        rows.append([name, str(next(filter(None, found))["pairs"]), *map(_cell, found), *published])
+        rows.append([name, _each(one["pairs"] for one in found if one), *map(_cell, found), *published])
     if level == "phenomena":
         found = [column.results["overall"] for column in columns]
         published = [row[1] for row in PUBLISHED[: len(LANGUAGE_MODELS)]] if has_published else []
-        title = f"overall, mean of {found[0]['paradigms']} paradigms"
-        rows.append([title, str(found[0]["pairs"]), *map(_cell, found), *published])
+        title = f"overall, mean of {_each(all_paradigms)} paradigms"
+        rows.append([title, _each(one["pairs"] for one in found), *map(_cell, found), *published])
     header = [level, "pairs", *(column.title for column in columns), *(LANGUAGE_MODELS if has_published else ())]
     return Table(header, rows)
+
+
+def _each(counts: Iterable[int]) -> str:
+    """The different counts of the columns, from the left."""
+    return " / ".join(dict.fromkeys(map(str, counts)))
 
 
 def _cell(result: dict[str, Any] | None) -> str:

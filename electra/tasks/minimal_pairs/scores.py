@@ -95,7 +95,7 @@ class Encoded(NamedTuple):
 
 
 def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Encoded:
-    encoded = tokenizer(list(texts), return_special_tokens_mask=True)
+    encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
     first: dict[tuple[int, ...], int] = {}  # the text in which a sentence occurs first
     for text, ids in enumerate(encoded["input_ids"]):
         first.setdefault(tuple(ids), text)

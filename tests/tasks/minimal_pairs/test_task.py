@@ -10,8 +10,14 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerBase, Roberta
 
 from electra.model.pretrained import Networks
 from electra.report.__main__ import main as report
-from electra.tasks.minimal_pairs.data import load_pairs
-from electra.tasks.minimal_pairs.report import PUBLISHED, PUBLISHED_PHENOMENA, summarize
+from electra.tasks.minimal_pairs.data import Pair, load_pairs
+from electra.tasks.minimal_pairs.report import (
+    PUBLISHED,
+    PUBLISHED_PHENOMENA,
+    Column,
+    accuracy_table,
+    summarize,
+)
 from electra.tasks.minimal_pairs.scores import Scorer
 from electra.tasks.minimal_pairs.task import MinimalPairArguments, chosen_share, main
 from tests.conftest import refused, refused_command
@@ -60,6 +66,18 @@ def test_published_overall_accuracies_agree_with_those_of_phenomena() -> None:
     for model, (_, overall, *_) in enumerate(PUBLISHED[:4]):
         mean = sum(count * PUBLISHED_PHENOMENA[name][model] for name, count in paradigms.items()) / 67
         assert mean == pytest.approx(float(overall), abs=0.06)
+
+
+def test_published_accuracies_stand_beside_complete_results_only_and_columns_have_their_own_counts() -> None:
+    counts = dict(zip(PUBLISHED_PHENOMENA, (2, 9, 7, 5, 8, 2, 7, 2, 8, 7, 4, 6), strict=True))
+    names = [(f"{name} {number}", name) for name, count in counts.items() for number in range(count)]
+    pairs = [Pair("a", "b", paradigm, phenomenon, "") for paradigm, phenomenon in names]
+    whole, double = (Column("whole", summarize(pairs * n, np.ones(67 * n))) for n in (1, 2))
+    part = Column("part", summarize(pairs[::7], np.ones(10)))
+    table = accuracy_table([whole, double], "phenomena")
+    assert table.header[-1] == "GPT-2" and table.rows[-1][1] == "67 / 134"
+    table = accuracy_table([whole, part], "phenomena")
+    assert table.header[-1] == "part" and table.rows[-1][1] == "67 / 10" and "67 / 10 " in table.rows[-1][0]
 
 
 @pytest.fixture
