@@ -137,7 +137,7 @@ class ElectraTrainer(Trainer):
         if parts <= 1:
             return batches, None
         counts = [self.model.count_tokens(**batch) for batch in batches]
-        total = self.accelerator.reduce(torch.stack(counts).sum(dim=0).to(device), reduction="sum")
+        total = self.accelerator.reduce(torch.stack(counts).sum(dim=0), reduction="sum")
         return batches, total.clamp(min=1) / parts
 
     # ---- one step

@@ -271,11 +271,26 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
     assert "step 3 is skipped" in caplog.text
 
 
-@pytest.mark.parametrize("is_scaled", [False, True])
-def test_no_step_waits_for_the_device(folder: Path, monkeypatch: pytest.MonkeyPatch, is_scaled: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_scaled", "others"),
+    [
+        (False, {}),
+        (True, {}),
+        (False, {"objective": "electric", "segment_policy": "packed", "muon_learning_rate": 1e-3}),
+        (True, {"objective": "adversarial", "gradient_accumulation_steps": 2, "adam_bias_correction": False}),
+        (False, {"generator_gate": ["loss", 0], "eval_strategy": "steps", "validation_fraction": 0.2}),
+    ],
+    ids=["full", "scaled", "packed", "padded", "gate"],
+)
+def test_no_step_waits_for_the_device(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_scaled: bool, others: dict[str, Any]
+) -> None:
     """Between two lines of the log nothing is read from the device, and nothing is copied to it but the batches."""
-    options = {"max_steps": 12, "logging_steps": 6, "save_strategy": "no", "discriminator_warmup_steps": 20}
-    trainer = make(folder, **FAST, **options, accelerator_config='{"non_blocking": true}')
+    if "objective" in others:
+        write_corpus(folder / "corpus.txt", documents=100, words=6)
+    options = {**FAST, "max_steps": 12, "logging_steps": 6, "save_strategy": "no", **others}
+    options |= {} if "objective" in others else {"discriminator_warmup_steps": 20}
+    trainer = make(folder, **options, accelerator_config='{"non_blocking": true}')
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu") if is_scaled else None
     seen: Counter[str] = Counter()
 
