@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounter
 
 from electra.errors import UserError
 from electra.pretraining.options import parse_arguments
-from tests.pretraining.runs import flags, make, write_corpus
+from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
 
@@ -66,12 +66,42 @@ def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
     assert len(logged[0]) >= 6 and logged[1] == pytest.approx(logged[0], rel=1e-5)
 
 
+def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path: Path) -> None:
+    """As of --torch_compile_mode reduce-overhead, whose graphs write to the same memory in every step."""
+    write_corpus(tmp_path / "corpus.txt")
+    last: list[torch.Tensor] = []
+
+    def overwriting(graph: Any, inputs: Any) -> Any:
+        def forward(*args: Any) -> Any:
+            while last:
+                last.pop().zero_()
+            results = graph.forward(*args)
+            given = {t.untyped_storage().data_ptr() for t in args if isinstance(t, torch.Tensor)}
+            new = (t for t in results if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() not in given)
+            last.extend(new)
+            return results
+
+        return make_boxed_func(forward)
+
+    logged = []
+    without = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "save_strategy": "no"}
+    for is_compiled in (False, True):
+        trainer = make(tmp_path, **FAST, **without, max_steps=4, logging_steps=2)
+        if is_compiled:
+            backend = aot_autograd(fw_compiler=overwriting, bw_compiler=lambda graph, _: make_boxed_func(graph.forward))
+            trainer.model.compile(backend=backend, dynamic=False)
+        trainer.train()
+        lines = [logs for logs in trainer.state.log_history if "loss" in logs]
+        logged.append([{name: logs[name] for name in ("loss", "discriminator_loss", "grad_norm")} for logs in lines])
+    assert last and logged[1] == [pytest.approx(line, rel=1e-4) for line in logged[0]]
+
+
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_a_step_that_cannot_be_compiled_runs_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     write_corpus(tmp_path / "corpus.txt")
-    trainer = make(tmp_path, **EAGERLY, max_steps=3, logging_steps=1, eval_strategy="no", save_strategy="no")
+    trainer = make(tmp_path, **FAST, **EAGERLY, max_steps=3, logging_steps=1, save_strategy="no")
 
     def broken(graph: Any, inputs: Any) -> Any:
         raise TorchDynamoException("no compiler here")
