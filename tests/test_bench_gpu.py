@@ -1,4 +1,4 @@
-"""The command that settles what only a GPU can tell: every row runs, and those that failed run again."""
+"""The command that settles what only a GPU can tell: every row runs, and those that failed run again. Drains."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bench_gpu
-from tests.pretraining.runs import write_corpus
+from benchmarks import bench_gpu, bench_pretraining
+from tests.pretraining.runs import FAST, make, write_corpus
 
 
 @pytest.mark.parametrize("row", bench_gpu.ROWS)
@@ -41,3 +41,14 @@ def test_rows_that_are_missing_or_failed_are_measured_again(tmp_path: Path, monk
     bench_gpu.main()
     told = json.loads(output.read_text())
     assert measured == ["waits", "loader"] and [told[row]["done"] for row in ("peaks", "waits", "loader")] == [1, 2, 2]
+
+
+def test_the_device_is_waited_for_at_the_ends_of_windows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(bench_pretraining, "_wait", lambda: waits.append(trainer.state.global_step))
+    write_corpus(tmp_path / "corpus.txt")
+    trainer = make(tmp_path, **FAST, save_strategy="no", max_steps=bench_pretraining.WARM_UP + 4, logging_steps=100)
+    take = bench_pretraining.bare_loop(trainer, is_plain=False, precision="fp32")
+    assert take(3) > 0 and len(waits) == 1
+    bench_pretraining.through_trainer(trainer)
+    assert waits == [0, bench_pretraining.WARM_UP, trainer.args.max_steps]

@@ -105,7 +105,7 @@ class _Clock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step in (1, state.max_steps):
-            if torch.accelerator.is_available():
+            if args.device.type != "cpu":
                 torch.accelerator.synchronize()
             self.times.append(time.monotonic())
 
@@ -131,7 +131,7 @@ def run_trial(args: Arguments, model: ElectraForJointPretraining, data: Pretrain
             f"trial          {timed} steps of {seconds:.3g} s, {rate:,.0f} tokens/s: about {duration} without "
             "evaluations and checkpoints"
         )
-        if torch.cuda.is_available():
+        if args.training.device.type == "cuda":
             logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
         elif sys.platform == "linux":
             import resource  # not on Windows; other systems count in other units

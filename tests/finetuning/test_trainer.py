@@ -13,7 +13,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.finetuning.config import ClassificationArguments
 from electra.finetuning.encoder import EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode
-from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss
+from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss, training_arguments
 from electra.optimization import product_schedule
 from tests.finetuning.encoders import tiny_electra
 
@@ -55,6 +55,12 @@ def run(
 
 def history(outcome: Outcome, name: str) -> list[float]:
     return [entry[name] for entry in outcome.trainer.state.log_history if name in entry]
+
+
+def test_one_of_several_gpus_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert training_arguments(make_options(use_cpu=False), seed=1, folder=tmp_path, name="run").n_gpu == 1
 
 
 def test_a_step_is_the_mean_over_its_rows_however_it_is_accumulated(rows: ColumnRows, tmp_path: Path) -> None:

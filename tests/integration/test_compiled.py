@@ -63,6 +63,7 @@ def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
         trainer = make(tmp_path, **without, **options, max_steps=4, logging_steps=1, eval_steps=4)
         trainer.train()
         logged.append([logs.get("loss", logs.get("eval_loss")) for logs in trainer.state.log_history[:-1]])
+    assert trainer.model_wrapped is trainer.model  # accelerate has not compiled it, too
     assert len(logged[0]) >= 6 and logged[1] == pytest.approx(logged[0], rel=1e-5)
 
 
@@ -88,7 +89,9 @@ def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path: Path) -> None:
     for is_compiled in (False, True):
         trainer = make(tmp_path, **FAST, **without, max_steps=4, logging_steps=2)
         if is_compiled:
-            backend = aot_autograd(fw_compiler=overwriting, bw_compiler=lambda graph, _: make_boxed_func(graph.forward))
+            backend = aot_autograd(
+                fw_compiler=overwriting, bw_compiler=lambda graph, _: make_boxed_func(graph.forward)
+            )
             trainer.model.compile(backend=backend, dynamic=False)
         trainer.train()
         lines = [logs for logs in trainer.state.log_history if "loss" in logs]

@@ -78,8 +78,10 @@ def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
     model_type: str, batch: dict[str, Tensor]
 ) -> None:
     model = joint_model(model_type, tie="word")
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     model.train()
     model(**batch).loss.backward()
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())  # none is broadcast
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     assert without == []

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from electra.errors import UserError
-from electra.pretraining.device import choose_for_device, tell_choices
+from electra.pretraining import resources
+from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
 from electra.pretraining.options import parse_arguments
+from electra.pretraining.resources import check_memory
 from tests.pretraining.runs import flags
 
 
@@ -18,7 +20,7 @@ from tests.pretraining.runs import flags
 def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """torch says that it has an A100, on sixteen cores."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=False: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)), raising=False)
     return monkeypatch
@@ -69,6 +71,38 @@ def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu: pytest.MonkeyPatc
     assert chosen(use_cpu=True, bf16=False).dataloader_num_workers == 0
     gpu.setenv("LOCAL_WORLD_SIZE", "8")
     assert chosen().dataloader_num_workers == 1
+
+
+def test_a_step_on_a_gpu_is_compiled_and_does_not_wait_for_its_batch(gpu: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu.setattr(torch.accelerator, "is_available", lambda: True)
+    gpu.setattr(torch.cuda, "device_count", lambda: 1)
+    gpu.setattr(torch.cuda, "set_device", lambda device: None)
+    training = parse_arguments(flags(tmp_path)).training
+    assert training.torch_compile and training.dataloader_pin_memory and training.accelerator_config.non_blocking
+    assert not parse_arguments(flags(tmp_path, torch_compile=False)).training.torch_compile
+    assert not compiles_by_default(SimpleNamespace(device=training.device, fsdp="full_shard", deepspeed=None))
+    gpu.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))  # which Triton does not support
+    assert not parse_arguments(flags(tmp_path)).training.torch_compile
+
+
+def test_a_step_that_does_not_fit_is_known_before_the_run(
+    gpu: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[Any] = []
+    gpu.setattr(resources, "activation_bytes", lambda config, *asking: asked.append(asking) or 8 * 10**6)
+    gpu.setattr(torch.cuda, "mem_get_info", lambda: (free, 10**9))
+    training = SimpleNamespace(
+        device=torch.device("cuda"), fsdp=None, deepspeed=None, gradient_checkpointing=False, bf16=False, fp16=True,
+        per_device_train_batch_size=8, gradient_accumulation_steps=2, muon_learning_rate=None,
+    )  # fmt: skip
+    args: Any = SimpleNamespace(training=training, segments=SimpleNamespace(max_length=16))
+    model: Any = torch.nn.Linear(1000, 100, bias=False)  # with its gradient and two averages 1.6 MB
+    model.config = None
+    for free in (11 * 10**6, 10**7):
+        assert caplog.text == ""
+        check_memory(args, model)
+    assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 " in caplog.text
+    assert asked == 2 * [(8, 16, "cuda", torch.float16)]
 
 
 def test_an_automatic_batch_size_is_refused(tmp_path: Path) -> None:

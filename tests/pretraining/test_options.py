@@ -109,7 +109,7 @@ def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
 
 
 def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Arguments]) -> None:
-    assert resolved().training.ddp_find_unused_parameters is False
+    assert resolved().training.ddp_find_unused_parameters is resolved().training.ddp_broadcast_buffers is False
     args = resolved(**TWO_STAGE, hub_token="hf_mine")
     assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
     assert args.training.hub_token == "hf_mine"

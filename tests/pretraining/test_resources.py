@@ -78,12 +78,13 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pyt
 
 def test_a_plan_waits_for_the_device_after_its_first_and_its_last_step_only(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(step))
-    clock = _Clock()
-    for step in range(1, 12):
-        clock.on_step_end(None, TrainerState(global_step=step, max_steps=11), None)
-    assert waits == [1, 11] and len(clock.times) == 3
+    for device in ("cuda", "cpu"):
+        clock = _Clock()
+        for step in range(1, 12):
+            state = TrainerState(global_step=step, max_steps=11)
+            clock.on_step_end(SimpleNamespace(device=torch.device(device)), state, None)
+        assert waits == [1, 11] and len(clock.times) == 3
 
 
 @pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
