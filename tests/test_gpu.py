@@ -130,4 +130,5 @@ def test_a_step_has_few_operations_and_none_waits_for_the_device(
     subprocess.run([*command, f"--output={tmp_path / 'count.json'}"], check=True, cwd=ROOT, env=fake_gpu)
     told = json.loads((tmp_path / "count.json").read_text())
     assert told["operations"] <= 1500 and (padded or told["bytes"] < 26.2e9)
+    assert told["phases"]["forward"]["constant_pad_nd"] == 2  # of the head: aligned weight and bias
     assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250

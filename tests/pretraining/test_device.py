@@ -88,9 +88,9 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait_for_its_batch(gpu: pytest
 def test_a_step_that_does_not_fit_is_known_before_the_run(
     gpu: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[Any] = []
+    asked, free = list[Any](), [10**7, 11 * 10**6]
     gpu.setattr(resources, "activation_bytes", lambda config, *asking: asked.append(asking) or 8 * 10**6)
-    gpu.setattr(torch.cuda, "mem_get_info", lambda: (free, 10**9))
+    gpu.setattr(torch.cuda, "mem_get_info", lambda: (free.pop(), 10**9))
     training = SimpleNamespace(
         device=torch.device("cuda"), fsdp=None, deepspeed=None, gradient_checkpointing=False, bf16=False, fp16=True,
         per_device_train_batch_size=8, gradient_accumulation_steps=2, muon_learning_rate=None,
@@ -98,7 +98,7 @@ def test_a_step_that_does_not_fit_is_known_before_the_run(
     args: Any = SimpleNamespace(training=training, segments=SimpleNamespace(max_length=16))
     model: Any = torch.nn.Linear(1000, 100, bias=False)  # with its gradient and two averages 1.6 MB
     model.config = None
-    for free in (11 * 10**6, 10**7):
+    for _ in range(2):
         assert caplog.text == ""
         check_memory(args, model)
     assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 " in caplog.text
