@@ -2,8 +2,8 @@
 
 One NaN in Adam's averages stays there, so a step whose loss or gradient is not finite must not reach them. torch's
 fused optimizers read two tensors that are meant for loss scaling: they divide gradients by `grad_scale`, which clips
-them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding) the host looks at
-every step. A skipped step counts: later steps get the same samples.
+them, and leave everything as it is where `found_inf` is 1. Without them (another --optim, sharding, Apple's GPUs) the
+host looks at every step. A skipped step counts: later steps get the same samples.
 """
 
 import logging

@@ -196,7 +196,9 @@ class ElectraTrainer(Trainer):
 
     @property
     def _optimizer_can_skip(self) -> bool:
-        return bool(self._trained) and getattr(self._bare_optimizer, "_step_supports_amp_scaling", False)
+        # On Apple's GPUs, torch's fused optimizers ignore both tensors (pull request 186360 of pytorch).
+        is_possible = bool(self._trained) and self.args.device.type != "mps"
+        return is_possible and getattr(self._bare_optimizer, "_step_supports_amp_scaling", False)
 
     @property
     def _bare_optimizer(self) -> Any:
@@ -214,6 +216,8 @@ class ElectraTrainer(Trainer):
         else:
             norm = super()._get_grad_norm(model, grad_norm)
             norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
+            # DeepSpeed has a number on the host, or none.
+            norm = torch.as_tensor(0.0 if norm is None else norm, device=self.args.device)
         assert self._step_loss is not None
         loss, self._step_loss = self._step_loss, None
         is_bad = ~torch.isfinite(loss + norm)

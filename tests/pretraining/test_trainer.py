@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 import transformers.trainer
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 import electra.finetuning.trainer
 import electra.pretraining.trainer
@@ -192,6 +192,26 @@ def test_an_optimizer_that_cannot_skip_is_kept_from_steps_that_are_not_finite(fo
     break_loss(trainer, 4)
     trainer.train()
     assert [step for step in range(2, 7) if not seen.changed(step)] == [4]
+
+
+@pytest.mark.parametrize("norm", [1.5, None])
+def test_a_norm_may_be_a_number_or_missing_as_of_deepspeed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, norm: float | None
+) -> None:
+    trainer = make(folder, **FAST, optim="adamw_torch", max_steps=2, logging_steps=1)
+    monkeypatch.setattr(Trainer, "_get_grad_norm", lambda *args, **kwargs: norm)
+    trainer.train()
+    assert [logs["grad_norm"] for logs in trainer.state.log_history if "loss" in logs] == 2 * [norm or 0.0]
+
+
+def test_a_gpu_of_apple_whose_fused_optimizer_cannot_skip_is_not_asked_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make(folder, **FAST, max_steps=1)
+    trainer.train()
+    assert trainer._optimizer_can_skip
+    monkeypatch.setattr(type(trainer.args), "device", torch.device("mps"))
+    assert not trainer._optimizer_can_skip
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.05, 1e6, 0])
