@@ -110,6 +110,8 @@ def test_half_of_the_energy_is_not_told_as_the_whole(
         ("Tesla T4", "float32", 8.1),
         ("NVIDIA L40S", "bfloat16", 362),
         ("NVIDIA L4", "bfloat16", 121),
+        ("NVIDIA A10", "bfloat16", 125),
+        ("NVIDIA B200", "float16", 2250),
         ("NVIDIA GeForce RTX 3090", "float32", 35.6),
         ("NVIDIA H100 PCIe", "bfloat16", None),
         ("AMD EPYC 9654", "float32", None),

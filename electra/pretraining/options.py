@@ -6,7 +6,6 @@ in place of epochs, shares and defaults once the data are known; nothing changes
 
 import logging
 import math
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -183,8 +182,6 @@ class PretrainingArguments(TrainingArguments):
             raise UserError(f"these options do not work: {error}") from error
         if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
             self.torch_compile = compiles_by_default(self)
-        if not self.fsdp:  # make_trainer compiles; accelerate would put the networks into another module
-            os.environ.pop("ACCELERATE_DYNAMO_BACKEND", None)
         if self.device.type == "cuda":  # the step goes on while its batch is copied
             self.accelerator_config.non_blocking = bool(self.dataloader_pin_memory)
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import set_seed
+from accelerate.utils import DynamoBackend, set_seed
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from electra.console import without_secrets
@@ -68,6 +68,8 @@ def make_trainer(
             origin=origin,
         )
         trainer.more_evaluations = data.more_evaluations
+        if not training.fsdp:  # compiled below; accelerate would put the networks into another module
+            trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
         if training.torch_compile and not training.fsdp:
             backend = training.torch_compile_backend or "inductor"
             model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)
