@@ -287,9 +287,9 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
         of_any_type: also masked language models of a type that is no backbone.
     """
     source, path = locate_model(checkpoint), expand(checkpoint)
+    small, large, joint = _load_pair(source, of_any_type)  # before the tokenizer: a wrong name is not a lack of one
     tokenizer = load_tokenizer_beside_model(source)
     check_tokenizer(tokenizer, source)
-    small, large, joint = _load_pair(source, of_any_type)
     is_run = path.is_dir() and Path(source) != path  # named as a whole
     if generator is None and is_run and (Path(source).parent / "generator").is_dir():
         generator = str(Path(source).parent / "generator")
