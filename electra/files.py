@@ -53,6 +53,11 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def holds_files(folder: Path) -> bool:
+    """Whether a folder has more than hidden entries, such as the temporary file of a `write_file` that was killed."""
+    return any(not path.name.startswith(".") for path in folder.iterdir())
+
+
 def replace_folder(new: Path, target: Path) -> None:
     """Rename `new` to `target`; after a kill in between, the old folder is complete as `target.previous`."""
     previous = target.with_name(f"{target.name}.previous")

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from electra.cli import write_yaml
 from electra.console import environment
 from electra.errors import UserError
-from electra.files import expand, write_file, write_json
+from electra.files import expand, holds_files, write_file, write_json
 from electra.finetuning.config import Arguments
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
@@ -132,7 +132,7 @@ def _lock(folder: Path) -> BaseFileLock:
     except Timeout as error:
         raise UserError(f"{folder} is locked by another process; wait for it or stop it") from error
     is_evaluation = (folder / RESULTS_NAME).is_file()
-    if folder.exists() and not is_evaluation and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not is_evaluation and (not folder.is_dir() or holds_files(folder)):
         raise UserError(f"{folder} contains other files; choose another --experiment_name")
     return lock
 

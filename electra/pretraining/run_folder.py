@@ -27,7 +27,7 @@ from electra.cli import write_yaml
 from electra.console import without_secrets
 from electra.data.corpus import absolute_dataset_name
 from electra.errors import UserError
-from electra.files import absolute, absolute_if_there, absolute_named
+from electra.files import absolute, absolute_if_there, absolute_named, holds_files
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     if (folder / METRICS_NAME).is_file():
         what = f"{folder} has ended with too few steps or without networks, and has no checkpoint to resume"
         raise UserError(f"{what}; choose another --experiment_name")
-    if any(folder.iterdir()) and not (folder / CONFIG_NAME).is_file():
+    if holds_files(folder) and not (folder / CONFIG_NAME).is_file():
         raise UserError(f"{folder} has files but no {CONFIG_NAME}: it is not a run; choose another --experiment_name")
     return Run(folder, None)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from filelock import BaseFileLock, FileLock, Timeout
 
 from electra.errors import UserError
-from electra.files import YAML_ERRORS, read_yaml, write_as_yaml, write_file
+from electra.files import YAML_ERRORS, holds_files, read_yaml, write_as_yaml, write_file
 from electra.sweep.definition import Sweep
 
 Metrics = dict[str, float | None]
@@ -122,7 +122,7 @@ def open_folder(path: Path, settings: dict[str, Any]) -> SweepFolder:
                     "another --experiment_name"
                 )
         settings = {**settings, "glue": settings["glue"] or before.get("glue")}
-    elif path.exists() and any(not p.name.startswith(".") for p in path.iterdir()):  # not left by a killed sweep
+    elif path.exists() and holds_files(path):
         raise UserError(f"{path} already contains something else; choose another --experiment_name")
     path.mkdir(exist_ok=True)
     text = f"# The options of this sweep; electra.sweep compares them.\n{write_as_yaml(settings)}"

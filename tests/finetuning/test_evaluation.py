@@ -44,6 +44,8 @@ def test_a_folder_is_locked_and_holds_one_evaluation(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="--experiment_name"):
             open_one(tmp_path, f"--experiment_name={name}")
     (tmp_path / "glue_small").mkdir()
+    (tmp_path / "glue_small" / ".environment.json.123").touch()  # left by a killed process
+    assert open_one(tmp_path).results == []
     append_result(tmp_path / "glue_small" / "results.jsonl", result(1, 0.5))
     evaluation = open_one(tmp_path)
     assert (evaluation.folder, evaluation.results) == (tmp_path / "glue_small", [result(1, 0.5)])

@@ -75,9 +75,11 @@ def test_what_contradicts_itself_is_refused_and_resuming_can_be_switched_off(tmp
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -> None:
     run = tmp_path / "output" / "run"
     (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
-    (run / "config.yaml").write_text("seed: 1")
+    (run / ".config.yaml.123").touch()  # killed while it wrote its options
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
     assert not (run / "unfinished").exists()
+    (run / "config.yaml").write_text("seed: 1")
+    assert opened(tmp_path, auto_resume=True) == Run(run, None)
     (tmp_path / "output" / "other").mkdir()
     (tmp_path / "output" / "other" / "precious").touch()
     with pytest.raises(UserError, match=r"config\.yaml"):

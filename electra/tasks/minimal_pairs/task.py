@@ -17,7 +17,7 @@ from electra.config import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, optio
 from electra.console import environment, format_seconds, setup_logging
 from electra.cpu import tune_networks, tune_process
 from electra.errors import UserError
-from electra.files import expand, read_options, write_json
+from electra.files import expand, holds_files, read_options, write_json
 from electra.finetuning.evaluation import model_name
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
@@ -138,7 +138,7 @@ def main(argv: list[str] | None = None) -> None:
     command_line = CommandLine(GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
     (args,) = command_line.parse(argv)
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
-    if folder.exists() and not (folder / RESULTS_NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not (folder / RESULTS_NAME).is_file() and (not folder.is_dir() or holds_files(folder)):
         raise UserError(f"{folder} contains other files; choose another --experiment_name")
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     has_discriminator = is_detector(networks.discriminator)
@@ -185,13 +185,13 @@ def main(argv: list[str] | None = None) -> None:
     for name, values in found.items():
         good, bad = values[0::2], values[1::2]
         results[name] = summarize(pairs, np.where(good == bad, 0.5, (good > bad).astype(np.float64)))
-    write_yaml(command_line.effective, folder / "config.yaml", "Effective options; --config reads them back.")
-    write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     about = {"model": args.pretrain_path, "source": networks.source, "generator": args.generator}
     write_json(
         {**about, "data": args.data, "pairs": len(pairs), "mlm_probability": share, "scores": results},
-        folder / RESULTS_NAME,
+        folder / RESULTS_NAME,  # first, because it identifies the folder
     )
+    write_yaml(command_line.effective, folder / "config.yaml", "Effective options; --config reads them back.")
+    write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     paths = write_report([folder], folder)
     logger.info("\n%s\n", terminal_table([folder]))
     for path in (folder / RESULTS_NAME, *paths):

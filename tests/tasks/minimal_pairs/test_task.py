@@ -118,6 +118,17 @@ def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.Cap
     assert "<table" in (world / "output/lm/report.html").read_text()
 
 
+def test_a_command_that_ended_while_it_wrote_can_run_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("electra.tasks.minimal_pairs.task.environment", interrupt)
+        main(flags("run"))
+    main(flags("run"))
+    assert (world / "output/blimp_run/report.html").is_file()
+
+
 def test_a_model_of_the_hub_has_nothing_of_the_working_directory(
     world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
 ) -> None:
