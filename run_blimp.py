@@ -8,7 +8,7 @@
 --help lists the options, docs/minimal_pairs.md the scores.
 """
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from electra.tasks.minimal_pairs.task import main
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 --help lists the options. Flags override --config, which overrides the recipe of --model_size and the defaults.
 """
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from electra.pretraining.run import main
 
 if __name__ == "__main__":

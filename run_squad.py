@@ -9,7 +9,7 @@ The version, 1.1 or 2.0, is detected from the data. --help lists the options. Fl
 the defaults. An interrupted evaluation continues with the same command.
 """
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from electra.tasks.squad.task import main
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 An interrupted evaluation continues with the same command.
 """
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from electra.tasks.multiple_choice.task import main
 
 if __name__ == "__main__":

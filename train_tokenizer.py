@@ -9,7 +9,7 @@ AutoTokenizer opens the resulting folder; the other commands take it as --tokeni
 """
 
 from electra.data.tokenizer import main
-from electra.errors import run_script
+from electra.io.errors import run_script
 
 if __name__ == "__main__":
     run_script(main)

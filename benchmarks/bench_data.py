@@ -25,7 +25,7 @@ from electra.data.corpus import Corpus
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache, load_or_build_cache
-from electra.tokenizer import load_tokenizer, plain_backend
+from electra.tokenizers.load import load_tokenizer, plain_backend
 
 BATCH_SIZE = 128
 BATCHES = 200

@@ -28,11 +28,9 @@ from transformers import TrainerCallback
 
 from benchmarks.bench_pretraining import bare_loop
 from electra.cli import as_flags
-from electra.console import environment
 from electra.corruption import sample_tokens
-from electra.files import write_json
-from electra.gpu import linear_of_aligned_rows
-from electra.hardware import data_sheet_flops, device_name, gpu_energy, gpus_of_run, measure_matmul_flops
+from electra.io.console import environment
+from electra.io.files import write_json
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
@@ -41,6 +39,8 @@ from electra.pretraining.resources import activation_bytes, bytes_of_averages
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import make_trainer
 from electra.pretraining.trainer import ElectraTrainer
+from electra.runtime.gpu import linear_of_aligned_rows
+from electra.runtime.hardware import data_sheet_flops, device_name, gpu_energy, gpus_of_run, measure_matmul_flops
 
 TINY = {
     "model_size": "small",

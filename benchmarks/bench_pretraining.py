@@ -37,7 +37,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, n
 
 from benchmarks.plain_electra import PlainElectra
 from electra.cli import as_flags
-from electra.hardware import device_name, measure_matmul_flops
 from electra.pretraining import setup
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
@@ -47,6 +46,7 @@ from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import make_trainer
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import markdown_table
+from electra.runtime.hardware import device_name, measure_matmul_flops
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

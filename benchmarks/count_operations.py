@@ -37,12 +37,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from electra.cpu import tune_networks
-from electra.gpu import tune_for_gpu
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.skipping import total_norm
 from electra.recipes import RECIPES
+from electra.runtime.cpu import tune_networks
+from electra.runtime.gpu import tune_for_gpu
 
 COUNT_LIMIT = 12
 """Operations that are listed by name for each phase."""

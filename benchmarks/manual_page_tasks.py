@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from electra.tasks.glue.demo import disturb, prose_sentences
 
 DEV_ROWS = 1000

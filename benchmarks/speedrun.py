@@ -22,11 +22,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.cli import as_flags
-from electra.console import environment
 from electra.corruption_set import make_corruption_set
 from electra.data.corrupted import read_corruption_set
-from electra.errors import Parser, UserError, run_script
-from electra.files import write_json
+from electra.io.console import environment
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import write_json
 from electra.model.pretrained import load_networks
 from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts

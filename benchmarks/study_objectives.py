@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.cli import as_flags
-from electra.console import setup_logging
+from electra.io.console import setup_logging
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.objectives import OBJECTIVES
 from electra.pretraining.model import DROPOUTS, SIZES

@@ -19,7 +19,7 @@ from PIL import Image, ImageChops
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # if started as a file
 
-from electra.errors import UserError, run_script
+from electra.io.errors import UserError, run_script
 from electra.report.blocks import to_html
 from electra.report.page import write_report
 from electra.report.runs import read_run

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
-from electra.errors import UserError
-from electra.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)

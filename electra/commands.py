@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 
 
 def _command(module: str) -> Callable[[], None]:
@@ -23,4 +23,4 @@ report = _command("electra.report.__main__")
 inspect = _command("electra.inspect")
 corruption_set = _command("electra.corruption_set")
 efficiency = _command("electra.efficiency")
-push = _command("electra.hub")
+push = _command("electra.io.hub")

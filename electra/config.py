@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.recipes import RECIPES
 

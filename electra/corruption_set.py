@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.config import CorpusArguments
-from electra.console import setup_logging
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, read_corruption_set, write_corruption_set
 from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
-from electra.errors import Parser, UserError, run_script
-from electra.files import expand, read_options
+from electra.io.console import setup_logging
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import expand, read_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.model.probe import corrupt
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
-from electra.tokenizer import tokenizer_fingerprint, vocabulary_gaps, vocabulary_size
+from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_gaps, vocabulary_size
 
 logger = logging.getLogger("electra.corruption_set")
 

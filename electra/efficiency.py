@@ -12,13 +12,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra.console import format_seconds, log_plainly
-from electra.errors import Parser, UserError, run_script
-from electra.files import write_file
 from electra.flops import pfs_days
-from electra.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
+from electra.io.console import format_seconds, log_plainly
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import write_file
 from electra.report.blocks import markdown_table, text_table
 from electra.report.runs import RunRecord, read_run
+from electra.runtime.hardware import HARDWARE, UTILIZATION, hardware_pfs_days
 from electra.tasks.glue.report import read_glue
 
 logger = logging.getLogger("electra.efficiency")

@@ -13,14 +13,14 @@ import logging
 
 import torch
 
-from electra.console import setup_logging
-from electra.errors import Parser, UserError, run_script
+from electra.io.console import setup_logging
+from electra.io.errors import Parser, UserError, run_script
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import probe, to_samples
 from electra.samples import Sample, to_terminal
-from electra.tokenizer import vocabulary_gaps
+from electra.tokenizers.load import vocabulary_gaps
 
 logger = logging.getLogger("electra.inspect")
 

@@ -25,7 +25,7 @@ from transformers import get_scheduler
 from transformers.trainer_pt_utils import get_parameter_names
 from transformers.trainer_utils import SchedulerType
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 SETTLED_STEP = 2**24
 """A step count at which 1 - beta**step is exactly 1; adding 1 in float32 does not change it."""

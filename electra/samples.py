@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.checkpoint import read_checked
-from electra.errors import UserError
-from electra.files import write_json
+from electra.io.checkpoints import read_checked
+from electra.io.errors import UserError
+from electra.io.files import write_json
 
 SAMPLES_NAME = "samples.json"
 NUMBER_FROM = 0.1

@@ -22,8 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.checkpoint import checkpoints_of, find_corruption
 from electra.data.policies import POLICIES
+from electra.io.checkpoints import checkpoints_of, find_corruption
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]

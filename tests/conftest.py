@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from electra.config import CorpusArguments, TokenizerArguments
 from electra.data.corpus import Corpus
 from electra.data.token_cache import TokenCache, load_or_build_cache
-from electra.errors import UserError, run_script, shorten_socket_paths
-from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
-from electra.tokenizer_training import train_tokenizer
+from electra.io.errors import UserError, run_script, shorten_socket_paths
+from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
+from electra.tokenizers.train import train_tokenizer
 from tests.pretraining.runs import WORDS
 
 shorten_socket_paths()  # as commands do; some tests call their functions without `run_script`

@@ -20,7 +20,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import MANIFEST_NAME, find_corruption, write_manifest
+from electra.io.checkpoints import MANIFEST_NAME, find_corruption, write_manifest
 from electra.pretraining.options import PretrainingArguments
 from electra.report.__main__ import main as report
 from run_glue import main as glue

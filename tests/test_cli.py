@@ -10,8 +10,8 @@ import yaml
 from transformers import TrainingArguments
 
 from electra.cli import CommandLine, write_yaml
-from electra.errors import UserError
 from electra.finetuning.config import SquadArguments
+from electra.io.errors import UserError
 from electra.pretraining.options import GROUPS, PretrainingArguments
 from electra.recipes import RECIPES
 

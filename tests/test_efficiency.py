@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra.efficiency import HEADER, NOTES, PUBLISHED, main, system_of_run
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.runs import read_run
 from tests.report.folders import finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import AlbertConfig, AutoModel, MegatronBertConfig, Trainer
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.optimization import LAYER_DECAY_MODES, layer_decay_groups, layer_multipliers
 from tests.finetuning.encoders import tiny_configs
 

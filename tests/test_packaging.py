@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from electra import commands
-from electra.errors import OPTIONAL
+from electra.io.errors import OPTIONAL
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -67,19 +67,3 @@ def test_modules_and_links_of_a_page_exist(page: Path) -> None:
 def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     targets = [words[1] for words in shell_commands(PAGES[0].read_text()) if words[0] == "make"]
     assert targets and all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)
-
-
-def test_functions_that_the_architecture_follows_are_in_the_files_that_it_names() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    walks = text[text.index("## From text to checkpoint") : text.index("## What of Trainer")]
-    cells = [line.split("|")[2] for line in walks.splitlines() if line.startswith("|")]
-    named = 0
-    for cell in cells:
-        path = None
-        for file, function in re.findall(r"\*([\w/]+\.py)\*|`([\w.]+)`", cell):
-            path = ROOT / "electra" / file if file else path
-            if function and path is not None:
-                name = function.rpartition(".")[2]
-                assert re.search(rf"^ *(def|class) {name}\b", path.read_text(encoding="utf-8"), re.M), (path, name)
-                named += 1
-    assert named > 100

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.samples import Sample, read_samples, to_html, to_terminal, write_samples
 
 SAMPLE = Sample(

@@ -31,8 +31,8 @@ from electra.data.readers import (
     read_file,
     streams_of,
 )
-from electra.errors import UserError
-from electra.files import absolute, may_be_hub_id
+from electra.io.errors import UserError
+from electra.io.files import absolute, may_be_hub_id
 
 logger = logging.getLogger(__name__)
 

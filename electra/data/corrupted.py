@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from electra.errors import UserError, first_line
-from electra.files import expand, write_file
-from electra.tokenizer import tokenizer_fingerprint
+from electra.io.errors import UserError, first_line
+from electra.io.files import expand, write_file
+from electra.tokenizers.load import tokenizer_fingerprint
 
 _KEY = "corruption_set"
 _DTYPES = {

@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from electra.data.rng import permute, uniform
 from electra.data.segments import PackedRow, Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from electra.errors import UserError, first_line
-from electra.files import is_encodable
+from electra.io.errors import UserError, first_line
+from electra.io.files import is_encodable
 
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),

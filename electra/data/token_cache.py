@@ -33,12 +33,12 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import find_corruption, write_manifest
 from electra.data.corpus import Corpus
 from electra.data.rng import random_bits
-from electra.errors import UserError
-from electra.files import lock_beside, replace_folder
-from electra.tokenizer import plain_backend, tokenizer_fingerprint, vocabulary_size
+from electra.io.checkpoints import find_corruption, write_manifest
+from electra.io.errors import UserError
+from electra.io.files import lock_beside, replace_folder
+from electra.tokenizers.load import plain_backend, tokenizer_fingerprint, vocabulary_size
 
 logger = logging.getLogger(__name__)
 

@@ -17,17 +17,17 @@ from typing import Any
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import MANIFEST_NAME
 from electra.cli import CommandLine
 from electra.config import CorpusArguments, TokenizerArguments, TokenizerTrainingArguments
-from electra.console import setup_logging
 from electra.data.corpus import Corpus
 from electra.data.token_cache import build_folder
-from electra.errors import UserError
-from electra.files import expand
-from electra.tokenizer import TOKENIZER_FILES, load_tokenizer, plain_backend
-from electra.tokenizer_extension import extend_tokenizer
-from electra.tokenizer_training import prepare_documents, train_tokenizer
+from electra.io.checkpoints import MANIFEST_NAME
+from electra.io.console import setup_logging
+from electra.io.errors import UserError
+from electra.io.files import expand
+from electra.tokenizers.extend import extend_tokenizer
+from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer, plain_backend
+from electra.tokenizers.train import prepare_documents, train_tokenizer
 
 logger = logging.getLogger(__name__)
 

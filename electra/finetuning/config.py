@@ -21,9 +21,9 @@ from electra.config import (
     check,
     option,
 )
-from electra.errors import UserError
 from electra.finetuning.encoder import Encoder
-from electra.hardware import computes_bf16
+from electra.io.errors import UserError
+from electra.runtime.hardware import computes_bf16
 
 HeadName = Literal["google", "hf", "mean_pool"]
 """Those of `EncoderWithHead` in electra/finetuning/encoder.py."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.errors import UserError
-from electra.files import expand
+from electra.io.errors import UserError
+from electra.io.files import expand
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
@@ -27,7 +27,7 @@ from electra.model.pretrained import (
     without_pooling,
 )
 from electra.recipes import RECIPES
-from electra.tokenizer import load_tokenizer, tokenizer_fingerprint, vocabulary_size
+from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint, vocabulary_size
 
 UNUSED_ROWS = 1000
 """Maximum number of embeddings without a token: tables are padded, that of mDeBERTa by 898 rows."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from electra.errors import UserError
-from electra.files import expand
+from electra.io.errors import UserError
+from electra.io.files import expand
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Names of the splits here and on the Hub."""

@@ -29,10 +29,10 @@ from filelock import BaseFileLock, FileLock, Timeout
 from numpy.typing import NDArray
 
 from electra.cli import write_yaml
-from electra.console import environment
-from electra.errors import UserError
-from electra.files import expand, holds_files, write_file, write_json
 from electra.finetuning.config import Arguments
+from electra.io.console import environment
+from electra.io.errors import UserError
+from electra.io.files import expand, holds_files, write_file, write_json
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 logger = logging.getLogger(__name__)

@@ -31,12 +31,12 @@ from transformers import (
 )
 
 from electra.cli import as_flags
-from electra.console import shown_command
-from electra.errors import UserError
-from electra.files import expand, may_be_hub_id, replace_folder, write_json
 from electra.finetuning.evaluation import model_name
 from electra.finetuning.task import TaskAdapter
-from electra.hub import write_card
+from electra.io.console import shown_command
+from electra.io.errors import UserError
+from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
+from electra.io.hub import write_card
 from electra.model.pretrained import silent_transformers
 from electra.report.blocks import markdown_table
 from electra.report.evaluation import percent

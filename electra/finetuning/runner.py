@@ -16,19 +16,19 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 
-from electra.console import format_seconds, setup_logging
-from electra.cpu import tune_networks, tune_process
-from electra.errors import UserError
 from electra.finetuning.config import HYPERPARAMETERS, Arguments, FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import fine_tune, training_arguments
+from electra.io.console import format_seconds, setup_logging
+from electra.io.errors import UserError
 from electra.model.pretrained import STEP_KEY
 from electra.report.evaluation import Reporting, terminal_table, write_report
 from electra.report.results import Result
-from electra.tracking import RecordSettings, check_trackers, track_results
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
 logger = logging.getLogger(__name__)
 

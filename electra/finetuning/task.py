@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from electra.cli import CommandLine
-from electra.errors import UserError
-from electra.files import expand, write_file
 from electra.finetuning.config import Arguments, FineTuningArguments
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.encoding import ColumnRows, PaddingCollator, data_settings
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.trainer import Logits, Outcome, step_loss
+from electra.io.errors import UserError
+from electra.io.files import expand, write_file
 from electra.report.evaluation import Reporting
 from electra.report.results import Result
 

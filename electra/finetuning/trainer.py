@@ -25,11 +25,11 @@ from torch.utils.data import Dataset, Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from electra.cpu import tune_networks, tune_process
-from electra.errors import UserError
 from electra.finetuning.config import FineTuningArguments
 from electra.finetuning.encoding import ColumnRows
+from electra.io.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
+from electra.runtime.cpu import tune_networks, tune_process
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""

@@ -6,7 +6,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from electra.backbones import BACKBONES
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES, objective_of
 
 SMALLEST_HEAD = 8  # width of the narrowest attention head

@@ -13,7 +13,7 @@ training stay as they are. The score of a neighbour must not depend on the text:
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.tying import DisentangledEmbedding
 
 SCORES = (6.0, 2.0, 2.0, 2.0)

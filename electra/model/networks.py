@@ -21,8 +21,8 @@ from transformers import (
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
 from electra.backbones import BACKBONES, Backbone
-from electra.cpu import ATTENTION
-from electra.gpu import call_with_cast_weights, linear_of_aligned_rows
+from electra.runtime.cpu import ATTENTION
+from electra.runtime.gpu import call_with_cast_weights, linear_of_aligned_rows
 
 ADDING_ATTENTION = ("eager", "sdpa", ATTENTION)
 """Attention implementations that add a float mask; others have masks of their own."""

@@ -37,14 +37,14 @@ from transformers.utils import (
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.checkpoint import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
-from electra.errors import UserError, first_line
-from electra.files import expand, may_be_hub_id
+from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
+from electra.io.errors import UserError, first_line
+from electra.io.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector
 from electra.model.tying import DisentangledEmbedding
-from electra.tokenizer import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
+from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 

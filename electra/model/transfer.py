@@ -21,11 +21,11 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.errors import UserError
-from electra.files import read_options
+from electra.io.errors import UserError
+from electra.io.files import read_options
 from electra.model.configuration import longest_text
 from electra.model.networks import embedding_modules
-from electra.tokenizer import ROLES, plain_backend, vocabulary_size
+from electra.tokenizers.load import ROLES, plain_backend, vocabulary_size
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from electra.backbones import BACKBONES
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.networks import backbone_of, embedding_modules
 
 TIES = ("none", "word", "embeddings", "all", "gdes")

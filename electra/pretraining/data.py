@@ -18,13 +18,13 @@ from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
 from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.options import Arguments
 from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
 from electra.report.runs import FIXED
-from electra.tokenizer import check_tokenizer
+from electra.tokenizers.load import check_tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from electra.checkpoint import describe_latest_valid
-from electra.errors import UserError
-from electra.hardware import computes_bf16, computes_fp16
+from electra.io.checkpoints import describe_latest_valid
+from electra.io.errors import UserError
+from electra.runtime.hardware import computes_bf16, computes_fp16
 
 logger = logging.getLogger(__name__)
 

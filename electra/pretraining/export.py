@@ -14,11 +14,11 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.checkpoint import write_manifest
-from electra.console import format_seconds, without_secrets
 from electra.data.corpus import BUILTIN, SHORT_NAMES, absolute_dataset_name
-from electra.files import expand, may_be_hub_id, replace_folder, write_as_yaml
-from electra.hub import write_card
+from electra.io.checkpoints import write_manifest
+from electra.io.console import format_seconds, without_secrets
+from electra.io.files import expand, may_be_hub_id, replace_folder, write_as_yaml
+from electra.io.hub import write_card
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.transfer import POSITIONS_KEY

@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from electra.checkpoint import describe_latest_valid, recording, translate_write_errors
-from electra.console import environment
 from electra.data.corrupted import CorruptedSegments
-from electra.files import write_file, write_json
+from electra.io.checkpoints import describe_latest_valid, recording, translate_write_errors
+from electra.io.console import environment
+from electra.io.files import write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples
 from electra.pretraining.callbacks.health import DiscriminatorHealth
@@ -23,8 +23,8 @@ from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import text_table
 from electra.report.page import try_to_report
+from electra.runtime.tracking import tensorboard_folder, track_results
 from electra.samples import SAMPLES_NAME, write_samples
-from electra.tracking import tensorboard_folder, track_results
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from electra.config import SegmentArguments
 from electra.data.token_cache import TokenCache
-from electra.errors import UserError
-from electra.files import split_name
+from electra.io.errors import UserError
+from electra.io.files import split_name
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, objective_of
 from electra.report.runs import FIXED

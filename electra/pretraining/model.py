@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.configuration import (
     ElectraPretrainingConfig,
     discriminator_config,
@@ -35,7 +35,7 @@ from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
 from electra.pretraining.options import Arguments
 from electra.pretraining.resume import saved_config
-from electra.tokenizer import vocabulary_gaps, vocabulary_size
+from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
 
 logger = logging.getLogger(__name__)
 

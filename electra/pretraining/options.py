@@ -17,7 +17,6 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.backbones import BACKBONES, UNIFORM
-from electra.checkpoint import find_file_corruption
 from electra.cli import CommandLine
 from electra.config import (
     BELOW_ONE,
@@ -40,9 +39,10 @@ from electra.config import (
     from_recipe,
     option,
 )
-from electra.console import without_secrets
-from electra.errors import UserError
-from electra.files import CONFIGS
+from electra.io.checkpoints import find_file_corruption
+from electra.io.console import without_secrets
+from electra.io.errors import UserError
+from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices

@@ -23,11 +23,9 @@ from transformers import TrainerCallback, TrainerState
 from transformers.initialization import no_init_weights
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
-from electra.checkpoint import checkpoints_of
-from electra.console import format_bytes, format_seconds
-from electra.cpu import tune_networks
-from electra.errors import UserError
-from electra.gpu import tune_for_gpu
+from electra.io.checkpoints import checkpoints_of
+from electra.io.console import format_bytes, format_seconds
+from electra.io.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.optimization import muon_groups
@@ -37,6 +35,8 @@ from electra.pretraining.device import smaller_batches
 from electra.pretraining.options import Arguments, PretrainingArguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.setup import make_trainer
+from electra.runtime.cpu import tune_networks
+from electra.runtime.gpu import tune_for_gpu
 
 logger = logging.getLogger(__name__)
 

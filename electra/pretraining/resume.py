@@ -17,12 +17,12 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import PreTrainedTokenizerBase, TrainerState
 
-from electra.checkpoint import ORIGIN_NAME
-from electra.errors import UserError, first_line
-from electra.files import absolute, absolute_if_there, absolute_named
+from electra.io.checkpoints import ORIGIN_NAME
+from electra.io.errors import UserError, first_line
+from electra.io.files import absolute, absolute_if_there, absolute_named
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import load_tokenizer_beside_model
-from electra.tokenizer import tokenizer_fingerprint
+from electra.tokenizers.load import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-from electra.console import setup_logging, shown_command
-from electra.hub import push_run
+from electra.io.console import setup_logging, shown_command
+from electra.io.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.finish import finish_run
@@ -17,7 +17,7 @@ from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import make_trainer
 from electra.report.page import REPORT_NAME, try_to_report
-from electra.tracking import check_trackers
+from electra.runtime.tracking import check_trackers
 
 
 def main(argv: list[str] | None = None) -> None:

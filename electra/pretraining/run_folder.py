@@ -12,7 +12,9 @@ from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import (
+from electra.cli import write_yaml
+from electra.data.corpus import absolute_dataset_name
+from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
     find_file_corruption,
@@ -23,11 +25,9 @@ from electra.checkpoint import (
     supersede,
     why_not_resumable,
 )
-from electra.cli import write_yaml
-from electra.console import without_secrets
-from electra.data.corpus import absolute_dataset_name
-from electra.errors import UserError
-from electra.files import absolute, absolute_if_there, absolute_named, holds_files
+from electra.io.console import without_secrets
+from electra.io.errors import UserError
+from electra.io.files import absolute, absolute_if_there, absolute_named, holds_files
 from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder
 
 logger = logging.getLogger(__name__)

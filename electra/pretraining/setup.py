@@ -7,11 +7,9 @@ from typing import Any
 from accelerate.utils import DynamoBackend, set_seed
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from electra.console import without_secrets
-from electra.cpu import tune_networks, tune_process
 from electra.data.segments import SegmentCollator, TrainingSegments
-from electra.errors import UserError
-from electra.gpu import tune_for_gpu
+from electra.io.console import without_secrets
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
@@ -21,7 +19,9 @@ from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments, gate_of
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
-from electra.tracking import RecordSettings
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.gpu import tune_for_gpu
+from electra.runtime.tracking import RecordSettings
 
 
 def make_trainer(

@@ -17,8 +17,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from electra.errors import UserError
-from electra.gpu import OnTheWay
+from electra.io.errors import UserError
+from electra.runtime.gpu import OnTheWay
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from transformers import EvalPrediction, Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput
 
-from electra.checkpoint import (
+from electra.io.checkpoints import (
     ORIGIN_NAME,
     UNFINISHED,
     commit,
@@ -52,8 +52,8 @@ from electra.checkpoint import (
     translate_write_errors,
     write_manifest,
 )
-from electra.errors import UserError
-from electra.files import write_json
+from electra.io.errors import UserError
+from electra.io.files import write_json
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
 from electra.optimization import (

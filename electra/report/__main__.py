@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from electra.console import log_plainly
-from electra.errors import Parser, UserError, run_script
-from electra.files import write_file
+from electra.io.console import log_plainly
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import write_file
 from electra.report.blocks import Block, to_markdown
 from electra.report.curves import AXES, Axis
 from electra.report.evaluation import Reporting, terminal_table, write_report

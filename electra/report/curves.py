@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.errors import UserError
-from electra.files import split_name
+from electra.io.errors import UserError
+from electra.io.files import split_name
 from electra.report.runs import FIXED, RunRecord, is_number
 
 Axis = Literal["steps", "tokens", "flops"]

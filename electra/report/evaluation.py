@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from electra.files import write_file
+from electra.io.files import write_file
 from electra.report.blocks import Block, Figure, Heading, Items, Link, Table, Text, text_table, to_html, to_markdown
 from electra.report.charts import Lane, dot_plot
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize

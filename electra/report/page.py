@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from electra.console import format_seconds
-from electra.errors import UserError
-from electra.files import write_file
+from electra.io.console import format_seconds
+from electra.io.errors import UserError
+from electra.io.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
 from electra.report.charts import COLOURS, Line, line_chart
 from electra.report.curves import AXES, Axis, Panel, colour_of, draw, make_panels, metric_title, style_of

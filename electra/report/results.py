@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
 

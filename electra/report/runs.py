@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from electra.checkpoint import checkpoints_of, read_checked
-from electra.console import without_secrets
-from electra.errors import UserError
-from electra.files import YAML_ERRORS, read_yaml
+from electra.io.checkpoints import checkpoints_of, read_checked
+from electra.io.console import without_secrets
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, read_yaml
 from electra.samples import Sample, read_samples
 
 STATE_NAME, METRICS_NAME, OPTIONS_NAME = "trainer_state.json", "metrics.json", "config.yaml"

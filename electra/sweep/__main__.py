@@ -19,9 +19,9 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
-from electra.console import log_plainly
-from electra.errors import Parser, UserError, run_script
-from electra.files import expand, write_file
+from electra.io.console import log_plainly
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import expand, write_file
 from electra.report.blocks import text_table
 from electra.sweep.check import check_task
 from electra.sweep.definition import PRETRAINING, Sweep, number_of_points, read_sweep

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.runs import FIXED
 from electra.sweep.definition import PRETRAINING, Sweep, check_one_of
 from electra.sweep.runner import Task, script_flags

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from electra.errors import UserError
-from electra.files import YAML_ERRORS, read_yaml
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, read_yaml
 
 ROOT = Path(__file__).parents[2]
 PRETRAINING, GLUE = PROGRAMS = ("run_pretraining.py", "run_glue.py")

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from electra.errors import UserError
-from electra.files import YAML_ERRORS, holds_files, read_yaml, write_as_yaml, write_file
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, holds_files, read_yaml, write_as_yaml, write_file
 from electra.sweep.definition import Sweep
 
 Metrics = dict[str, float | None]

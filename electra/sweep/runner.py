@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from electra.checkpoint import checkpoints_of, find_corruption, find_file_corruption, read_checked
-from electra.errors import UserError
+from electra.io.checkpoints import checkpoints_of, find_corruption, find_file_corruption, read_checked
+from electra.io.errors import UserError
 from electra.report.runs import FIXED, METRICS_NAME, STATE_NAME, is_number
 from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
 from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder, point_name

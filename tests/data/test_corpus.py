@@ -21,7 +21,7 @@ import zstandard
 from electra.config import CorpusArguments
 from electra.data.corpus import Corpus
 from electra.data.readers import builtin_documents, builtin_files, builtin_fingerprint, library_folder
-from electra.errors import UserError
+from electra.io.errors import UserError
 from tests.conftest import refused
 
 DOCUMENTS = ["The first document.\nIt has two lines.", "Zweites Dokument, größer: 犬 😀", 'He said "no", then\tleft.']

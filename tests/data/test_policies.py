@@ -13,7 +13,7 @@ from scipy import stats
 from electra.data.policies import POLICIES, GooglePolicy, PackedPolicy, make_policy, pack_lengths
 from electra.data.segments import PackedRow, Row, Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 MAX_LENGTH = 19
 BODY = 16  # tokens of a two-segment window: 19 less [CLS], [SEP], [SEP]

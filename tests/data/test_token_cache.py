@@ -20,9 +20,9 @@ from electra.config import CorpusArguments, TokenizerArguments
 from electra.data import token_cache as cache_module
 from electra.data.corpus import Corpus
 from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache, split_documents
-from electra.errors import UserError
-from electra.tokenizer import SPECIAL_TOKENS, load_tokenizer
-from electra.tokenizer_training import ALGORITHMS, train_tokenizer
+from electra.io.errors import UserError
+from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizers.train import ALGORITHMS, train_tokenizer
 from tests.conftest import TEXTS, refused
 
 Build = Callable[..., TokenCache]

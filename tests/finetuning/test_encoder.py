@@ -23,12 +23,12 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from electra.checkpoint import write_manifest
 from electra.finetuning.encoder import fresh_encoder, load_encoder
+from electra.io.checkpoints import write_manifest
 from electra.model.configuration import ElectraPretrainingConfig, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.recipes import RECIPES
-from electra.tokenizer import load_tokenizer
+from electra.tokenizers.load import load_tokenizer
 from tests.conftest import make_number_tokenizer, refused
 from tests.finetuning.encoders import tiny_configs
 

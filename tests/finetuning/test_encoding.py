@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from electra.errors import UserError
 from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, data_settings, encode, fingerprint
+from electra.io.errors import UserError
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: PreTrainedTokenizerBase) -> None:

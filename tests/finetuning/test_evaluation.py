@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from electra.errors import UserError
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
 from electra.finetuning.runner import check_same_settings
 from electra.finetuning.task import TaskAdapter
+from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.multiple_choice.task import parse_arguments
 

@@ -12,7 +12,7 @@ import accelerate.state
 import torch.distributed
 from accelerate.utils import DistributedType
 
-from electra.errors import run_script
+from electra.io.errors import run_script
 from run_pretraining import main
 from tests.pretraining.runs import flags
 

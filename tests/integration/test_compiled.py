@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.testing import CompileCounter
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.checkpoint import find_corruption
+from electra.io.checkpoints import find_corruption
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.checkpoint import find_corruption
+from electra.io.checkpoints import find_corruption
 from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import FAST, flags, write_corpus
 
@@ -132,7 +132,7 @@ def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> N
 LEAVING = """
 import atexit, pathlib, sys, time
 import torch.distributed
-from electra.errors import run_script
+from electra.io.errors import run_script
 
 written, told = map(pathlib.Path, sys.argv[1:3])
 

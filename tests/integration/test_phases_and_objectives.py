@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.errors import UserError
 from electra.finetuning.encoder import load_encoder
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.metrics import rows_of, training_names

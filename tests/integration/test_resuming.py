@@ -13,8 +13,8 @@ import pytest
 import torch
 import yaml
 
-from electra.checkpoint import find_corruption
-from electra.errors import UserError
+from electra.io.checkpoints import find_corruption
+from electra.io.errors import UserError
 from electra.pretraining import trainer
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import open_run

@@ -21,7 +21,7 @@ from transformers import (
 
 import run_swag
 import run_tagging
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.multiple_choice.data import load_splits

@@ -18,9 +18,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import PreTrainedTokenizerBase
 from wandb.proto import wandb_internal_pb2
 
-from electra import tracking
 from electra.report.results import read_results
-from electra.tracking import check_trackers, track_results
+from electra.runtime import tracking
+from electra.runtime.tracking import check_trackers, track_results
 from tests.conftest import refused
 from tests.finetuning.commands import ENVIRONMENT, ROOT
 from tests.pretraining.runs import FAST, flags, write_corpus

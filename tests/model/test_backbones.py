@@ -14,8 +14,7 @@ from transformers import (
 )
 
 from electra.backbones import BACKBONES
-from electra.cpu import ATTENTION
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.configuration import (
     embedding_width,
     generator_config,
@@ -25,6 +24,7 @@ from electra.model.joint import parameter_counts
 from electra.model.networks import attention_bias, encode, lm_logits, masked_lm, replaced_logits, token_detector
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
+from electra.runtime.cpu import ATTENTION
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config
 
 WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]

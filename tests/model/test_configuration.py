@@ -7,7 +7,7 @@ import torch
 from transformers import ElectraConfig, ElectraForPreTraining
 
 from electra.backbones import BACKBONES
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.pretraining.model import DROPOUTS, SIZES

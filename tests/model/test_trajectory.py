@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens, replace_tokens, sample_tokens
-from electra.cpu import tune_networks
 from electra.model.joint import ElectraForJointPretraining
+from electra.runtime.cpu import tune_networks
 from tests.model.helpers import make_batch, make_model
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.model.tying import DisentangledEmbedding, encoder_weights, load_plain_state, plain_state
 from tests.model.helpers import joint_model

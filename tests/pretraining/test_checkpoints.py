@@ -13,11 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.checkpoint import find_corruption
-from electra.errors import UserError
-from electra.gpu import OnTheWay
+from electra.io.checkpoints import find_corruption
+from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
 from electra.pretraining.trainer import ElectraTrainer
+from electra.runtime.gpu import OnTheWay
 from run_pretraining import main
 from tests.pretraining.runs import FAST, flags, make
 

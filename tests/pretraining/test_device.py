@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.pretraining import resources
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
 from electra.pretraining.options import parse_arguments

@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.pipelines import get_supported_tasks
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import locate_model
 from electra.pretraining.export import export_networks

@@ -14,8 +14,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from electra.errors import UserError
 from electra.inspect import inspect_texts, main
+from electra.io.errors import UserError
 from electra.model.pretrained import load_networks
 
 TEXT = "bab dadad kok mum"

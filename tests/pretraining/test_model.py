@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.local_heads import allow_local_heads, set_local_heads
 from electra.model.networks import masked_lm, token_detector
 from electra.pretraining.model import build_model, initialize

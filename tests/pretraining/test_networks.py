@@ -17,9 +17,9 @@ from electra.config import TokenizerArguments
 from electra.finetuning.encoder import load_encoder
 from electra.model.configuration import discriminator_config
 from electra.model.networks import masked_lm
-from electra.tokenizer import SPECIAL_TOKENS, load_tokenizer
-from electra.tokenizer_extension import extend_tokenizer
-from electra.tokenizer_training import train_tokenizer
+from electra.tokenizers.extend import extend_tokenizer
+from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizers.train import train_tokenizer
 from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, WORDS, flags, write_corpus

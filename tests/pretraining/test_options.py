@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from electra.checkpoint import recording
-from electra.errors import UserError
+from electra.io.checkpoints import recording
+from electra.io.errors import UserError
 from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
 from electra.pretraining.run_folder import open_run
 from tests.conftest import refused
+from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import TWO_STAGE, flags
-from tests.test_checkpoint import write_checkpoint
 
 
 @pytest.mark.parametrize(

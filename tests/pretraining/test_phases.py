@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.pretraining.callbacks.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
 from electra.pretraining.options import gate_of, parse_arguments
 from electra.pretraining.resume import generator_steps_of

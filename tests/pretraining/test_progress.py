@@ -7,13 +7,13 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from electra.hardware import EnergyMeter
 from electra.pretraining.callbacks.progress import EnergyLog, compute_ledger, ledger_line, training_seconds
 from electra.pretraining.plan import Plan
+from electra.runtime.hardware import EnergyMeter
 from electra.samples import read_samples
 from run_pretraining import main
 from tests.pretraining.runs import flags
-from tests.test_hardware import package
+from tests.runtime.test_hardware import package
 
 LOGS = [
     {"step": 5, "tokens_seen": 1000, "tokens_per_second": 100},

@@ -13,13 +13,13 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase, TrainerState
 
-from electra.cpu import tune_networks
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resources import _Clock, activation_bytes, advice, check_disk, count_checkpoints
+from electra.runtime.cpu import tune_networks
 from run_pretraining import main
 from tests.model.helpers import joint_model
 from tests.pretraining.runs import flags

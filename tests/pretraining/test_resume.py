@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.checkpoint import ORIGIN_NAME
-from electra.errors import UserError
+from electra.io.checkpoints import ORIGIN_NAME
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.options import GROUPS, parse_arguments
 from electra.pretraining.resume import KEPT, NEW, check_resumed, keeping_options, origin_of, tokenizer_of

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import Run, find_checkpoint, new_run_folder, open_run, save_options
 from tests.conftest import refused
+from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
-from tests.test_checkpoint import write_checkpoint
 
 
 def opened(folder: Path, **options: object) -> Run:

@@ -20,13 +20,13 @@ from transformers import Trainer, TrainerCallback
 
 import electra.finetuning.trainer
 import electra.pretraining.trainer
-from electra.checkpoint import find_corruption
-from electra.errors import UserError
-from electra.gpu import OnTheWay
+from electra.io.checkpoints import find_corruption
+from electra.io.errors import UserError
 from electra.optimization import AdamW, AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.skipping import SkippedSteps
 from electra.pretraining.trainer import ElectraTrainer
+from electra.runtime.gpu import OnTheWay
 from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
 

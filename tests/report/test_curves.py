@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.curves import Curve, Panel, make_panels, thin
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs

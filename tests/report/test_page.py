@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.__main__ import main
 from electra.report.curves import make_panels
 from electra.report.page import report_page, try_to_report, write_report

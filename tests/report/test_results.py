@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.__main__ import main
 from electra.report.evaluation import read_runs, terminal_table, write_report
 from electra.report.results import Result, RunSummary, Spread, append_result, read_results

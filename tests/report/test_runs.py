@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from electra.checkpoint import recording
-from electra.errors import UserError
+from electra.io.checkpoints import recording
+from electra.io.errors import UserError
 from electra.report.runs import read_run, read_runs
 from tests.report.folders import finished_run, logs_until, write_state
 

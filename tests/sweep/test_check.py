@@ -10,7 +10,7 @@ import pytest
 import yaml
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments as parse_pretraining
 from electra.sweep import __main__ as command
 from electra.sweep.check import check_flags, check_points, differing_options, parse_all, probes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.sweep.definition import FIRST_RANDOM, Observed, number_of_points, propose, read_sweep
 from tests.sweep.standin import sweep_file, sweep_of
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from electra.checkpoint import recording, write_manifest
-from electra.errors import UserError
+from electra.io.checkpoints import recording, write_manifest
+from electra.io.errors import UserError
 from electra.sweep.folder import Failure, Point, PointResult, open_folder
 from electra.sweep.runner import Runner, Stage, devices, environment, pretraining_metrics
 from tests.sweep.standin import lines, standin_runner

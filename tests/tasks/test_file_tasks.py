@@ -10,7 +10,7 @@ import pytest
 import run_squad
 import run_swag
 import run_tagging
-from electra.files import CONFIGS
+from electra.io.files import CONFIGS
 from electra.tasks.glue.task import Glue
 from electra.tasks.multiple_choice.task import MultipleChoice
 from electra.tasks.multiple_choice.task import parse_arguments as parse_swag

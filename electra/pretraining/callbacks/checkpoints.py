@@ -24,8 +24,8 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy, sort_checkpoints
 
-from electra.checkpoint import discard
-from electra.gpu import OnTheWay
+from electra.io.checkpoints import discard
+from electra.runtime.gpu import OnTheWay
 
 logger = logging.getLogger(__name__)
 

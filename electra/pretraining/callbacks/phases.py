@@ -14,7 +14,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.tying import difference, encoder_weights
 

@@ -16,9 +16,9 @@ import torch
 from tqdm.auto import tqdm
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.console import format_seconds
-from electra.hardware import EnergyMeter, data_sheet_flops, device_name, gpus_of_run, measure_matmul_flops
+from electra.io.console import format_seconds
 from electra.pretraining.plan import Plan
+from electra.runtime.hardware import EnergyMeter, data_sheet_flops, device_name, gpus_of_run, measure_matmul_flops
 
 logger = logging.getLogger(__name__)
 

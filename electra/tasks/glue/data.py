@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError
 from electra.finetuning.encoding import Examples, data_settings, load_tables
+from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data
 from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task, task_by_name
 

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterable
 
 from electra.data.readers import builtin_documents
-from electra.errors import UserError
 from electra.finetuning.encoding import Examples
+from electra.io.errors import UserError
 
 ROWS = {"train": 4000, "dev": 1000}
 MIN_WORDS, MAX_WORDS = 6, 30

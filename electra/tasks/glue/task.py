@@ -15,8 +15,6 @@ import numpy as np
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from electra.cli import CommandLine, as_flags
-from electra.errors import UserError
-from electra.files import CONFIGS, replace_folder, write_file
 from electra.finetuning.config import (
     HYPERPARAMETERS,
     Arguments,
@@ -30,6 +28,8 @@ from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encod
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
+from electra.io.errors import UserError
+from electra.io.files import CONFIGS, replace_folder, write_file
 from electra.tasks.glue.data import HUB_ID, load_task, load_tasks, task_data_settings
 from electra.tasks.glue.metrics import combine, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING

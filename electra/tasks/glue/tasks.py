@@ -7,7 +7,7 @@ is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.report.results import ScoredTask
 
 

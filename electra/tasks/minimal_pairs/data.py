@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.errors import UserError
-from electra.files import expand, is_encodable, may_be_hub_id
+from electra.io.errors import UserError
+from electra.io.files import expand, is_encodable, may_be_hub_id
 
 BLIMP = "nyu-mll/blimp"
 PHENOMENA = {"s-selection": "argument_structure"}

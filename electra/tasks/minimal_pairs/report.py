@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.errors import UserError
-from electra.files import write_file
+from electra.io.errors import UserError
+from electra.io.files import write_file
 from electra.report.blocks import Block, Heading, Items, Link, Table, Text, text_table, to_html, to_markdown
 from electra.tasks.minimal_pairs.data import Pair
 

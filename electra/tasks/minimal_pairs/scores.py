@@ -46,7 +46,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
 from electra.objectives import generator_nll
 

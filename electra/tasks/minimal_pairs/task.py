@@ -14,15 +14,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.backbones import BACKBONES
 from electra.cli import CommandLine, write_yaml
 from electra.config import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
-from electra.console import environment, format_seconds, setup_logging
-from electra.cpu import tune_networks, tune_process
-from electra.errors import UserError
-from electra.files import expand, holds_files, read_options, write_json
 from electra.finetuning.evaluation import model_name
+from electra.io.console import environment, format_seconds, setup_logging
+from electra.io.errors import UserError
+from electra.io.files import expand, holds_files, read_options, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import STEP_KEY, Networks, load_networks
 from electra.report.results import ENVIRONMENT_NAME
+from electra.runtime.cpu import tune_networks, tune_process
 from electra.tasks.minimal_pairs.data import BLIMP, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import RESULTS_NAME, summarize, terminal_table, write_report
 from electra.tasks.minimal_pairs.scores import NEEDS, Encoded, Scorer, cost, encode_sentences, seconds_per_token

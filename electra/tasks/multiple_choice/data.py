@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.errors import UserError
-from electra.files import expand
 from electra.finetuning.encoding import SPLITS, load_hub_splits
+from electra.io.errors import UserError
+from electra.io.files import expand
 
 logger = logging.getLogger(__name__)
 

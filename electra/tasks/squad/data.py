@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from electra.errors import UserError
-from electra.files import expand, is_encodable
 from electra.finetuning.encoding import load_hub_splits
+from electra.io.errors import UserError
+from electra.io.files import expand, is_encodable
 
 logger = logging.getLogger(__name__)
 

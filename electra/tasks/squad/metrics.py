@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import Parser, UserError, run_script
+from electra.io.errors import Parser, UserError, run_script
 from electra.tasks.squad.data import read_json, read_questions
 
 References = Mapping[str, Sequence[str]]

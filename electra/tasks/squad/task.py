@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
-from electra.files import write_json
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
 from electra.finetuning.encoding import data_settings
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
+from electra.io.files import write_json
 from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
 from electra.tasks.squad.heads import Candidates, Decoded, SpanModel, decode, has_one_start, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2

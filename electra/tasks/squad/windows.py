@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.errors import UserError
 from electra.finetuning.encoding import (
     ColumnRows,
     cut_windows,
     tokenize,
     windows_with_most_context,
 )
+from electra.io.errors import UserError
 from electra.tasks.squad.data import Questions
 
 SHORTEST_CONTEXT = 8

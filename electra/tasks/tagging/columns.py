@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra.errors import UserError
-from electra.files import expand
 from electra.finetuning.encoding import SPLITS, load_hub_splits
+from electra.io.errors import UserError
+from electra.io.files import expand
 
 DOCUMENT = "-DOCSTART-"
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words

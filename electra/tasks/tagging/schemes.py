@@ -14,7 +14,7 @@ from seqeval.metrics import classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.metrics import accuracy_score
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 OUTSIDE = "O"
 LABEL = re.compile(r"([BIESLU])-(.+)")

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.errors import UserError
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments
 from electra.finetuning.encoder import TaskModel, full_precision
 from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, parse_data_options
 from electra.finetuning.trainer import Logits, step_loss
+from electra.io.errors import UserError
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions

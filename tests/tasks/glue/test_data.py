@@ -7,8 +7,8 @@ from typing import Any
 import datasets
 import pytest
 
-from electra.errors import UserError
 from electra.finetuning.encoding import Examples
+from electra.io.errors import UserError
 from electra.tasks.glue.data import find_task_folders, load_task, load_tasks, read_tsv, task_data_settings
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from electra.data.readers import builtin_documents
-from electra.errors import UserError
 from electra.finetuning.encoding import Examples
+from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data, disturb, prose_sentences
 
 Data = dict[str, Examples]

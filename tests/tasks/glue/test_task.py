@@ -15,12 +15,12 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 import run_glue
 from electra.cli import write_yaml
-from electra.errors import UserError
-from electra.files import CONFIGS
 from electra.finetuning.config import FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
+from electra.io.errors import UserError
+from electra.io.files import CONFIGS
 from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.minimal_pairs.scores import NEEDS, Scorer, cost, encode_sentences
 from tests.finetuning.encoders import tiny_configs
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair

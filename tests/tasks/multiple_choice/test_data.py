@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.multiple_choice.data import InvalidRow, Question, load_splits, parse_question
 from tests.conftest import refused
 

@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.squad.data import NEARBY, align_answers, load_dataset_questions, read_questions
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.squad import metrics
 from electra.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from electra.config import TokenizerArguments
-from electra.tokenizer_training import train_tokenizer
+from electra.tokenizers.train import train_tokenizer
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder

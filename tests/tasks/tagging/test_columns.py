@@ -5,7 +5,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.tagging.columns import load_splits, read_columns, read_table, with_predictions
 
 TEXT = """-DOCSTART- -X- O

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 from electra.tasks.tagging import schemes
 
 WRITTEN = {

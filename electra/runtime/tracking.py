@@ -18,7 +18,7 @@ from transformers.integrations import (
     get_reporting_integration_callbacks,
 )
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 logger = logging.getLogger(__name__)
 

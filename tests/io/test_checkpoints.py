@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from electra import checkpoint
-from electra.checkpoint import (
+from electra.io import checkpoints
+from electra.io.checkpoints import (
     MANIFEST_NAME,
     UNFINISHED,
     checkpoints_of,
@@ -24,7 +24,7 @@ from electra.checkpoint import (
     translate_write_errors,
     write_manifest,
 )
-from electra.errors import UserError
+from electra.io.errors import UserError
 
 Harm = Callable[[Path], object]
 CONTENT = bytes(range(200))
@@ -83,7 +83,7 @@ def test_an_unreadable_manifest_confirms_nothing(tmp_path: Path, content: str) -
 def test_samples_of_a_large_file_find_zeroed_bytes(
     tmp_path: Path, zeroed: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_PIECE_BYTES", 16)
+    monkeypatch.setattr(checkpoints, "_PIECE_BYTES", 16)
     path, (begin, end) = tmp_path / "data.arrow", zeroed
     whole = bytes(1 + i % 255 for i in range(50_001))
     path.write_bytes(whole)
@@ -187,7 +187,7 @@ def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_half_of_it(
 ) -> None:
     folder = write_checkpoint(tmp_path, 4)
     with monkeypatch.context() as killed:
-        killed.setattr(checkpoint.shutil, "rmtree", lambda path, **kwargs: None)  # before it deletes
+        killed.setattr(checkpoints.shutil, "rmtree", lambda path, **kwargs: None)  # before it deletes
         discard(folder)
     assert not folder.exists() and find_corruption(tmp_path / UNFINISHED / "discarded-checkpoint-4") is None
     discard(folder)  # not there any more

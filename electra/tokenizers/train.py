@@ -28,8 +28,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import BertTokenizer, PreTrainedTokenizerBase
 
 from electra.config import TokenizerArguments
-from electra.errors import UserError
-from electra.tokenizer import SPECIAL_TOKENS, wrap_backend
+from electra.io.errors import UserError
+from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from tokenizers import Tokenizer, models, trainers
 from transformers import PreTrainedTokenizerBase
 
 from electra.config import VOCAB_SIZE
-from electra.errors import UserError
-from electra.tokenizer import UNMATCHABLE_PREFIX, vocabulary_size
-from electra.tokenizer_training import count_words, train_on_words
+from electra.io.errors import UserError
+from electra.tokenizers.load import UNMATCHABLE_PREFIX, vocabulary_size
+from electra.tokenizers.train import count_words, train_on_words
 
 logger = logging.getLogger(__name__)
 

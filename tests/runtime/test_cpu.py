@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from electra.backbones import BACKBONES
-from electra.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
 from electra.model.networks import masked_lm
+from electra.runtime.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
 from tests.model.helpers import network_config
 
 
@@ -101,7 +101,7 @@ def test_an_attention_that_was_chosen_stays(chosen: str, tuned: str) -> None:
 
 TUNED = """
 import resource, torch
-from electra.cpu import LARGEST_FP32_ERROR, _matmul_error, tune_process
+from electra.runtime.cpu import LARGEST_FP32_ERROR, _matmul_error, tune_process
 def bytes_taken():
     for repetition in range(6):
         if repetition == 3:
@@ -118,7 +118,7 @@ assert min(bytes_taken() for _ in range(3)) < plain / 4  # of 288 MB that are wr
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact() -> None:
-    subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=Path(__file__).parents[1])
+    subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_heads_that_share_keys_are_left_to_transformers() -> None:

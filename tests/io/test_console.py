@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from electra.console import (
+from electra.io.console import (
     environment,
     format_bytes,
     format_seconds,

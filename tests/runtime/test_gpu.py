@@ -16,14 +16,14 @@ from torch.utils._pytree import tree_iter
 
 from benchmarks.count_operations import LIBRARY, build_library
 from electra.backbones import BACKBONES
-from electra.cpu import tune_networks
-from electra.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
 from electra.model.networks import encode, masked_lm
 from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
+from electra.runtime.cpu import tune_networks
+from electra.runtime.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
 from tests.model.helpers import joint_model, network_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("model_type", ["electra", "bert", "modernbert"])
@@ -36,7 +36,9 @@ def test_weights_and_inputs_that_are_cast_once_give_what_autocast_gives(
         torch.manual_seed(0)
         network = masked_lm(network_config(model_type)).eval()
         if is_tuned:
-            monkeypatch.setattr("electra.gpu.is_autocast", lambda device: torch.is_autocast_enabled(device.type))
+            monkeypatch.setattr(
+                "electra.runtime.gpu.is_autocast", lambda device: torch.is_autocast_enabled(device.type)
+            )
             tune_for_gpu(network)
         with torch.autocast("cpu", torch.bfloat16):
             hidden = encode(network, ids, None, torch.zeros_like(ids))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from electra import hub
-from electra.errors import UserError
+from electra.io import hub
+from electra.io.errors import UserError
 from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import FAST, flags, write_corpus
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from electra.errors import UserError
-from electra.files import sync_folder, write_file
+from electra.io.errors import UserError
+from electra.io.files import sync_folder, write_file
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from electra.config import TokenizerArguments
-from electra.errors import UserError
-from electra.tokenizer import (
+from electra.io.errors import UserError
+from electra.tokenizers.load import (
     SPECIAL_TOKENS,
     check_tokenizer,
     load_tokenizer,
@@ -22,7 +22,7 @@ from electra.tokenizer import (
     vocabulary_gaps,
     vocabulary_size,
 )
-from electra.tokenizer_training import ALGORITHMS, _choose_alphabet, _sample_documents, train_tokenizer
+from electra.tokenizers.train import ALGORITHMS, _choose_alphabet, _sample_documents, train_tokenizer
 from tests.conftest import TEXTS, refused
 
 ENGLISH = [*TEXTS, "How much wood would a woodchuck chuck if a woodchuck could chuck wood?"]
@@ -377,7 +377,7 @@ def test_a_tokenizer_without_a_rust_backend_is_an_error(tmp_path: Path, monkeypa
     class SlowTokenizer:
         is_fast, name_or_path = False, "slow"
 
-    monkeypatch.setattr("electra.tokenizer.AutoTokenizer.from_pretrained", lambda *_, **__: SlowTokenizer())
+    monkeypatch.setattr("electra.tokenizers.load.AutoTokenizer.from_pretrained", lambda *_, **__: SlowTokenizer())
     for name in ("tokenizer_config.json", "vocab.json"):
         (tmp_path / name).write_text("{}")
     assert "SlowTokenizer" in refused(lambda: load_tokenizer(str(tmp_path)))

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 import yaml
 
-from electra.files import (
+from electra.io.files import (
     CONFIGS,
     absolute_if_there,
     config_path,

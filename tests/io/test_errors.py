@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from electra.errors import UserError, run_script, shorten_socket_paths
+from electra.io.errors import UserError, run_script, shorten_socket_paths
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from electra.config import TokenizerArguments
 from electra.data.tokenizer import REPORT_NAME, main
-from electra.tokenizer import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
-from electra.tokenizer_extension import extend_tokenizer
-from electra.tokenizer_training import train_tokenizer
+from electra.tokenizers.extend import extend_tokenizer
+from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
+from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
 
 ALGORITHMS = ("wordpiece", "byte_bpe", "unigram")

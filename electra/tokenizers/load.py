@@ -16,8 +16,8 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.errors import UserError, first_line
-from electra.files import expand, may_be_hub_id
+from electra.io.errors import UserError, first_line
+from electra.io.files import expand, may_be_hub_id
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.benchmark import Timer
 
-from electra.hardware import (
+from electra.runtime.hardware import (
     EnergyMeter,
     computes_bf16,
     data_sheet_flops,

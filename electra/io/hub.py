@@ -1,7 +1,7 @@
 """Model cards, and the upload of a finished run to the Hugging Face Hub.
 
     electra-push output/small_owt --hub_model_id me/small_owt
-    python -m electra.hub output/small_owt --hub_model_id me/small_owt --revision v1 --private
+    python -m electra.io.hub output/small_owt --hub_model_id me/small_owt --revision v1 --private
 
 The discriminator becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel` opens
 each by its name. The joint network of the checkpoints is never uploaded: transformers has no class for it.
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from huggingface_hub import HfApi, ModelCardData
 
-from electra.console import setup_logging
-from electra.errors import Parser, UserError, run_script
-from electra.files import write_file
+from electra.io.console import setup_logging
+from electra.io.errors import Parser, UserError, run_script
+from electra.io.files import write_file
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from filelock import AcquireReturnProxy, FileLock
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from electra.errors import UserError
+from electra.io.errors import UserError
 
-_ROOT = Path(__file__).parent
+_ROOT = Path(__file__).parents[1]
 CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / "configs"
 """The experiment files: inside the installed package, beside it in a checkout."""
 
