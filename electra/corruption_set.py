@@ -26,11 +26,11 @@ from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError, run_script
-from electra.io.files import expand, read_options
+from electra.io.files import expand
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.model.probe import corrupt
+from electra.model.probe import corrupt, run_options
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_gaps, vocabulary_size
 
@@ -105,8 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--mlm_probability", type=float, help="masked share; not given: the run's, 0.15 if unknown")
     given = parser.parse_args(argv)
     setup_logging()
-    path = expand(given.pretrain_path)
-    options = (read_options(path) or read_options(path.parent) or {}) if path.is_dir() else {}
+    options = run_options(given.pretrain_path)
     length = options.get("max_length", 128) if given.max_length is None else given.max_length
     share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
     output = expand(given.output_file)

@@ -8,19 +8,18 @@ Without a generator, a discriminator judges the text as given: replace words you
 log probability of each token given the others, from one pass.
 """
 
-import copy
 import logging
 
 import torch
 
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError, run_script
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.io.files import is_encodable
+from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
-from electra.model.probe import probe, to_samples
+from electra.model.probe import probe, run_corruption, to_samples
 from electra.samples import Sample, to_terminal
-from electra.tokenizers.load import vocabulary_gaps
 
 logger = logging.getLogger("electra.inspect")
 
@@ -30,20 +29,23 @@ def inspect_texts(
 ) -> list[Sample]:
     """One sample per text; the same seed gives the same masks and replacements.
 
-    The share of tokens to mask is that of the training if not given, 0.15 if that is unknown.
+    Text is corrupted as in the run of the networks, with `mlm_probability` in place of its share of masked tokens.
+
+    Raises:
+        UserError: a text cannot be encoded, has no tokens or too many.
     """
-    generator, discriminator, tokenizer, joint, _ = networks
-    # Of a copy: a joint configuration sets the attention implementation of its parts.
-    config = copy.deepcopy(joint) or ElectraPretrainingConfig(discriminator=copy.deepcopy(discriminator.config))
-    config.mask_token_id, config.special_token_ids = tokenizer.mask_token_id, tokenizer.all_special_ids
-    config.vocabulary_gaps = vocabulary_gaps(tokenizer)
-    config.objective = "electric" if networks.is_electric else config.objective
-    config.mlm_probability = mlm_probability or config.mlm_probability
+    config = run_corruption(networks)
+    if mlm_probability is not None:
+        config.mlm_probability = mlm_probability
+    tokenizer = networks.tokenizer
+    longest = longest_text(networks.discriminator.config)
     samples = []
     noise = torch.Generator().manual_seed(seed)
     for text in texts:
+        if not is_encodable(text):
+            raise UserError(f"the text {text!a} is not UTF-8; give a sentence in UTF-8")
         encoded = tokenizer(text, return_tensors="pt", return_token_type_ids=True)
-        length, longest = encoded["input_ids"].size(1), longest_text(discriminator.config)
+        length = encoded["input_ids"].size(1)
         if length <= tokenizer.num_special_tokens_to_add():
             raise UserError(f"the text {text!r} has no tokens; give a sentence")
         if length > longest:
@@ -51,7 +53,7 @@ def inspect_texts(
         batch = {name: encoded[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
         batch["mask_noise"] = torch.rand(1, length, 2, generator=noise)
         batch["sample_noise"] = torch.rand(1, length, generator=noise)
-        samples += to_samples(probe(generator, discriminator, batch, config), tokenizer)
+        samples += to_samples(probe(networks.generator, networks.discriminator, batch, config), tokenizer)
     return samples
 
 

@@ -1,7 +1,7 @@
-"""Model cards, and the upload of a finished run to the Hugging Face Hub.
+"""Upload of a finished run to the Hugging Face Hub.
 
     electra-push output/small_owt --hub_model_id me/small_owt
-    python -m electra.io.hub output/small_owt --hub_model_id me/small_owt --revision v1 --private
+    python -m electra.io.hub output/small_owt --hub_model_id me/small_owt --private
 
 The discriminator becomes the repository `<id>-discriminator`, the generator `<id>-generator`; `AutoModel` opens
 each by its name. The joint network of the checkpoints is never uploaded: transformers has no class for it.
@@ -24,41 +24,23 @@ def write_card(path: Path, data: ModelCardData, text: str) -> None:
     write_file(f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace"), path)
 
 
-def push_run(
-    run: Path,
-    hub_model_id: str,
-    *,
-    token: str | None = None,
-    private: bool | None = None,
-    revision: str | None = None,
-    with_checkpoints: bool = False,
-) -> None:
-    """Upload the exported networks of a run, each to a repository of its own; checkpoints go to the discriminator's.
+def push_run(run: Path, hub_model_id: str, *, token: str | None = None, private: bool | None = None) -> None:
+    """Upload the exported networks of a run, each to a repository of its own.
 
-    `hub_model_id` is `name` or `owner/name`, without the network's suffix, `revision` a branch, by default main.
+    `hub_model_id` is `name` or `owner/name`, without the network's suffix.
+
+    Raises:
+        UserError: the run has no networks, or an upload fails; the message names the command that repeats it.
     """
     networks = [run / name for name in ("discriminator", "generator") if (run / name / "config.json").is_file()]
     if not networks:
         raise UserError(f"{run} has no discriminator/ or generator/; name the folder of a finished pre-training run")
     api = HfApi(token=token)
     for folder in networks:
-        uploads = {folder: "."}
-        if with_checkpoints and folder.name == "discriminator":
-            uploads |= {checkpoint: checkpoint.name for checkpoint in sorted(run.glob("checkpoint-*"))}
         try:
             repository = api.create_repo(f"{hub_model_id}-{folder.name}", private=private, exist_ok=True).repo_id
-            if revision is not None:
-                api.create_branch(repository, branch=revision, exist_ok=True)
-            for source, target in uploads.items():
-                api.upload_folder(
-                    repo_id=repository,
-                    folder_path=source,
-                    path_in_repo=target,
-                    revision=revision,
-                    ignore_patterns=["*.unfinished", "*.lock"],
-                    commit_message=f"{folder.name} of {run.name}",
-                )
-        except Exception as error:  # errors of the client, which retries, and of its HTTP library; a wrong name
+            api.upload_folder(repo_id=repository, folder_path=folder, commit_message=f"{folder.name} of {run.name}")
+        except Exception as error:  # the client raises its own errors and those of its HTTP library
             again = f"electra-push {run} --hub_model_id {hub_model_id}"
             raise UserError(f"the upload of {folder} failed: {error}; repeat it with {again}") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
@@ -69,13 +51,11 @@ def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra-push", description="Upload the networks of a finished run to the Hugging Face Hub.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of run_pretraining.py")
     parser.add_argument("--hub_model_id", help="name or owner/name of the repositories; default: the folder's name")
-    parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN", dest="token")
+    parser.add_argument("--hub_token", help="default: the token of `hf auth login` or HF_TOKEN")
     parser.add_argument("--private", action="store_true", default=None, help="create private repositories")
-    parser.add_argument("--revision", help="branch to upload to; default: main")
-    parser.add_argument("--with_checkpoints", action="store_true", help="upload the folders checkpoint-N as well")
-    options = vars(parser.parse_args(argv))
-    run = options.pop("run")
-    push_run(run, options.pop("hub_model_id") or run.resolve().name, **options)
+    given = parser.parse_args(argv)
+    name = given.hub_model_id or given.run.resolve().name
+    push_run(given.run, name, token=given.hub_token, private=given.private)
 
 
 if __name__ == "__main__":

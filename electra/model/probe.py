@@ -4,19 +4,70 @@ This is the forward pass of the joint model (joint.py) for any two networks of o
 the Hub, and a joint model's.
 """
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import replace_tokens, sample_tokens
+from electra.io.errors import UserError
+from electra.io.files import expand, read_options
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
+from electra.model.pretrained import Networks
+from electra.objectives import OBJECTIVES
 from electra.samples import Sample
+from electra.tokenizers.load import vocabulary_gaps
+
+OPTIONS_OF_CORRUPTION = {
+    "mlm_probability": "mlm_probability",
+    "mlm_replacement_probability": "mlm_replacement_probability",
+    "mlm_random_probability": "mlm_random_probability",
+    "temperature": "sampling_temperature",
+    "disallow_correct": "disallow_correct",
+}
+"""Options of a run -> values of `ElectraPretrainingConfig`."""
+
+
+def run_options(path: str) -> dict[str, Any]:
+    """The options of the run that a folder is, or lies in; empty for other folders and for Hub ids."""
+    folder = expand(path)
+    if not folder.is_dir():
+        return {}
+    return read_options(folder) or read_options(folder.parent) or {}
+
+
+def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
+    """How the run of the networks corrupts text: from their checkpoint or the run's config.yaml, else the defaults.
+
+    It is a copy, because a joint configuration sets the attention implementation of its parts.
+    """
+    config = copy.deepcopy(networks.joint)
+    if config is None:
+        options = run_options(networks.source)
+        objective = "electric" if networks.is_electric else options.get("objective", "electra")
+        if objective not in OBJECTIVES:
+            raise UserError(
+                f"the config.yaml of {networks.source} has the unknown objective {objective!r}; correct it"
+            )
+        values: dict[str, Any] = {
+            "mlm_replacement_probability": OBJECTIVES[objective].mlm_replacement_probability,
+            "mlm_random_probability": OBJECTIVES[objective].mlm_random_probability,
+        }
+        for option, name in OPTIONS_OF_CORRUPTION.items():
+            if options.get(option) is not None:
+                values[name] = options[option]
+        discriminator = copy.deepcopy(networks.discriminator.config)
+        config = ElectraPretrainingConfig(discriminator=discriminator, objective=objective, **values)
+    config.mask_token_id = networks.tokenizer.mask_token_id
+    config.special_token_ids = networks.tokenizer.all_special_ids
+    config.vocabulary_gaps = vocabulary_gaps(networks.tokenizer)
+    return config
 
 
 class Probe(NamedTuple):

@@ -60,6 +60,4 @@ def main(argv: list[str] | None = None) -> None:
             training.hub_model_id or run.folder.name,
             token=training.hub_token,
             private=training.hub_private_repo,
-            revision=training.hub_revision,
-            with_checkpoints=training.hub_strategy in ("checkpoint", "all_checkpoints"),
         )

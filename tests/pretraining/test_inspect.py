@@ -51,6 +51,18 @@ def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements
         assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5)[0].shown == of_run.shown
 
 
+def test_an_exported_run_is_corrupted_as_in_its_training(finished_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name in ("discriminator", "generator"):
+        shutil.copytree(finished_run / name, run / name)
+    (run / "config.yaml").write_text("mlm_probability: 0.9\nmlm_replacement_probability: 0.0\n")
+    (sample,) = inspect_texts(load_networks(str(run)), ["bab dadad kok mum " * 2])
+    assert sample.masked == sample.original  # every chosen token is kept
+    (run / "config.yaml").write_text("mlm_probability: 0.9\nmlm_replacement_probability: 1.0\n")
+    (sample,) = inspect_texts(load_networks(str(run)), ["bab dadad kok mum " * 2])
+    assert sample.masked is not None and sample.masked.count(" [MASK]") > 0.7 * len(sample.masked)
+
+
 def test_a_generator_with_other_tokens_is_refused(finished_run: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished_run / "generator", tmp_path / "other")
     (folder / "manifest.json").unlink()
@@ -88,6 +100,7 @@ def test_the_command_prints_every_text(finished_run: Path, capsys: pytest.Captur
     [
         (["{run}/nothing", "a"], "nothing"),
         (["{run}", ""], "no tokens"),
+        (["{run}", "caf\udce9"], "not UTF-8"),
         (["{run}", "bab " * 200], "32"),
         (["{run}", "a", "--mlm_probability", "1.5"], "--mlm_probability 1.5"),
         (["{run}", "a", "--seed", "-1"], "--seed -1"),

@@ -25,12 +25,12 @@ DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
     "guessing gives 50.",
     "A phenomenon is the mean of its paradigms, overall is the mean of all paradigms. ± is the standard error, "
-    "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties.",
+    "sqrt(sum of s^2) / k for k paradigms, each with s = sqrt(a (1 - a) / pairs) if there are no ties. With a single "
+    "pair in a paradigm there is none.",
     "Scores are sums over the tokens of a sentence without [CLS] and [SEP], not corrected for its length. "
     "discriminator: log(1 - D), D being the probability that a token was replaced. corrected: log p, which follows "
-    "from D and the generator's probability of the token where it is masked; corrected_one_pass: where it is visible. "
-    "pll: the language model's log probability of a token where it and the rest of its word are masked; pll_plain: "
-    "where it alone is masked.",
+    "from D and the generator's probability of the token where it is masked. "
+    "pll: the language model's log probability of a token where it and the rest of its word are masked.",
 )
 LANGUAGE_MODELS = ("5-gram", "LSTM", "Transformer-XL", "GPT-2")
 PUBLISHED_PHENOMENA = {
@@ -72,20 +72,19 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
         if not rows[pair.paradigm]:
             members[pair.phenomenon].append(pair.paradigm)
         rows[pair.paradigm].append(row)
-    paradigms = {
-        name: {
-            "accuracy": values.mean(),
-            "standard_error": values.std() / math.sqrt(len(values)),
-            "pairs": len(values),
-        }
-        for name, values in ((name, outcomes[rows[name]]) for name in sorted(rows))
-    }
+    paradigms: dict[str, dict[str, Any]] = {}
+    for name in sorted(rows):
+        values = outcomes[rows[name]]
+        count = len(values)
+        error = float(values.std() / math.sqrt(count)) if count > 1 else None
+        paradigms[name] = {"accuracy": float(values.mean()), "standard_error": error, "pairs": count}
 
     def mean(names: Sequence[str]) -> dict[str, Any]:
         chosen = [paradigms[name] for name in names]
+        errors = [one["standard_error"] for one in chosen if one["standard_error"] is not None]
         return {
             "accuracy": float(np.mean([one["accuracy"] for one in chosen])),
-            "standard_error": math.hypot(*(one["standard_error"] for one in chosen)) / len(chosen),
+            "standard_error": math.hypot(*errors) / len(chosen) if len(errors) == len(chosen) else None,
             "pairs": sum(one["pairs"] for one in chosen),
             "paradigms": len(chosen),
         }
@@ -104,17 +103,24 @@ class Column(NamedTuple):
     results: dict[str, Any]
 
 
+def read_results(folder: Path) -> dict[str, Any]:
+    """The content of a folder's minimal_pairs.json; UserError if it cannot be read."""
+    path = folder / RESULTS_NAME
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(results["scores"], dict):
+            raise TypeError("scores is no mapping")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path} cannot be read as results of minimal pairs ({error!r}); restore it") from error
+    return dict(results)
+
+
 def read_columns(folders: Sequence[Path]) -> list[Column]:
     """All scores of all folders."""
     columns = []
     for folder in folders:
-        path = folder / RESULTS_NAME
-        try:
-            scores = json.loads(path.read_text(encoding="utf-8"))["scores"]
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise UserError(f"{path} cannot be read as results of minimal pairs ({error!r}); restore it") from error
         prefix = f"{folder.resolve().name}: " if len(folders) > 1 else ""
-        columns += [Column(prefix + name, results) for name, results in scores.items()]
+        columns += [Column(prefix + name, scores) for name, scores in read_results(folder)["scores"].items()]
     return columns
 
 
@@ -144,7 +150,11 @@ def _each(counts: Iterable[int]) -> str:
 
 
 def _cell(result: dict[str, Any] | None) -> str:
-    return "" if result is None else f"{100 * result['accuracy']:.1f} ± {100 * result['standard_error']:.1f}"
+    if result is None:
+        return ""
+    accuracy = f"{100 * result['accuracy']:.1f}"
+    error = result["standard_error"]
+    return accuracy if error is None else f"{accuracy} ± {100 * error:.1f}"
 
 
 def terminal_table(folders: Sequence[Path]) -> str:

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 from electra.io.errors import UserError
-from electra.tasks.minimal_pairs.scores import NEEDS, Scorer, cost, encode_sentences
+from electra.tasks.minimal_pairs.scores import SCORES, Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair
 
@@ -19,9 +19,7 @@ TEXTS = [*(row[field] for row in PAIRS for field in ("sentence_good", "sentence_
 def slow_log_q(network: Any, ids: list[int], words: list[int | None], position: int, need: str, mask: int) -> float:
     shown = torch.tensor([ids])
     for other, word in enumerate(words):
-        if need != "visible" and (
-            other == position or (need == "word" and word == words[position] and other > position)
-        ):
+        if other == position or (need == "word" and word == words[position] and other > position):
             shown[0, other] = mask
     with torch.no_grad():
         return network(input_ids=shown).logits[0, position].double().log_softmax(0)[ids[position]].item()
@@ -29,19 +27,17 @@ def slow_log_q(network: Any, ids: list[int], words: list[int | None], position: 
 
 def slow_scores(discriminator: Any, generator: Any, text: str, tokenizer: Any, share: float) -> dict[str, float]:
     encoded = tokenizer(text)
-    ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(NEEDS, 0.0)
+    ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(SCORES, 0.0)
     with torch.no_grad():
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
     for position in range(1, len(ids) - 1):  # without [CLS] and [SEP]
         d = replaced[position].item()
         scores["electric"] += np.log((1 - d) / d)  # minus the logit
         scores["discriminator"] += np.log(1 - d)
-        for name, need in (("corrected", "masked"), ("corrected_one_pass", "visible")):
-            q = np.exp(slow_log_q(generator, ids, words, position, need, tokenizer.mask_token_id))
-            odds = (1 - d) / d * share * q / (1 - share + share * q)
-            scores[name] += np.log(odds / (1 + odds))
-        for name, need in (("pll", "word"), ("pll_plain", "masked")):
-            scores[name] += slow_log_q(generator, ids, words, position, need, tokenizer.mask_token_id)
+        q = np.exp(slow_log_q(generator, ids, words, position, "masked", tokenizer.mask_token_id))
+        odds = (1 - d) / d * share * q / (1 - share + share * q)
+        scores["corrected"] += np.log(odds / (1 + odds))
+        scores["pll"] += slow_log_q(generator, ids, words, position, "word", tokenizer.mask_token_id)
     return scores
 
 
@@ -54,17 +50,12 @@ def test_every_score_is_that_of_a_loop_whatever_the_batch(
     assert len({len(group.ids[0]) for group in encoded.groups}) == len(encoded.groups) > 1
     assert sum(len(group.ids) for group in encoded.groups) == len(set(map(str.lower, TEXTS)))
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, batch_size, 0.25)
-    told = dict.fromkeys(("replaced", "masked", "visible", "word"), 0)
-
-    def advance(need: str, tokens: int) -> None:
-        told[need] += tokens
-
-    found = scorer.scores(encoded, list(NEEDS), advance)
-    assert told == {need: sum(cost(need, group) for group in encoded.groups) for need in told}
+    scored: list[int] = []
+    found = scorer.scores(encoded, SCORES, scored.append)
+    assert sum(scored) == sum(len(group.ids) for group in encoded.groups)
     for row, text in enumerate(TEXTS):
         expected = slow_scores(discriminator, generator, text, wordpiece_tokenizer, 0.25)
         assert {name: values[row] for name, values in found.items()} == pytest.approx(expected, abs=1e-5)
-    assert found["pll"][-1] != pytest.approx(found["pll_plain"][-1])  # it has words of several pieces
 
 
 def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
@@ -77,7 +68,7 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer: PreTra
         discriminator.discriminator_predictions.dense_prediction.weight.zero_()
         discriminator.discriminator_predictions.dense_prediction.bias.fill_(np.log(1 / 3))  # D = 0.25
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, 4, 0.5)
-    found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), list(NEEDS))
+    found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), SCORES)
     assert found["discriminator"] == pytest.approx(2 * np.log([0.75] * 3))
     assert found["pll"] == pytest.approx([np.log(0.81), np.log(0.09), np.log(0.09)])
     odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.9, 0.1)])
@@ -96,11 +87,9 @@ def test_the_correction_recovers_the_data_from_the_best_discriminator(
             original[sample] += seen
         else:
             replaced[sample] += seen
-    scorer = Scorer(None, None, 4, 1, share)
-    found = {"replaced": np.log(replaced / original), "masked": np.log(sampled)}
-    assert np.exp(scorer._terms("corrected", found)) == pytest.approx(data)
-    found = {"replaced": np.log((1 - data) / data), "masked": np.log(sampled)}  # trained at the chosen positions only
-    assert np.exp(Scorer(None, None, 4, 1, 1.0)._terms("corrected", found)) == pytest.approx(data)
+    assert np.exp(corrected(np.log(original / replaced), np.log(sampled), share)) == pytest.approx(data)
+    odds = np.log(data / (1 - data))  # of a discriminator that was trained at the replaced positions only
+    assert np.exp(corrected(odds, np.log(sampled), 1.0)) == pytest.approx(data)
 
 
 @pytest.mark.parametrize("model_type", ["distilbert", "modernbert", "roberta", "deberta-v2"])

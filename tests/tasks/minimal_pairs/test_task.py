@@ -6,7 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import BertConfig, BertModel, PreTrainedTokenizerBase, RobertaConfig, RobertaForMaskedLM
+import torch
+from transformers import (
+    BertConfig,
+    BertModel,
+    ElectraForPreTraining,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 from electra.model.pretrained import Networks
 from electra.report.__main__ import main as report
@@ -19,7 +27,7 @@ from electra.tasks.minimal_pairs.report import (
     summarize,
 )
 from electra.tasks.minimal_pairs.scores import Scorer
-from electra.tasks.minimal_pairs.task import MinimalPairArguments, chosen_share, main
+from electra.tasks.minimal_pairs.task import judges_of, main
 from tests.conftest import refused, refused_command
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
 
@@ -94,12 +102,11 @@ def flags(path: str, *more: str) -> list[str]:
 
 
 def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(flags("run", "--plan"))
-    assert not (world / "output").exists()
     main(flags("run"))
     assert "overall, mean of 3 paradigms" in capsys.readouterr().out
     written = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())
-    assert list(written["scores"]) == ["discriminator", "corrected", "pll"] and written["mlm_probability"] == 0.25
+    assert list(written["scores"]) == ["discriminator", "corrected", "pll"]
+    assert written["replaced_share"] == pytest.approx(0.25 * 0.85) and written["generator"] == "run/generator"
     assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
     main(flags("run/discriminator", "--experiment_name", "alone"))
     alone = json.loads((world / "output/alone/minimal_pairs.json").read_text())["scores"]
@@ -108,9 +115,8 @@ def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.Cap
     assert json.loads((world / "output/lm/minimal_pairs.json").read_text())["scores"] == {
         "pll": written["scores"]["pll"]
     }
-    main(
-        flags("run/discriminator", "--generator", "run/generator", "--score", "corrected", "--mlm_probability", "0.25")
-    )
+    named_flags = ["--generator", "run/generator", "--score", "corrected", "--mlm_probability", "0.25"]
+    main(flags("run/discriminator", *named_flags))
     named = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())["scores"]
     assert named == {"corrected": written["scores"]["corrected"]}
     report(["output/alone", "output/lm", "--output", "both"])
@@ -135,7 +141,62 @@ def test_a_model_of_the_hub_has_nothing_of_the_working_directory(
     (world / "config.yaml").write_text("mlm_probability: 0.4\n")
     discriminator, generator = random_pair(wordpiece_tokenizer)
     networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
-    assert chosen_share(MinimalPairArguments(pretrain_path="nobody"), networks) == 0.15
+    assert judges_of(networks).replaced_share(None) == pytest.approx(0.15 * 0.85)
+
+
+@pytest.mark.parametrize(
+    ("options", "scores", "share"),
+    [
+        ({"mlm_replacement_probability": 0.5, "mlm_random_probability": 0.25}, ["corrected"], 0.15 * 0.75),
+        ({"objective": "electra_15"}, ["corrected"], 0.85),
+        ({"temperature": 2.0}, [], 0.15 * 0.85),
+        ({"disallow_correct": "true"}, [], 0.15 * 0.85),
+    ],
+)
+def test_the_corrected_score_follows_the_options_of_the_run(
+    world: Path,
+    wordpiece_tokenizer: PreTrainedTokenizerBase,
+    options: dict[str, object],
+    scores: list[str],
+    share: float,
+) -> None:
+    write_run(world / "other", wordpiece_tokenizer, **options)
+    main(flags("other"))
+    written = json.loads((world / "output/blimp_other/minimal_pairs.json").read_text())
+    assert list(written["scores"]) == ["discriminator", *scores, "pll"]
+    assert written["replaced_share"] == pytest.approx(share)
+
+
+def test_results_of_another_model_or_other_pairs_are_kept(
+    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(flags("run"))
+    results = world / "output/blimp_run/minimal_pairs.json"
+    before = results.read_bytes()
+    main(flags("run"))  # the same networks and pairs
+    other = write_run(world / "elsewhere" / "run", wordpiece_tokenizer, mlm_probability=0.25)
+    discriminator = ElectraForPreTraining.from_pretrained(other / "discriminator")
+    torch.nn.init.zeros_(discriminator.discriminator_predictions.dense.weight)
+    discriminator.save_pretrained(other / "discriminator")
+    assert "other networks" in refused_command(main, flags("elsewhere/run"), capsys)
+    write_pairs(world / "pairs.jsonl", *PAIRS[:2])
+    assert "other sentences" in refused_command(main, flags("run"), capsys)
+    assert results.read_bytes() == before
+
+
+def test_every_pair_is_written_with_its_scores_in_letters(world: Path) -> None:
+    write_pairs(world / "pairs.jsonl", {"sentence_good": "the dog єдино", "sentence_bad": "dog the", "UID": "один"})
+    main(flags("run"))
+    folder = world / "output/blimp_run"
+    (pair,) = map(json.loads, (folder / "pair_scores.jsonl").read_text().splitlines())
+    assert (pair["sentence_good"], pair["UID"]) == ("the dog єдино", "один")
+    written = (folder / "minimal_pairs.json").read_text()
+    for name, found in json.loads(written)["scores"].items():
+        good, bad = pair["scores"][name]
+        assert found["overall"]["accuracy"] == float(good > bad)
+        assert found["overall"]["standard_error"] is None
+    assert "один" in written and "єдино" in (folder / "pair_scores.jsonl").read_text()
+    assert "±" not in (folder / "report.md").read_text().split("## Definitions")[0].split("##", 1)[1]
 
 
 def test_an_electric_has_its_own_score(
