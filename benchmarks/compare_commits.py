@@ -57,7 +57,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "tie_word": {"tie": "word", "weight_decay": 0.1},
     "tie_gdes": {"tie": "gdes"},
     "original": {"initialization": "original", "adam_bias_correction": "false", "product_schedule": "true"},
-    "sampling": {"temperature": 2, "disallow_correct": True, "discriminator_warmup_steps": 6},
+    "sampling": {"temperature": 2, "disallow_correct": True},
 }
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "glue": ("run_glue.py", {"glue_dir": "glue", "tasks": ["cola", "stsb", "rte"]}),

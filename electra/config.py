@@ -247,7 +247,6 @@ class ObjectiveArguments(Options):
         "two_stage, replace_mlm and all_tokens_mlm.",
         NOT_NEGATIVE,
     )
-    discriminator_warmup_steps: int = option(0, "Steps over which --discriminator_weight rises from 0.", NOT_NEGATIVE)
     generator_gate: list[str] = option(
         [],
         "METRIC THRESHOLD: train the generator only while METRIC of the last held-out evaluation, such as "
@@ -269,7 +268,7 @@ class ObjectiveArguments(Options):
                 "than 1; lower one of them"
             )
         objective = OBJECTIVES[self.objective]
-        both_at_once = ("discriminator_weight", "discriminator_warmup_steps", "generator_gate")
+        both_at_once = ("discriminator_weight", "generator_gate")
         if not objective.has_generator:
             self.refuse(("temperature", "disallow_correct", *both_at_once), "it has no generator")
         if objective.has_stages:

@@ -38,32 +38,7 @@ WITHOUT_WEIGHT_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.
 _LAYER = re.compile(r"(?P<stack>(?:\w+\.)*?(?:layers?|albert_layer_groups))\.(\d+)\.(?:albert_layers\.(\d+)\.)?")
 
 
-class AdamW(torch.optim.AdamW):
-    """torch's AdamW, which collects the states of all parameters anew in every step: milliseconds of a GPU's time.
-
-    Here they are collected again only if a gradient is missing or a state was loaded.
-    """
-
-    _collected: tuple[Any, dict[int, list[list[Any]]]] = (None, {})
-    """`self.state`, and by group the lists that `_init_group` fills, but for the gradients."""
-
-    def _init_group(self, group: dict[str, Any], params: list[Any], grads: list[Any], *states: list[Any]) -> bool:
-        gradients = [parameter.grad for parameter in group["params"]]
-        if self._collected[0] is not self.state:
-            self._collected = self.state, {}
-        known = self._collected[1].get(id(group))
-        if known is not None and all(g is not None for g in gradients):
-            grads += gradients
-            for target, values in zip((params, *states), known, strict=True):
-                target += values
-            return False
-        has_complex: bool = super()._init_group(group, params, grads, *states)
-        if not has_complex and len(params) == len(gradients):
-            self._collected[1][id(group)] = [list(values) for values in (params, *states)]
-        return has_complex
-
-
-class AdamWNoBiasCorrection(AdamW):
+class AdamWNoBiasCorrection(torch.optim.AdamW):
     """AdamW with update = m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate: no bias correction.
 
     Arguments and defaults are those of `torch.optim.AdamW`; the original uses betas=(0.9, 0.999), eps=1e-6,
@@ -98,7 +73,7 @@ class AdamWNoBiasCorrection(AdamW):
         return has_complex
 
 
-class MuonAdamW(AdamW):
+class MuonAdamW(torch.optim.AdamW):
     """AdamW, but groups with `muon` hold matrices that are updated by Muon.
 
     Their update is the orthogonal matrix nearest to the averaged gradient, times .2 sqrt(max(A, B)) for (A, B): about

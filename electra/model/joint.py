@@ -13,7 +13,7 @@ outputs that belong to either are called main.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -178,8 +178,8 @@ class Generated(NamedTuple):
 class ElectraForJointPretraining(PreTrainedModel):
     """Generator and discriminator with shared embeddings, and the forward pass that trains both.
 
-    Three attributes say what a training step trains; pretraining/callbacks/phases.py sets them: `train_generator`,
-    `train_discriminator` and `discriminator_weight`, lambda. A generator that is not trained runs without gradient;
+    Two attributes say what a training step trains; pretraining/callbacks/phases.py sets them: `train_generator` and
+    `train_discriminator`. A generator that is not trained runs without gradient;
     a discriminator that is not trained does not run. Evaluation ignores them.
     """
 
@@ -203,7 +203,6 @@ class ElectraForJointPretraining(PreTrainedModel):
         super().__init__(config)
         self.objective = objective_of(config.objective, config.uniform_generator)
         self.train_generator = self.train_discriminator = True
-        self.discriminator_weight = config.discriminator_weight
         self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         build_main = token_detector if self.objective.finds_replaced else masked_lm
         self.discriminator = build_main(config.discriminator)
@@ -227,11 +226,6 @@ class ElectraForJointPretraining(PreTrainedModel):
             for name in getattr(self, role).get_expanded_tied_weights_keys()
         }
         self.post_init()
-
-    def train(self, mode: bool = True) -> Self:
-        """As in torch, which would walk through all modules in every step, though they are already in this mode."""
-        networks = (self, self.discriminator, self.generator or self)
-        return self if all(network.training == mode for network in networks) else super().train(mode)
 
     def get_input_embeddings(self) -> nn.Module | None:
         """The discriminator's, which FSDP shards by themselves; None if shared: a weight belongs to one group only."""
@@ -261,7 +255,6 @@ class ElectraForJointPretraining(PreTrainedModel):
         mask_noise: Tensor | None = None,
         sample_noise: Tensor | None = None,
         token_counts: Tensor | None = None,
-        discriminator_weight: Tensor | None = None,
         segment_lengths: Tensor | None = None,
         corrupted_input_ids: Tensor | None = None,
     ) -> ElectraPretrainingOutput:
@@ -277,8 +270,6 @@ class ElectraForJointPretraining(PreTrainedModel):
             token_counts: what sums of losses are divided by, see `count_tokens`, float (2,); the batch's own if not
                 given. Where a step has several batches, pass their averages: the mean of the batches' losses is then
                 the mean over all tokens of the step, however rows of different lengths are split into batches.
-            discriminator_weight: lambda where it changes from step to step, float (): a number, such as the attribute,
-                is part of a compiled graph.
             segment_lengths: tokens of each of the segments that share a row, int64 (B, S); nothing passes from one to
                 another, and losses are those of rows of their own.
             corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and
@@ -328,9 +319,7 @@ class ElectraForJointPretraining(PreTrainedModel):
                     num_masked,
                 )
                 fields |= adversarial_fields
-            weight: float | Tensor | None = discriminator_weight
-            if weight is None:
-                weight = self.discriminator_weight if self.training else self.config.discriminator_weight
+            weight = self.config.discriminator_weight
             loss = electra_loss(generator_loss, main_loss, weight) if self._trains_generator else weight * main_loss
         return ElectraPretrainingOutput(
             loss=loss,

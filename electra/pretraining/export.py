@@ -214,6 +214,5 @@ def _training(
     ]
     if "training_seconds" in ledger:
         devices = f"{ledger['devices']} x " if ledger["devices"] > 1 else ""
-        energy = f", {ledger['energy_joules'] / 3.6e6:.3g} kWh" if "energy_joules" in ledger else ""
-        rows.append(("cost", f"{format_seconds(ledger['training_seconds'])} on {devices}{ledger['device']}{energy}"))
+        rows.append(("cost", f"{format_seconds(ledger['training_seconds'])} on {devices}{ledger['device']}"))
     return ["\n## Training\n| | |\n|---|---|", *(f"| {name} | {value} |" for name, value in rows)]

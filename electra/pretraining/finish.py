@@ -62,11 +62,15 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
             command=command,
             ledger=ledger,
         )
+        health = trainer.pop_callback(DiscriminatorHealth)
+        baseline = results.get("frequencies", {}).get("discriminator_auc", math.nan)
+        verdict = health.verdict(trainer.args, state, baseline) if health else ""
         with recording(folder, METRICS_NAME):
             sizes = plan.as_dict() | {"main_network": plan.main_network}
             values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
             started = trainer.model.config.initialized_from
             values |= {"initialized_from": started} if started else {}
+            values |= {"verdict": verdict} if verdict else {}
             write_json(values, folder / METRICS_NAME)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
@@ -79,8 +83,6 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
             'Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")', networks["discriminator"]
         )
         _track(trainer, results, ledger)
-        health = trainer.pop_callback(DiscriminatorHealth)
-        verdict = health and health.verdict(trainer.args, state)
         if verdict:
             logger.info("\n%s", verdict)
 

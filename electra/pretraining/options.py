@@ -127,9 +127,6 @@ class PretrainingArguments(TrainingArguments):
     max_hours: float | None = option(
         None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
     )
-    max_skipped_steps: int = option(
-        10, "Stop after skipping this many steps in a row, because their loss or gradient was not finite.", POSITIVE
-    )
     checkpoint_fractions: list[float] = option(
         [],
         "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit never deletes. The "
@@ -388,7 +385,7 @@ def check_networks(args: Arguments) -> None:
         no_network = [o for o, s in OBJECTIVES.items() if s.has_generator and o not in needs_network]
         if objective.objective not in no_network:
             raise UserError(f"--generator_type uniform does not work with {name}, only with {', '.join(no_network)}")
-        no_effect = ["discriminator_weight", "discriminator_warmup_steps", "generator_gate", "temperature"]
+        no_effect = ["discriminator_weight", "generator_gate", "temperature"]
         no_effect += ["disallow_correct", "mlm_replacement_probability", "mlm_random_probability"]
         objective.refuse(no_effect, "there is no generator network", whose="--generator_type uniform")
     if not objective_of(objective.objective, is_uniform).has_generator:

@@ -38,7 +38,7 @@ KEPT, NEW = (
         max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
         # Another value holds from here on; it is logged, and recorded with its step.
         """
-        hidden_dropout_prob attention_probs_dropout_prob discriminator_warmup_steps
+        hidden_dropout_prob attention_probs_dropout_prob
         validation_file validation_fraction max_eval_segments eval_corruption
         max_steps learning_rate muon_learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps
         product_schedule weight_decay adam_beta1 adam_beta2 adam_epsilon max_grad_norm

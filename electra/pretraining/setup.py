@@ -1,5 +1,6 @@
 """From resolved options, model and data to the trainer of a run: callbacks, faster kernels, compilation."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
-from electra.pretraining.callbacks.progress import EnergyLog, ProgressBar, ReadableLog
+from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments, gate_of
 from electra.pretraining.plan import Plan
@@ -35,16 +36,13 @@ def make_trainer(
     """The trainer of a run with resolved options; `stop` may end it early."""
     training, config, tokenizer = args.training, model.config, data.tokenizer
     phases = PhaseOptions(
-        discriminator_weight=config.discriminator_weight,
-        discriminator_warmup_steps=args.objective.discriminator_warmup_steps,
         gate=gate_of(args),
         generator_steps=config.generator_steps,
         init_from_generator=args.objective.init_from_generator,
     )
-    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), EnergyLog(), stop or StopRequests()]
+    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), stop or StopRequests()]
     callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
     callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
-    callbacks += [] if training.disable_tqdm else [ProgressBar()]
     # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
     if config.objective == "electra" and model.generator is not None:
         callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
@@ -83,4 +81,6 @@ def make_trainer(
     # All processes have the same weights; from here on each draws its own dropout.
     set_seed(training.seed, device_specific=True)
     trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
+    if sys.stderr.isatty() and not training.disable_tqdm:
+        trainer.add_callback(ProgressBar())
     return trainer

@@ -22,6 +22,9 @@ from electra.runtime.gpu import OnTheWay
 
 logger = logging.getLogger(__name__)
 
+MOST_IN_A_ROW = 10
+"""Skipped steps in a row that end the run."""
+
 
 def total_norm(gradients: Iterable[Tensor]) -> Tensor:
     """The norm of all gradients together, like `torch.nn.utils.get_total_norm`, in two operations of the device."""
@@ -38,16 +41,13 @@ class SkippedSteps(TrainerCallback):
     """Counts skipped steps on the device, and tells the user of them as soon as the host knows.
 
     Args:
-        most_in_a_row: skipped steps in a row that end the run.
         is_told: this process logs them.
         has_scaler: fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
         advice: of the error, from the last step that was not skipped.
     """
 
-    def __init__(
-        self, most_in_a_row: int, is_told: bool, advice: Callable[[int], str], has_scaler: bool = False
-    ) -> None:
-        self.most_in_a_row, self.is_told, self.advice, self.has_scaler = most_in_a_row, is_told, advice, has_scaler
+    def __init__(self, is_told: bool, advice: Callable[[int], str], has_scaler: bool = False) -> None:
+        self.is_told, self.advice, self.has_scaler = is_told, advice, has_scaler
         self._in_a_row: Tensor | None = None
         self._last_norm: Tensor | None = None
         self._under_way: deque[tuple[int, OnTheWay]] = deque()
@@ -82,7 +82,7 @@ class SkippedSteps(TrainerCallback):
             step, values = self._under_way.popleft()
             in_a_row, loss, norm = values.read()
             what = f"loss {loss:g}, gradient norm {norm:g}"
-            if in_a_row >= self.most_in_a_row:
+            if in_a_row >= MOST_IN_A_ROW:
                 raise UserError(
                     f"step {step}: {what}: the last {in_a_row:.0f} steps were not finite and were skipped; "
                     f"{self.advice(step - int(in_a_row))}; resume from it with a lower --learning_rate or a smaller "

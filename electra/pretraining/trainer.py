@@ -9,7 +9,6 @@ Private methods and attributes of Trainer that are overridden or used, with the 
     _clip_grad_norm,
     _get_grad_norm                 the only places between backward and the optimizer step: clip, and skip steps that
                                    are not finite (skipping.py). The norm is finite only if all gradients are
-    _prepare_for_training          gradients are dropped without a walk through all modules
     _prepare_inputs                moves a batch to the device in `prediction_step`
     _tr_loss                       the sum of losses that Trainer logs: a skipped step is taken out of it
     _get_output_dir                Trainer writes into `unfinished/`; a complete checkpoint is renamed (checkpoint.py)
@@ -22,7 +21,6 @@ Private methods and attributes of Trainer that are overridden or used, with the 
     _created_lr_scheduler          tells Trainer to make a new schedule for each `train`
 """
 
-import functools
 import logging
 import math
 import shutil
@@ -32,10 +30,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import accelerate.optimizer
 import numpy as np
 import torch
-from accelerate.utils import is_lomo_available
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
@@ -57,7 +53,6 @@ from electra.io.files import write_json
 from electra.model.pretrained import silent_transformers
 from electra.objectives import weighted_mean
 from electra.optimization import (
-    AdamW,
     AdamWNoBiasCorrection,
     MuonAdamW,
     check_schedule,
@@ -101,9 +96,7 @@ class ElectraTrainer(Trainer):
         self._to_log: tuple[dict[str, Tensor | None], Tensor]  # losses and number of tokens of this batch
         self._step_loss: Tensor | None = None  # sum over the micro-batches of this step so far
         self._loss_before = torch.zeros(())  # Trainer's sum of losses before this step
-        self._trained: list[nn.Parameter] = []
         self._skipped = SkippedSteps(
-            self.args.max_skipped_steps,
             self.is_world_process_zero(),
             lambda until: describe_latest_valid(self.run_folder, until=until),
             has_scaler=self.accelerator.scaler is not None,
@@ -163,11 +156,6 @@ class ElectraTrainer(Trainer):
     ) -> Any:
         if self._window.started is None:
             self._window.started, self._window.first_step = time.monotonic(), self.state.global_step
-        if model.training and self.phases.discriminator_warmup_steps:
-            inputs = {
-                **inputs,
-                "discriminator_weight": torch.full((), self.model.discriminator_weight, device=self.args.device),
-            }
         output = model(**inputs, token_counts=num_items_in_batch)
         if model.training:
             num_chosen, num_real = (None, None) if num_items_in_batch is None else num_items_in_batch
@@ -181,23 +169,10 @@ class ElectraTrainer(Trainer):
             self._to_log = parts, tokens
         return (output.loss, output) if return_outputs else output.loss
 
-    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
-        model, loader = super()._prepare_for_training(*args, **kwargs)
-        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
-            self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-            object.__setattr__(model, "zero_grad", self._zero_grad)  # torch's walks through all modules
-            # It looks for a package on the disk, twice in every step.
-            accelerate.optimizer.is_lomo_available = functools.cache(is_lomo_available)
-        return model, loader
-
-    def _zero_grad(self, set_to_none: bool = True) -> None:
-        for parameter in self._trained:
-            parameter.grad = None
-
     @property
     def _optimizer_can_skip(self) -> bool:
         # On Apple's GPUs, torch's fused optimizers ignore both tensors (pull request 186360 of pytorch).
-        is_possible = bool(self._trained) and self.args.device.type != "mps"
+        is_possible = not (self.is_fsdp_enabled or self.is_deepspeed_enabled) and self.args.device.type != "mps"
         return is_possible and getattr(self._bare_optimizer, "_step_supports_amp_scaling", False)
 
     @property
@@ -212,7 +187,7 @@ class ElectraTrainer(Trainer):
         if self._optimizer_can_skip:
             if self.accelerator.scaler is not None:  # which then clips no more, but skips by itself
                 self.accelerator.scaler.unscale_(self._bare_optimizer)
-            norm = total_norm(parameter.grad for parameter in self._trained if parameter.grad is not None)
+            norm = total_norm(parameter.grad for parameter in model.parameters() if parameter.grad is not None)
         else:
             norm = super()._get_grad_norm(model, grad_norm)
             norm = norm.full_tensor() if isinstance(norm, DTensor) else norm  # FSDP: each process has its part
@@ -247,7 +222,7 @@ class ElectraTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
-        ours: Any = AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection
+        ours: Any = torch.optim.AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection
         rate = self.args.muon_learning_rate
         if rate is not None:
             ours, kwargs["matmul_dtype"] = MuonAdamW, torch.bfloat16 if self.args.bf16 else torch.float32
@@ -319,8 +294,6 @@ class ElectraTrainer(Trainer):
                 del logs["loss"]
             if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
                 del logs["grad_norm"]
-            if self.phases.discriminator_warmup_steps:
-                logs["discriminator_weight"] = self.model.discriminator_weight
             if self.phases.gate is not None:
                 logs["train_generator"] = float(self.model.train_generator)
             assert window.started is not None

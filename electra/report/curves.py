@@ -33,7 +33,7 @@ MAIN = (
     *("copy_gate_accuracy", "copy_gate_auc", "replaced_rate", "learning_rate", "tokens_per_second"),
 )
 """Metrics (without `eval_`) whose panels are always shown; the others are folded."""
-_NO_CURVE = ("step", "epoch", "tokens_seen", "eta_seconds", "tokens", "runtime", "total_flos", "energy_joules")
+_NO_CURVE = ("step", "epoch", "tokens_seen", "eta_seconds", "tokens", "runtime", "total_flos")
 _WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
 
 

@@ -62,9 +62,6 @@ COMPUTE = {
     "dtype": "matrix products in",
     "peak_flops_per_second": "peak measured, each device",
     "mfu": "model FLOPs utilization, of the measured peak",
-    "mfu_data_sheet": "the same, of the data sheet's peak",
-    "energy_joules": "energy",
-    "energy_source": "energy measured by",
 }
 
 
@@ -167,8 +164,6 @@ def _cell(key: str, value: Any) -> str:
         return f"{value:.3g}"
     if key.startswith("mfu"):
         return f"{100 * value:.1f} %"
-    if key == "energy_joules":
-        return f"{value / 3.6e6:.3g} kWh"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 

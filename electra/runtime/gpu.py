@@ -7,8 +7,6 @@
 Modules are those of transformers and their weights stay as they are. Results differ by rounding only.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,7 +77,7 @@ def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
 
 
 def tune_for_gpu(model: nn.Module) -> None:
-    """Cast the input of query, key and value once, embed token types without an index, keep relative positions."""
+    """Cast the input of query, key and value once, and embed token types without an index."""
     module: Any
     for module in model.modules():
         if all(isinstance(getattr(module, name, None), nn.Linear) for name in ("query", "key", "value")):
@@ -87,17 +85,6 @@ def tune_for_gpu(model: nn.Module) -> None:
         table = getattr(module, "token_type_embeddings", None)
         if type(table) is nn.Embedding and table.num_embeddings == 2:
             table.__class__ = TwoEmbeddings
-        if hasattr(module, "get_rel_pos"):  # DeBERTa's encoder
-            module.get_rel_pos = functools.partial(_once_per_length, module.get_rel_pos, {})
-
-
-def _once_per_length(make: Callable[..., Tensor], known: dict[Any, Tensor], hidden: Tensor, *others: Any) -> Tensor:
-    """Relative positions of (B, L, D), which transformers makes in every step, with a copy from the host."""
-    if torch.compiler.is_compiling():
-        return make(hidden, *others)
-    key = hidden.size(1), hidden.device
-    known[key] = known[key] if key in known else make(hidden, *others)
-    return known[key]
 
 
 def _cast_input(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -25,7 +25,6 @@ def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
         "eval_steps": 75,
         "logging_steps": 50,
         "save_strategy": "no",
-        "discriminator_warmup_steps": 200,
         "generator_gate": ["generator_loss", 4.7],
         "learning_rate": 3e-3,
         "segment_policy": "document",
@@ -49,7 +48,6 @@ def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
     torch._dynamo.reset()
     trainer.train()
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
-    assert lines[0]["discriminator_weight"] == 12.5 and lines[-1]["discriminator_weight"] == 50
     assert {line["train_generator"] for line in lines} == {0.0, 1.0}
     assert {shape for *_, shape in seen} == {(2, 12)}
     assert counter.frame_count == len(seen) >= 2

@@ -153,7 +153,7 @@ def test_a_card_claims_nothing_that_nobody_gave(plan: Plan, export: Callable[...
 def test_the_text_of_a_card_describes_the_network_and_its_training(
     plan: Plan, export: Callable[..., dict[str, Path]]
 ) -> None:
-    ledger = {"training_seconds": 7500.0, "devices": 2, "device": "a CPU", "energy_joules": 7.2e6}
+    ledger = {"training_seconds": 7500.0, "devices": 2, "device": "a CPU"}
     folders = export(plan=replace(plan, changes=["step 4: seed 1"]), ledger=ledger)
     facts = ["4 documents, 100 tokens", "12 steps of 10 x 16 tokens, 4.00 epochs", f"{plan.flops:.2e} FLOPs"]
     facts += [f"{plan.google_flops:.2e} by", "2 h 05 min on 2 x a CPU, 2 kWh", "step 4: seed 1", "| 4.568 |"]

@@ -15,29 +15,22 @@ from tests.pretraining.runs import TWO_STAGE, flags, make
 
 
 def test_stages_are_a_function_of_the_step() -> None:
-    options = PhaseOptions(discriminator_weight=1.0, generator_steps=3)
-    assert [phase_at(step, [], options) for step in range(5)] == [Phase(True, False, 1.0)] * 3 + [
-        Phase(False, True, 1.0)
-    ] * 2
+    options = PhaseOptions(generator_steps=3)
+    generator_alone, discriminator_alone = Phase(True, False), Phase(False, True)
+    assert [phase_at(step, [], options) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
+    assert phase_at(0, [], PhaseOptions()) == Phase(True, True)
     assert stage_lengths(5, 3) == [3, 2] and stage_lengths(5, 0) == [5]
 
 
-def test_lambda_rises_in_equal_steps_to_its_value_and_stays() -> None:
-    options = PhaseOptions(discriminator_weight=50.0, discriminator_warmup_steps=4)
-    values = [phase_at(step, [], options).discriminator_weight for step in range(6)]
-    assert values == [12.5, 25.0, 37.5, 50.0, 50.0, 50.0]
-    assert phase_at(0, [], PhaseOptions(discriminator_weight=50.0)) == Phase(True, True, 50.0)
-
-
 def test_the_gate_asks_the_last_evaluation_after_step_0() -> None:
-    options = PhaseOptions(discriminator_weight=50.0, gate=Gate("discriminator_auc", 0.6))
+    options = PhaseOptions(gate=Gate("discriminator_auc", 0.6))
 
     def is_open(*values: tuple[int, float]) -> bool:
         log_history: list[dict[str, Any]] = [{"loss": 3.0, "step": 1}]
         for step, value in values:
             log_history += [{"eval_discriminator_auc": value, "step": step}, {"loss": 2.0, "step": step + 1}]
         phase = phase_at(99, log_history, options)
-        assert phase.train_discriminator and phase.discriminator_weight == 50.0
+        assert phase.train_discriminator
         return phase.train_generator
 
     assert is_open() and is_open((0, 0.5))  # nothing known but of the untrained pair

@@ -32,7 +32,7 @@ COMPARED = """
 """Documents, tokenizer, networks and segments of a step are compared."""
 FREE = """
     cache_dir overwrite_cache model_size output_dir experiment_name run_name plan auto_resume
-    resume_from_checkpoint max_hours max_skipped_steps num_train_epochs per_device_eval_batch_size
+    resume_from_checkpoint max_hours num_train_epochs per_device_eval_batch_size
     eval_accumulation_steps eval_on_start eval_do_concat_batches eval_use_gather_object batch_eval_metrics
     prediction_loss_only include_for_metrics average_tokens_across_devices label_smoothing_factor
     activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs

@@ -22,7 +22,7 @@ import electra.finetuning.trainer
 import electra.pretraining.trainer
 from electra.io.checkpoints import find_corruption
 from electra.io.errors import UserError
-from electra.optimization import AdamW, AdamWNoBiasCorrection, MuonAdamW
+from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.skipping import SkippedSteps
 from electra.pretraining.trainer import ElectraTrainer
@@ -121,7 +121,7 @@ def test_optimizer_and_schedule_are_the_original_s_when_asked_for(folder: Path, 
     options = {"adam_bias_correction": "false", "product_schedule": "true"} if is_original else {}
     trainer = make(folder, warmup_steps=4, max_steps=8, **options)
     trainer.create_optimizer_and_scheduler(8)
-    assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else AdamW)
+    assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else torch.optim.AdamW)
     scheduler: Any = trainer.lr_scheduler
     expected = [min(1, s / 4) * (1 - s / 8) if is_original else min(s / 4, (8 - s) / 4) for s in range(9)]
     assert [scheduler.lr_lambdas[0](step) for step in range(9)] == pytest.approx(expected)
@@ -268,7 +268,8 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
         def synchronize(self) -> None:
             self.is_there = True
 
-    steps = SkippedSteps(2, True, lambda until: f"nothing was wrong until {until}")
+    monkeypatch.setattr("electra.pretraining.skipping.MOST_IN_A_ROW", 2)
+    steps = SkippedSteps(True, lambda until: f"nothing was wrong until {until}")
     bad, good, norm = torch.tensor(True), torch.tensor(False), torch.tensor(1.0)
     answers: list[Answer] = []
 
@@ -309,7 +310,6 @@ def test_no_step_waits_for_the_device(
     if "objective" in others:
         write_corpus(folder / "corpus.txt", documents=100, words=6)
     options = {**FAST, "max_steps": 12, "logging_steps": 6, "save_strategy": "no", **others}
-    options |= {} if "objective" in others else {"discriminator_warmup_steps": 20}
     trainer = make(folder, **options, accelerator_config='{"non_blocking": true}')
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu") if is_scaled else None
     seen: Counter[str] = Counter()
@@ -364,8 +364,9 @@ def test_a_lack_of_memory_is_one_line_with_options_for_the_same_steps(folder: Pa
         trainer.train()
 
 
-def test_too_many_in_a_row_end_the_run_and_name_step_and_checkpoint(folder: Path) -> None:
-    trainer = make(folder, **FAST, max_skipped_steps=4, logging_steps=2)
+def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("electra.pretraining.skipping.MOST_IN_A_ROW", 4)
+    trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)
     with pytest.raises(UserError, match=r"step 9: .*/checkpoint-4;"):
         trainer.train()

@@ -1,8 +1,8 @@
-"""Warnings when the discriminator collapses, or does not start to learn; read from the log alone.
+"""Whether the pair learns, read from the log of its evaluations: warnings while it trains, a sentence at the end.
 
 A small discriminator normally predicts the base rate for millions of tokens before it starts to learn. With too strong
-a generator or too high a learning rate it never gets further. The held-out loss against the entropy of the labels, the
-AUC, and what came before tell the two apart.
+a generator or too high a learning rate it never gets further. Its held-out AUC, and what came before, tell the two
+apart.
 
 An evaluation counts once the generator has settled: an untrained one samples random tokens, so the AUC is .84 at first
 and falls to .55 while the generator learns token frequencies.
@@ -11,7 +11,7 @@ and falls to .55 while the generator learns token frequencies.
 import logging
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tqdm.auto import tqdm
@@ -21,31 +21,25 @@ logger = logging.getLogger(__name__)
 
 State = Literal["not started", "learning", "collapsed", "no start within the budget"]
 
-START_GAIN = 0.01
-"""Nats below the entropy of the labels. [CLS], [SEP] and token frequencies alone give .006 or .007 (glue_cpu)."""
-START_AUC = 0.60
-"""Token frequencies alone give .53 to .56 against a settled generator (docs/results.md)."""
-FALLEN_AUC = 0.55
-"""After a start: what token frequencies give, or less. Clearly below START_AUC, so noise does not end a start."""
-FLAT_GAIN = 0.002
-"""Without a start: less than [CLS], [SEP] and frequencies. Collapsed runs stay within .001 of 0, others above .004."""
+LEAD = 0.05
+"""AUC above that of token frequencies by which a discriminator has started to learn. Frequencies give .53 to .56
+against a settled generator (docs/results.md)."""
+START_AUC = 0.55 + LEAD
 FLAT_AUC = 0.515
-"""The same for AUC: collapsed runs reach .50 or .51, others at least .520. With long rows, which have few special
-tokens, the loss alone would not tell them apart."""
-FLAT_RECALL = 0.02
-"""Almost nothing is predicted as replaced. Also true before a start: necessary for a collapse, not sufficient."""
+"""Before a start: collapsed runs stay at .50 or .51, others, which use frequencies, at .52 or above."""
 STAY_SHARE = 0.1
 """A collapse lasts for more than this share of the run so far; a spike of the loss does not."""
-NO_START_TOKENS, NO_START_STEPS = 50_000_000, 20_000
-"""The budget for a start, both of them, after warm-up: a large batch means few steps, a small one few tokens. The
-slowest healthy run, glue_cpu, started after 18 million tokens and 9,000 steps."""
-SETTLED_FALL = 0.5
-"""Maximum number of nats by which a settled generator improves while the steps double. Its loss falls about evenly in
-the logarithm of the steps, so the interval between evaluations does not matter. The early fall takes 1 to 2 nats."""
-SETTLED_BELOW_UNIFORM = 1.0
-"""Nats below log V; nearer to it, the fall has not begun, as in a long warm-up. Frequencies alone give 1.5."""
-MIN_REPLACED = 1_000
-"""Replaced tokens of an evaluation that counts: the standard error of an AUC near .5 is sqrt(1/12000) = .009."""
+GENERATOR_MOVES = 0.5
+"""Nats. Below this gain over random guesses a generator has not begun; below this gain while the steps double it has
+settled. Its loss falls about evenly in the logarithm of the steps; the early fall takes 1 to 2 nats."""
+START_BUDGET = 50_000_000
+"""Tokens. The slowest healthy run, glue_cpu, started after 18 million."""
+_LOWER = (
+    "Try a lower --learning_rate (now {learning_rate:g}), a smaller --generator_size, a larger batch "
+    "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now {warmup_steps}). "
+    "In a new run, the discriminator starts several times earlier with --initialization local (--discriminator_type "
+    "electra or modernbert)."
+)
 
 
 class Evaluation(NamedTuple):
@@ -58,22 +52,17 @@ class Evaluation(NamedTuple):
     discriminator_auc: float
     discriminator_recall: float
     replaced_rate: float
-    tokens: float
 
     @property
     def base_rate_loss(self) -> float:
         """Entropy of the labels: the loss of the best discriminator that treats all tokens alike."""
         return -sum(p * math.log(p) for p in (self.replaced_rate, 1 - self.replaced_rate) if p > 0)
 
-    @property
-    def gain(self) -> float:
-        """Nats below the base rate's loss."""
-        return self.base_rate_loss - self.discriminator_loss
-
 
 def evaluations_of(log_history: Iterable[Mapping[str, Any]]) -> list[Evaluation]:
     """The evaluations in a `TrainerState.log_history`, in order."""
-    evaluations, tokens_seen = [], 0
+    evaluations = []
+    tokens_seen = 0
     for logs in log_history:
         tokens_seen = logs.get("tokens_seen", tokens_seen)
         if "eval_discriminator_auc" in logs:
@@ -91,38 +80,72 @@ def assess(evaluations: Sequence[Evaluation], vocab_size: int, warmup_steps: int
     has_started = False
     flat_since: int | None = None
     for evaluation in _settled(evaluations, vocab_size):
-        # Flat: after a start no better than frequencies, before one worse than they are.
-        flat_auc, flat_gain = (FALLEN_AUC, START_GAIN) if has_started else (FLAT_AUC, FLAT_GAIN)
-        if evaluation.gain >= START_GAIN and evaluation.discriminator_auc >= START_AUC:
-            state, has_started, flat_since = "learning", True, None
-        elif (
-            evaluation.discriminator_auc <= flat_auc
-            and evaluation.gain < flat_gain
-            and evaluation.discriminator_recall <= FLAT_RECALL
-        ):
+        # After a start, half of it may be lost, or what frequencies give is left; before one, not even that is there.
+        flat_auc = START_AUC - LEAD if has_started else FLAT_AUC
+        if evaluation.discriminator_auc >= START_AUC:
+            state = "learning"
+            has_started = True
+            flat_since = None
+        elif evaluation.discriminator_auc <= flat_auc:
             flat_since = evaluation.step if flat_since is None else flat_since
             if evaluation.step - flat_since > STAY_SHARE * evaluation.step:
                 state = "collapsed"
         else:
             flat_since = None
-        is_late = evaluation.tokens_seen >= NO_START_TOKENS and evaluation.step - warmup_steps >= NO_START_STEPS
+        is_late = evaluation.tokens_seen >= START_BUDGET and evaluation.step > 2 * warmup_steps
         if state == "not started" and is_late:
             state = "no start within the budget"
     return state
 
 
-def _settled(evaluations: Sequence[Evaluation], vocab_size: int) -> Iterable[Evaluation]:
-    """Those with enough replaced tokens and a generator whose early fall is over."""
+def _settled(evaluations: Sequence[Evaluation], vocab_size: int) -> Iterator[Evaluation]:
+    """Those with a generator whose early fall is over."""
+    for evaluation, earlier in _with_half(evaluations):
+        gain = earlier.generator_loss - evaluation.generator_loss
+        if not _has_not_begun(evaluation, vocab_size) and gain <= GENERATOR_MOVES:
+            yield evaluation
+
+
+def _with_half(evaluations: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, Evaluation]]:
+    """Each evaluation with the last one at half as many steps or fewer, if there is one."""
     steps = [evaluation.step for evaluation in evaluations]
     for evaluation in evaluations:
-        earlier = bisect_right(steps, evaluation.step / 2) - 1  # the last one at half as many steps or fewer
-        if (
-            earlier >= 0
-            and evaluation.replaced_rate * evaluation.tokens >= MIN_REPLACED
-            and evaluation.generator_loss <= math.log(vocab_size) - SETTLED_BELOW_UNIFORM
-            and evaluations[earlier].generator_loss - evaluation.generator_loss <= SETTLED_FALL
-        ):
-            yield evaluation
+        before = bisect_right(steps, evaluation.step / 2)
+        if before:
+            yield evaluation, evaluations[before - 1]
+
+
+def _has_not_begun(evaluation: Evaluation, vocab_size: int) -> bool:
+    return evaluation.generator_loss > math.log(vocab_size) - GENERATOR_MOVES
+
+
+def diagnose(
+    evaluations: Sequence[Evaluation], vocab_size: int, warmup_steps: int, frequencies_auc: float
+) -> tuple[str, str]:
+    """What the evaluations of a run say, and what to try; for the arguments see `assess` and `verdict`."""
+    last = evaluations[-1]
+    lowest = min(evaluation.generator_loss for evaluation in evaluations)
+    if not last.generator_loss <= lowest + GENERATOR_MOVES:
+        rise = f"its held-out loss rose from {lowest:.2f} to {last.generator_loss:.2f} nats"
+        return f"the generator has collapsed: {rise}", "Start from an earlier checkpoint with a lower --learning_rate."
+    if _has_not_begun(last, vocab_size):
+        loss = (
+            f"its held-out loss is {last.generator_loss:.2f} nats, that of random guesses {math.log(vocab_size):.2f}"
+        )
+        return f"the generator stands still: {loss}", "Try more --max_steps, or fewer --warmup_steps."
+    state = assess(evaluations, vocab_size, warmup_steps)
+    if state == "learning" or last.discriminator_auc >= frequencies_auc + LEAD:
+        return "the discriminator has started to learn", ""
+    if state == "collapsed":
+        return "the discriminator has collapsed: its output is nearly the same for all tokens", _LOWER
+    if state == "no start within the budget":
+        return f"the discriminator has not started to learn in {last.tokens_seen:,} tokens", _LOWER
+    if not any(_with_half(evaluations)):
+        return "there are too few evaluations to say whether the discriminator learns", "Lower --eval_steps."
+    return (
+        "the discriminator has not started to learn yet",
+        "This is normal for millions of tokens: raise --max_steps.",
+    )
 
 
 class DiscriminatorHealth(TrainerCallback):
@@ -136,38 +159,28 @@ class DiscriminatorHealth(TrainerCallback):
         if not evaluations or not state.is_world_process_zero:
             return
         warmup_steps = args.get_warmup_steps(state.max_steps)
-        before, now = (assess(e, self.vocab_size, warmup_steps) for e in (evaluations[:-1], evaluations))
+        before = assess(evaluations[:-1], self.vocab_size, warmup_steps)
+        now = assess(evaluations, self.vocab_size, warmup_steps)
         if now != before:
+            level = logging.INFO if now == "learning" else logging.WARNING
             with tqdm.external_write_mode():  # not at the end of the progress bar's line
-                level = logging.INFO if now == "learning" else logging.WARNING
                 logger.log(level, self.verdict(args, state))
 
-    def verdict(self, args: Any, state: TrainerState) -> str:
-        """One line: the state after the last evaluation, the numbers it follows from, and what to try."""
+    def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = math.nan) -> str:
+        """One line: what the evaluations say, the numbers of the last one, and what to try.
+
+        `frequencies_auc` is the AUC of token frequencies alone on the same masks, where it is known.
+        """
         evaluations = evaluations_of(state.log_history)
         if not evaluations:
             return ""
-        last, warmup_steps = evaluations[-1], args.get_warmup_steps(state.max_steps)
-        if not list(_settled(evaluations, self.vocab_size)):
-            return (
-                f"step {last.step}: too early to say whether the discriminator learns: the generator has not settled, "
-                "or there are too few evaluations"
-            )
-        advice = (
-            f". Try a lower --learning_rate (now {args.learning_rate:g}), a smaller --generator_size, a larger batch "
-            "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now "
-            f"{warmup_steps}). In a new run, the discriminator starts several times earlier with --initialization "
-            "local (--discriminator_type electra or modernbert)."
-        )
-        patience = ". This is normal for millions of tokens: continue with more --max_steps"
-        what, advice = {
-            "learning": ("has started to learn", ""),
-            "not started": ("has not started to learn yet", patience),
-            "collapsed": ("has collapsed: its output is nearly the same for all tokens", advice),
-            "no start within the budget": (f"has not started to learn in {last.tokens_seen:,} tokens", advice),
-        }[assess(evaluations, self.vocab_size, warmup_steps)]
+        last = evaluations[-1]
+        warmup_steps = args.get_warmup_steps(state.max_steps)
+        what, advice = diagnose(evaluations, self.vocab_size, warmup_steps, frequencies_auc)
+        advice = advice.format(learning_rate=args.learning_rate, warmup_steps=warmup_steps)
+        baseline = "" if math.isnan(frequencies_auc) else f" (token frequencies alone: {frequencies_auc:.3f})"
         return (
-            f"step {last.step}: the discriminator {what}: held-out AUC {last.discriminator_auc:.3f}, recall "
-            f"{last.discriminator_recall:.3f}, loss {last.discriminator_loss:.4f} (from the base rate alone: "
-            f"{last.base_rate_loss:.4f}){advice}"
+            f"step {last.step}: {what}. Held-out AUC {last.discriminator_auc:.3f}{baseline}, recall "
+            f"{last.discriminator_recall:.3f}, loss {last.discriminator_loss:.4f} (the base rate alone: "
+            f"{last.base_rate_loss:.4f}). {advice}".rstrip()
         )

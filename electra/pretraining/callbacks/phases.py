@@ -1,4 +1,4 @@
-"""Which network a step trains, and with what weight: stages, the generator's gate, the warm-up of lambda.
+"""Which networks a step trains: the stages of an objective, the generator's gate.
 
 `phase_at` is a pure function of step, log history and options, which a checkpoint restores, so a resumed run trains
 what an uninterrupted one would. `TrainingPhases` sets it at every step as attributes of the joint model.
@@ -22,11 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(NamedTuple):
-    """What one optimizer step trains, and lambda of this step; attributes of the joint model."""
+    """What one optimizer step trains; attributes of the joint model."""
 
     train_generator: bool
     train_discriminator: bool
-    discriminator_weight: float
 
 
 class Gate(NamedTuple):
@@ -39,10 +38,6 @@ class Gate(NamedTuple):
 class PhaseOptions(NamedTuple):
     """What determines the phases of a run; steps are optimizer steps."""
 
-    discriminator_weight: float
-    """Lambda."""
-    discriminator_warmup_steps: int = 0
-    """Over which lambda rises; 0 for none."""
     gate: Gate | None = None
     generator_steps: int = 0
     """Of the generator's stage; 0 without stages."""
@@ -53,19 +48,18 @@ class PhaseOptions(NamedTuple):
 def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: PhaseOptions) -> Phase:
     """What the step after `step` optimizer steps trains.
 
-    Lambda rises from 1/N of its value in the first step to its full value in the Nth. A gate uses the last evaluation
-    before the step, except that of the untrained pair at step 0. A metric that is nan is below every threshold.
+    A gate uses the last evaluation before the step, except that of the untrained pair at step 0. A metric that is nan
+    is below every threshold.
     """
     if options.generator_steps:
         is_first = step < options.generator_steps
-        return Phase(is_first, not is_first, options.discriminator_weight)
-    rise = min(1.0, (step + 1) / options.discriminator_warmup_steps) if options.discriminator_warmup_steps else 1.0
+        return Phase(is_first, not is_first)
     is_open = True
     if options.gate is not None:
         name = f"eval_{options.gate.metric}"
         values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
         is_open = bool(next(values, float("inf")) >= options.gate.threshold)
-    return Phase(is_open, True, rise * options.discriminator_weight)
+    return Phase(is_open, True)
 
 
 def stage_lengths(max_steps: int, generator_steps: int) -> list[int]:
