@@ -25,7 +25,8 @@ from electra.finetuning.trainer import fine_tune, training_arguments
 from electra.io.console import format_seconds, setup_logging
 from electra.io.errors import UserError
 from electra.model.pretrained import STEP_KEY
-from electra.report.evaluation import Reporting, terminal_table, write_report
+from electra.report.blocks import text_table, write_report
+from electra.report.evaluation import Reporting
 from electra.report.results import Result
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
@@ -354,8 +355,9 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 def finish(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
     """Print the table of results, write the reports and what the adapter adds, and send them to the trackers."""
     evaluation = adapter.evaluation
-    reports = write_report(adapter.reporting, [evaluation.folder], evaluation.folder)
-    table = terminal_table(adapter.reporting, [evaluation.folder])
+    report = adapter.reporting.report([evaluation.folder])
+    reports = write_report(report, evaluation.folder)
+    table = text_table(report.table.header, report.table.rows)
     logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
     adapter.finish(tasks)
     describe_models(adapter, tasks)

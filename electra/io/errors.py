@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-OPTIONAL = {"matplotlib", "seqeval", "optuna", "tensorboard", "wandb"}
+OPTIONAL = {"seqeval", "optuna", "tensorboard", "wandb"}
 """Packages that only some commands need; each belongs to an extra of this package."""
 
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from electra.data.corrupted import CorruptedSegments
 from electra.io.checkpoints import describe_latest_valid, recording, translate_write_errors
 from electra.io.console import environment
@@ -50,6 +52,8 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
     step = (trainer.args.load_best_model_at_end and state.best_global_step) or state.global_step
     with translate_write_errors(folder, lambda: describe_latest_valid(folder)):
         ledger = compute_ledger(state, trainer.args, plan)
+        health = trainer.pop_callback(DiscriminatorHealth)
+        verdict = health.verdict(trainer.args, state) if health else ""
         _save_logs(trainer, step)
         networks = export_networks(
             trainer.model,
@@ -67,7 +71,7 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
         verdict = health.verdict(trainer.args, state, baseline) if health else ""
         with recording(folder, METRICS_NAME):
             sizes = plan.as_dict() | {"main_network": plan.main_network}
-            values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
+            values = {"verdict": verdict, "held_out": results, "plan": sizes, "compute": ledger, **environment()}
             started = trainer.model.config.initialized_from
             values |= {"initialized_from": started} if started else {}
             values |= {"verdict": verdict} if verdict else {}
@@ -136,7 +140,9 @@ def _save_logs(trainer: ElectraTrainer, step: int) -> None:
         write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
         if trainer.eval_dataset is not None:
             model, tokenizer = trainer.model, trainer.processing_class
-            segments = trainer.eval_dataset.__getitems__(list(range(min(SAMPLES, len(trainer.eval_dataset)))))
+            # Spread over the text, because neighbouring segments are of one document.
+            spread = np.linspace(0, len(trainer.eval_dataset) - 1, SAMPLES).round().astype(int)
+            segments = trainer.eval_dataset.__getitems__(sorted(set(spread.tolist())))
             batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
             samples = to_samples(probe(model.generator, model.discriminator, batch, model.config), tokenizer)
             write_samples(samples, folder, step)

@@ -23,6 +23,7 @@ from electra.io.errors import UserError
 from electra.io.files import split_name
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, objective_of
+from electra.report.labels import LABELS
 from electra.report.runs import FIXED
 
 PADDING = -100.0
@@ -31,32 +32,6 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 Rows = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
-LABELS = {
-    "generator_loss": "generator loss (nats)",
-    "masked_accuracy": "generator accuracy",
-    "masked_accuracy_mask_token": "  where it saw [MASK]",
-    "masked_accuracy_kept_token": "  where it saw the token",
-    "sampled_accuracy": "  of its samples",
-    "generator_entropy": "  entropy (nats)",
-    "replaced_rate": "replaced tokens",
-    "discriminator_loss": "discriminator loss (nats)",
-    "discriminator_accuracy": "discriminator accuracy",
-    "discriminator_precision": "  precision",
-    "discriminator_recall": "  recall",
-    "discriminator_f1": "  F1",
-    "discriminator_mcc": "  MCC",
-    "discriminator_auc": "discriminator AUC",
-    "mlm_loss": "MLM loss (nats)",
-    "mlm_accuracy": "MLM accuracy",
-    "mlm_accuracy_mask_token": "  where it saw [MASK]",
-    "mlm_accuracy_other_token": "  where it saw another",
-    "mlm_accuracy_kept_token": "  where it saw the token",
-    "all_tokens_loss": "loss at all tokens (nats)",
-    "all_tokens_accuracy": "accuracy at all tokens",
-    "copy_gate_accuracy": "copy gate accuracy",
-    "copy_gate_auc": "copy gate AUC",
-}
-"""Of all metrics except the total loss, in the order of the table."""
 
 
 @dataclass

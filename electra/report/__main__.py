@@ -11,24 +11,26 @@ run_swag.py and run_blimp.py.
 
 import json
 import logging
-import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import write_file
-from electra.report.blocks import Block, to_markdown
-from electra.report.curves import AXES, Axis
-from electra.report.evaluation import Reporting, terminal_table, write_report
+from electra.report.blocks import Block, Heading, Items, Text, text_table, to_markdown, write_report
+from electra.report.curves import AXES
+from electra.report.efficiency import efficiency_section
+from electra.report.evaluation import Reporting
 from electra.report.page import write_report as write_run_report
-from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, read_evaluation
-from electra.tasks.glue.report import TITLE, glue_section
-from electra.tasks.glue.tasks import TASKS
-from electra.tasks.minimal_pairs import report as minimal_pairs
+from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME
+from electra.report.runs import read_run
 
 logger = logging.getLogger("electra.report")
+
+KINDS = ("glue", "squad", "tagging", "multiple_choice", "minimal_pairs")
+"""The packages of electra/tasks, as environment.json of an evaluation names them."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -46,66 +48,78 @@ def main(argv: list[str] | None = None) -> None:
         metavar="FOLDER",
         help="folder of run_glue.py; adds its scores to page and model card",
     )
-    arguments = parser.parse_args(argv)
+    given = parser.parse_args(argv)
     log_plainly()
-    try:
-        paths = _write(arguments.folders, arguments.glue, arguments.x, arguments.output)
-    except UserError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file that was edited by hand
-        names = ", ".join(map(str, arguments.folders))
-        why = f"a file does not have the form that a run writes ({error!r})"
-        raise UserError(f"cannot report {names}: {why}; restore it") from error
+    kinds = {kind: folder for folder in given.folders if (kind := kind_of(folder))}
+    if given.glue is not None and (kinds or len(given.folders) > 1):
+        raise UserError(f"--glue belongs to one run, not to {', '.join(map(str, given.folders))}; name one run")
+    if len(kinds) > 1:
+        named = " and ".join(f"{folder} of {kind}" for kind, folder in kinds.items())
+        raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
+    if kinds:
+        report = task_reports(next(iter(kinds))).report(given.folders)
+        logger.info("%s\n", text_table(report.table.header, report.table.rows))
+        paths = write_report(report, given.output or given.folders[0])
+    else:
+        section = [] if given.glue is None else evaluation_section(given.glue, given.folders[0])
+        paths = write_run_report(given.folders, given.x, given.output, section)
+        card = given.folders[0] / "discriminator" / "README.md"
+        if section and card.exists():
+            paths.append(add_to_card(card, section))
     for path in paths:
         logger.info("%s", path)
 
 
-def _write(folders: list[Path], glue: Path | None, x: Axis, output: Path | None) -> list[Path]:
-    """Write the report of runs or of evaluations; return its files."""
-    if glue is None and all((folder / minimal_pairs.RESULTS_NAME).exists() for folder in folders):
-        logger.info("%s\n", minimal_pairs.terminal_table(folders))
-        return minimal_pairs.write_report(folders, output or folders[0])
-    is_evaluation = any((folder / RESULTS_NAME).exists() for folder in folders)
-    if glue is not None and (is_evaluation or len(folders) > 1):
-        raise UserError(f"--glue belongs to one run, not to {', '.join(map(str, folders))}; name one run")
-    if not is_evaluation:
-        section = [] if glue is None else glue_section(glue)
-        paths = write_run_report(folders, x, output, section)
-        card = folders[0] / "discriminator" / "README.md"
-        return [*paths, add_to_card(card, TITLE, section)] if section and card.exists() else paths
-    kinds = {kind_of(folder): folder for folder in folders}
-    if len(kinds) > 1:
-        named = " and ".join(f"{folder} of {kind}" for kind, folder in kinds.items())
-        raise UserError(f"the evaluations are of different kinds, {named}; report them separately")
-    # A package is imported when it is needed, because one of them needs seqeval.
-    reporting: Reporting = import_module(f"electra.tasks.{next(iter(kinds))}.report").REPORTING
-    paths = write_report(reporting, folders, output or folders[0])
-    logger.info("%s\n", terminal_table(reporting, folders))
-    return paths
+def kind_of(folder: Path) -> str | None:
+    """The kind of an evaluation, as its environment.json records it; None for other folders."""
+    path = folder / ENVIRONMENT_NAME
+    if not path.is_file():
+        if (folder / RESULTS_NAME).is_file():
+            raise UserError(f"{folder} has {RESULTS_NAME} but no {path.name}, which names its kind; copy it, too")
+        return None
+    try:
+        kind = json.loads(path.read_text(encoding="utf-8")).get("kind")
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read ({error}); restore it") from error
+    if kind not in KINDS:
+        raise UserError(f"{path} names the unknown kind {kind!r}; run the evaluation's command again, which writes it")
+    return str(kind)
 
 
-def kind_of(folder: Path) -> str:
-    """The package in electra/tasks, as recorded; for a folder of an earlier version, by its options and metrics."""
-    results = read_evaluation(folder)
-    recorded = folder / ENVIRONMENT_NAME
-    if recorded.is_file() and (kind := json.loads(recorded.read_text(encoding="utf-8")).get("kind")):
-        return str(kind)
-    metrics, path = results[0].metrics, folder / "config.yaml"
-    options = re.findall(r"^\w+(?=:)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
-    if "exact_match" in metrics:
-        return "squad"
-    if "glue_dir" in options or (results[0].task in TASKS and "train_file" not in options):
-        return "glue"
-    return "tagging" if "f1" in metrics or "label_column" in options else "multiple_choice"
+def task_reports(kind: str) -> Any:
+    """The module that reports a kind of task, imported when it is needed."""
+    return import_module(f"electra.tasks.{kind}.report")
 
 
-def add_to_card(path: Path, title: str, section: Sequence[Block]) -> Path:
-    """Put a section into a model card, in place of an earlier one with the same title; the rest is unchanged."""
+def evaluation_section(evaluation: Path, run: Path) -> list[Block]:
+    """The results of an evaluation for the page and the card of the run, with the cost of the score."""
+    kind = kind_of(evaluation)
+    if kind is None or kind == "minimal_pairs":
+        raise UserError(f"{evaluation} has no scores of fine-tuning; name the output folder of run_glue.py")
+    reporting: Reporting = task_reports(kind).REPORTING
+    summaries = reporting.read_runs([evaluation])
+    about = Text("Development sets, percent: median over seeds ± standard deviation.")
+    blocks: list[Block] = [
+        Heading(reporting.title),
+        about,
+        *reporting.section(summaries),
+        Items(reporting.definitions),
+    ]
+    if len(summaries) == 1 and reporting.averages:
+        record = read_run(run)
+        averages = {name: average.value for name, average in summaries[0].averages.items()}
+        blocks += efficiency_section(record.name, record.plan, record.metrics.get("compute", {}), averages)
+    return blocks
+
+
+def add_to_card(path: Path, section: Sequence[Block]) -> Path:
+    """Put a section into a model card, in place of earlier ones with the same titles; the rest is unchanged."""
     card = path.read_text(encoding="utf-8")
-    before, heading, rest = card.partition(f"## {title}\n")
-    _, next_heading, after = rest.partition("\n## ")
-    before = before if heading else f"{before.rstrip()}\n\n"
-    write_file((before + to_markdown(section) + next_heading + after).encode(), path)
+    for title in (block.text for block in section if isinstance(block, Heading)):
+        before, heading, rest = card.partition(f"## {title}\n")
+        _, next_heading, after = rest.partition("\n## ")
+        card = before + (f"## {after}" if next_heading else "") if heading else card
+    write_file(f"{card.rstrip()}\n\n{to_markdown(section)}".encode(), path)
     return path
 
 

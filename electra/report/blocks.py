@@ -3,12 +3,18 @@
 Blocks hold plain text; the renderers escape it. Names of models and folders may contain any character.
 """
 
+import base64
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
+
+from electra.io.files import write_file
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,12 @@ class Text:
 @dataclass(frozen=True)
 class Items:
     texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Code:
+    text: str
+    language: str
 
 
 @dataclass(frozen=True)
@@ -47,14 +59,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """SVG elements side by side; only in HTML, because the tables contain the same numbers.
+    """An SVG picture; only in HTML, because the tables contain the same numbers. `text` describes it."""
 
-    The legend has labels and the CSS classes of their lines.
-    """
-
-    svgs: Sequence[str]
+    svg: bytes
+    text: str
     caption: str = ""
-    legend: Sequence[tuple[str, str]] = ()
+
+    @property
+    def address(self) -> str:
+        """The picture itself as an address, so that its identifiers and styles stay apart from the page's."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,31 @@ class Details:
     blocks: "Sequence[Block]"
 
 
-Block = Heading | Text | Items | Table | Figure | Details | Markup
+Block = Heading | Text | Items | Code | Table | Figure | Details | Markup
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says: its blocks, the table for a terminal, and the numbers for report.json, if any."""
+
+    title: str
+    blocks: Sequence[Block]
+    table: Table
+    values: Mapping[str, Any] | None = None
+
+
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """Write report.md, report.html and, if it has values, report.json into a folder."""
+    texts = {
+        "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
+        "report.html": to_html(report.title, report.blocks),
+    }
+    if report.values is not None:
+        texts["report.json"] = json.dumps(report.values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_file(text.encode(errors="backslashreplace"), folder / name)
+    return [folder / name for name in texts]
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -78,6 +116,8 @@ def to_markdown(blocks: Sequence[Block]) -> str:
             parts.append(_escaped(block.text))
         elif isinstance(block, Items):
             parts.append("\n".join(f"- {_escaped(text)}" for text in block.texts))
+        elif isinstance(block, Code):
+            parts.append(f"```{block.language}\n{block.text.rstrip()}\n```")
         elif isinstance(block, Table):
             parts.append(markdown_table(block.header, block.rows, block.words))
     return "\n\n".join(parts) + "\n"
@@ -91,13 +131,15 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]], 
     return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *others))
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]]) -> str:
     """The table for a terminal: the first column aligned to the left, the others to the right."""
-    columns = []
-    for number, column in enumerate(zip(header, *rows, strict=True)):
-        width = max(map(len, column))
-        columns.append([cell.rjust(width) if number else cell.ljust(width) for cell in column])
-    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+    lines = [[cell.text if isinstance(cell, Link) else cell for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = []
+    for first, *others in lines:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        texts.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(texts)
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
@@ -112,4 +154,5 @@ def _escaped(cell: str | Link) -> str:
     if isinstance(cell, Link):
         return f"[{_escaped(cell.text)}](<{cell.address}>)"
     line = " ".join(cell.split())
-    return re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", line).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    line = re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", line)
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,18 +1,18 @@
-"""Reports of evaluations: results.jsonl of one or more folders -> report.md, report.html, report.json. No torch.
+"""Reports of evaluations: results.jsonl of one or more folders -> blocks, a table and numbers. No torch.
 
-A kind of task describes its report by a `Reporting`. Each folder is one row. A report is a function of the results
-alone, without dates: the same results give the same bytes.
+A kind of task describes its report by a `Reporting`, which holds data only. Each folder is one row. A report is a
+function of the results alone, without dates: the same results give the same bytes.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from electra.io.files import write_file
-from electra.report.blocks import Block, Figure, Heading, Items, Link, Table, Text, text_table, to_html, to_markdown
-from electra.report.charts import Lane, dot_plot
+from electra.io.errors import UserError
+from electra.report.blocks import Block, Figure, Heading, Items, Link, Report, Table, Text
+from electra.report.drawing import Lane, Plot, draw_scores, render
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
@@ -28,6 +28,257 @@ HOW_TO_READ = (
     "A dot is a seed, hollow if the run collapsed; × is an undefined score; a long line is the median. Short lines "
     "below are published scores on development sets."
 )
+NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
+
+
+@dataclass(frozen=True)
+class PublishedScores:
+    """One row of a published table, in percent with one decimal, as printed by the source.
+
+    Args:
+        label: for pictures, at most `electra.report.drawing.MAX_LABEL` characters.
+        scores: task -> metric -> percent; empty if the source reports an average alone.
+        source, table: URL, and the table within it.
+        split: "dev", or "test" where the labels are not public.
+        printed_average: the mean of the tasks as the source prints it.
+        notes: corrections and inconsistencies of the source.
+    """
+
+    name: str
+    label: str
+    scores: Mapping[str, Mapping[str, float]]
+    protocol: str
+    source: str
+    table: str
+    split: str = "dev"
+    printed_average: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def average(self) -> float | None:
+        """Mean of the row's scores; the printed one if the row has none."""
+        values = [score for by_metric in self.scores.values() for score in by_metric.values()]
+        return statistics.fmean(values) if values else self.printed_average
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """How one kind of task is reported.
+
+    Args:
+        tasks: the official tasks by name, in the order of the tables.
+        metrics: metric -> its title in tables.
+        definitions: sentences about the metrics.
+        headlines: for tasks that are named after their data: the first of these metrics that a result has is the
+            headline. Without any, other tasks than the official ones are refused.
+        published: rows to show beside the runs; those without scores have an average only.
+        averages: name -> the tasks that it is the mean of. Published rows have the first one.
+    """
+
+    title: str
+    tasks: Mapping[str, ScoredTask]
+    metrics: Mapping[str, str]
+    definitions: Sequence[str]
+    headlines: Sequence[str] = ()
+    published: Sequence[PublishedScores] = ()
+    averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def report(self, folders: Sequence[Path]) -> Report:
+        """The report of evaluations."""
+        runs = self.read_runs(folders)
+        return Report(self.title, self.blocks(runs), terminal_table(self.overview(runs)), self.values(runs))
+
+    def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
+        """One summary per folder and model; a folder that is named twice is read once."""
+        paths: dict[Path, Path] = {}
+        for folder in folders:
+            paths.setdefault(folder.resolve(), folder)
+        names = [path.name for path in paths]
+        runs = []
+        for path, folder in paths.items():
+            is_unique = names.count(path.name) == 1
+            runs += self.summarize(read_evaluation(folder), path.name if is_unique else str(folder))
+        return runs
+
+    def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
+        """One summary per model in the folder `name`."""
+        return summarize(results, name, self.tasks_of(results), self.averages)
+
+    def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
+        """The official tasks, then those of the results that are named after their data."""
+        found = dict(self.tasks)
+        for result in results:
+            official = self.tasks.get(result.task)
+            if official is not None and (official.headline in result.metrics or not self.headlines):
+                continue
+            headline = next((metric for metric in self.headlines if metric in result.metrics), None)
+            if headline is None:
+                raise UserError(
+                    f"there are results of the unknown task '{result.task}'; known: {' '.join(self.tasks)}"
+                )
+            title = official.title if official else result.task
+            rows = official.rows if official else {}
+            found[result.task] = ScoredTask(
+                result.task, title, headline, self.metrics[headline], rows, columns=self.metrics
+            )
+        return found
+
+    def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
+        """The tasks of the runs: official ones in their order, then others."""
+        found = {name: summary.task for run in runs for name, summary in run.tasks.items()}
+        return {name: found[name] for name in self.tasks if name in found} | found
+
+    # ---- blocks
+
+    def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
+        """The report without its title."""
+        tasks = self.tasks_in(runs)
+        found: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
+        found += [Figure(self._picture(runs), "Scores by seed", HOW_TO_READ)]
+        found += [Heading("By task"), *self._details(runs)]
+        dev, test = (self._published_rows(split, tasks) for split in ("dev", "test"))
+        if dev:
+            found += [Heading("Beside published results"), self._published_table(dev, tasks, runs)]
+        if test:
+            known = {name: task for name, task in self.tasks.items() if any(name in row.scores for row in test)}
+            found += [Heading("Published results: test sets"), Text(NOT_PUBLIC)]
+            found.append(self._published_table(test, known, []))
+        found += [Heading("Definitions"), Items([*self.definitions, *GENERAL_DEFINITIONS])]
+        notes = [f"{row.name}, {row.split}: {note}." for row in (*dev, *test) for note in row.notes]
+        if notes:
+            found += [Heading("Notes on published rows"), Items(notes)]
+        return found
+
+    def section(self, runs: Sequence[RunSummary]) -> list[Block]:
+        """The overview with its remarks, all that other pages show of a report."""
+        found: list[Block] = [self.overview(runs)]
+        remarks = [
+            f"{run.name}: no {name}, which needs {', '.join(self.tasks[task].title for task in average.missing)}."
+            for run in runs
+            for name, average in run.averages.items()
+            if average.missing and set(run.tasks) & set(self.averages[name])
+        ]
+        remarks += other_data(runs)
+        if remarks:
+            found.append(Items(remarks))
+        return found
+
+    def overview(self, runs: Sequence[RunSummary]) -> Table:
+        """A row per run: the scores and, behind them, the averages."""
+        columns = [
+            (name, metric, f"{task.title} {title}")
+            for name, task in self.tasks_in(runs).items()
+            for metric, title in (task.columns or {task.headline: task.headline_title}).items()
+            if any(metric in run.tasks[name].metrics for run in runs if name in run.tasks)
+        ]
+        averages = [name for name, tasks in self.averages.items() if set(tasks) & set(self.tasks_in(runs))]
+        rows = []
+        for run in runs:
+            starts = dict.fromkeys(r.start.split("-")[0] for s in run.tasks.values() for r in s.results)
+            scores = [cell(run, name, metric) for name, metric, _ in columns]
+            means = [percent(run.averages[name].value, empty="") for name in averages]
+            size = f"{run.parameters / 1e6:.1f} M"
+            rows.append([run.name, run.model, ", ".join(starts), size, seeds_cell(run), *scores, *means])
+        header = ["Run", "Model", "Start", "Params", "Seeds", *(title for *_, title in columns), *averages]
+        return Table(header, rows, words=("Model", "Start", "Seeds"))
+
+    def _picture(self, runs: Sequence[RunSummary]) -> bytes:
+        plots = []
+        for name, task in self.tasks_in(runs).items():
+            beside = [
+                (row.label, row.scores[name][task.headline])
+                for row in self.published
+                if row.split == "dev" and task.headline in row.scores.get(name, {})
+            ]
+            lanes = [_lane(run.name, run.tasks[name]) for run in runs if name in run.tasks]
+            plots.append(Plot(f"{task.title}, {task.headline_title}", lanes, beside))
+        return render(draw_scores(plots), "svg")
+
+    def _details(self, runs: Sequence[RunSummary]) -> list[Block]:
+        """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
+        header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed", "Epochs", "Start", "Learning rate"]
+        blocks: list[Block] = []
+        for name, task in self.tasks_in(runs).items():
+            rows = []
+            for run in (run for run in runs if name in run.tasks):
+                summary = run.tasks[name]
+                settings = _settings_cells(summary.results)
+                title = self.metrics.get(task.headline, task.headline)
+                spreads = {f"{title} (headline)": summary.headline}
+                for metric, spread in summary.metrics.items():
+                    if metric != task.headline:
+                        spreads[self.metrics.get(metric, metric)] = spread
+                rows += [
+                    [run.name, metric, *_spread_cells(spread), _by_seed(summary, spread), *settings]
+                    for metric, spread in spreads.items()
+                ]
+            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed", "Start"))]
+        return blocks
+
+    def _published_rows(self, split: str, tasks: Mapping[str, ScoredTask]) -> list[PublishedScores]:
+        """The rows of one split that have a task of the runs; those with an average alone, if the runs have one."""
+        has_average = any(set(names) & set(tasks) for names in self.averages.values())
+        return [
+            row
+            for row in self.published
+            if row.split == split and (set(row.scores) & set(tasks) or (not row.scores and has_average))
+        ]
+
+    def _published_table(
+        self, rows: Sequence[PublishedScores], tasks: Mapping[str, ScoredTask], runs: Sequence[RunSummary]
+    ) -> Table:
+        """The runs above the published rows."""
+        columns: list[tuple[str, str]] = []
+        for row in rows:
+            found = [(task, metric) for task in tasks for metric in row.scores.get(task, {})]
+            columns += [column for column in found if column not in columns]
+        average = next(iter(self.averages), None)
+        cells: list[list[str | Link]] = []
+        for run in runs:
+            scores = [cell(run, task, metric, with_std=False) for task, metric in columns]
+            means = [percent(run.averages[average].value, empty="")] if average else []
+            other = [s.task.title for s in run.tasks.values() if s.other_rows]
+            protocol = f"median of {seeds_cell(run)}"
+            if other:
+                protocol += f"; other data than official: {', '.join(other)}"
+            cells.append([f"{run.name} (this report)", *scores, *means, protocol, ""])
+        for row in rows:
+            values = [row.scores.get(task, {}).get(metric) for task, metric in columns]
+            values += [row.average] if average else []
+            shown = ["" if value is None else f"{value:.1f}" for value in values]
+            cells.append([row.name, *shown, row.protocol, Link(row.table, row.source)])
+        titles = [f"{tasks[task].title} {self.metrics.get(metric, metric)}" for task, metric in columns]
+        header = ["Model", *titles, *([average] if average else []), "Protocol", "Source"]
+        return Table(header, cells, words=("Protocol", "Source"))
+
+    # ---- numbers
+
+    def values(self, runs: Sequence[RunSummary]) -> dict[str, Any]:
+        """The content of report.json: the numbers of the report, in percent."""
+        return {
+            "unit": "percent",
+            "average_tasks": {name: list(tasks) for name, tasks in self.averages.items()},
+            "runs": [
+                {
+                    "name": run.name,
+                    "model": run.model,
+                    "parameters": run.parameters,
+                    "tasks": {name: _task_values(summary) for name, summary in run.tasks.items()},
+                    "averages": {
+                        name: {"value": in_percent(average.value), "missing": list(average.missing)}
+                        for name, average in run.averages.items()
+                    },
+                }
+                for run in runs
+            ],
+        }
+
+
+def terminal_table(overview: Table) -> Table:
+    """The overview with a row per score and a column per run."""
+    columns = list(zip(overview.header, *overview.rows, strict=True))
+    first = overview.header.index("Seeds")
+    return Table(["percent, median ± std", *columns[0][1:]], columns[first:])
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
@@ -35,133 +286,30 @@ def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
     return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
 
 
-@dataclass(frozen=True)
-class Column:
-    """One score of a table: the headline of a task, or one of its metrics."""
-
-    title: str
-    task: str
-    metric: str | None = None
-
-    def cell(self, run: RunSummary, *, with_std: bool = True) -> str:
-        """Such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
-        summary = run.tasks.get(self.task)
-        spread = summary and (summary.metrics.get(self.metric) if self.metric else summary.headline)
-        if not (summary and spread):
-            return ""
-        std = f" ± {percent(spread.std)}" if with_std and spread.std is not None else ""
-        counts = ((summary.collapsed, "collapsed"), (spread.undefined, "undefined"))
-        flags = ", ".join(f"{count} of {len(spread.values)} {what}" for count, what in counts if count)
-        return f"{percent(spread.median)}{std}" + (f" ({flags})" if flags else "")
+def in_percent(fraction: float | None) -> float | None:
+    return None if fraction is None else round(100 * fraction, 6)
 
 
-@dataclass(frozen=True)
-class PublishedScores:
-    """One row of a published table: metric -> percent on the development set, as printed by the source (a URL).
-
-    `label` is for charts, at most `electra.report.charts.MAX_LABEL` characters.
-    """
-
-    name: str
-    label: str
-    task: str
-    scores: Mapping[str, float]
-    protocol: str
-    source: str
-    table: str
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """How one kind of task is reported: a column for each task and shown metric.
-
-    Args:
-        known: results -> the possible tasks by name, in the order of the tables.
-        shown: metric -> title, for the overview and the published rows.
-        definitions: of these metrics.
-        averages: name -> the tasks that it is the mean of.
-    """
-
-    title: str
-    known: Callable[[Sequence[Result]], Mapping[str, ScoredTask]]
-    shown: Mapping[str, str]
-    definitions: Sequence[str]
-    published: Sequence[PublishedScores] = ()
-    averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
-        """One summary per model in the folder `name`."""
-        return summarize(results, name, self.known(results), self.averages)
-
-    def columns(self, runs: Sequence[RunSummary]) -> list[Column]:
-        """The scores of the overview and of the terminal table."""
-        return [
-            Column(f"{task.title} {title}", name, metric)
-            for name, task in tasks_in(runs).items()
-            for metric, title in self.shown.items()
-            if any(metric in run.tasks[name].metrics for run in runs if name in run.tasks)
-        ]
-
-    def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
-        """The report without its title."""
-        tasks = tasks_in(runs)
-        rows = [row for row in self.published if row.task in tasks]
-        found: list[Block] = [Text(SUMMARY), Heading("Development sets"), overview(runs, self.columns(runs))]
-        if remarks := other_data(runs):
-            found.append(Items(remarks))
-        plots = []
-        for name, task in tasks.items():
-            beside = [(r.label, r.scores[task.headline]) for r in rows if r.task == name and task.headline in r.scores]
-            plots.append(plot(task, runs, beside))
-        found += [Figure(plots, HOW_TO_READ), Heading("By task"), *details(runs, list(tasks), self.shown)]
-        if rows:
-            found += [Heading("Beside published results"), self._published_table(rows, tasks)]
-        return [*found, Heading("Definitions"), Items(self.all_definitions)]
-
-    @property
-    def all_definitions(self) -> list[str]:
-        return [*self.definitions, *GENERAL_DEFINITIONS]
-
-    def published_values(self) -> list[dict[str, Any]]:
-        """The published rows for report.json."""
-        return [asdict(row) for row in self.published]
-
-    def _published_table(self, rows: Sequence[PublishedScores], tasks: Mapping[str, ScoredTask]) -> Table:
-        metrics = [metric for metric in self.shown if any(metric in row.scores for row in rows)]
-        header = ["Model", "Task", *(self.shown[metric] for metric in metrics), "Protocol", "Source"]
-        cells: list[list[str | Link]] = []
-        for row in rows:
-            scores = [f"{row.scores[metric]:.1f}" if metric in row.scores else "" for metric in metrics]
-            cells.append([row.name, tasks[row.task].title, *scores, row.protocol, Link(row.table, row.source)])
-        return Table(header, cells, words=("Task", "Protocol", "Source"))
-
-
-def tasks_in(runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
-    return {name: summary.task for run in reversed(runs) for name, summary in run.tasks.items()}
+def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> str:
+    """A score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
+    if task not in run.tasks:
+        return ""
+    summary = run.tasks[task]
+    spread = summary.headline if metric == summary.task.headline else summary.metrics.get(metric)
+    if spread is None:
+        return ""
+    text = percent(spread.median)
+    if with_std and spread.std is not None:
+        text += f" ± {percent(spread.std)}"
+    counts = ((summary.collapsed, "collapsed"), (spread.undefined, "undefined"))
+    flags = [f"{count} of {len(spread.values)} {what}" for count, what in counts if count]
+    return f"{text} ({', '.join(flags)})" if flags else text
 
 
 def seeds_cell(run: RunSummary) -> str:
     """The number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def overview(runs: Sequence[RunSummary], columns: Sequence[Column]) -> Table:
-    """A row per run: the scores and, behind them, the averages."""
-    header = ["Run", "Model", "Start", "Params", "Seeds", *(column.title for column in columns), *runs[0].averages]
-    rows = [
-        [
-            run.name,
-            run.model,
-            ", ".join(dict.fromkeys(r.start.split("-")[0] for s in run.tasks.values() for r in s.results)),
-            f"{run.parameters / 1e6:.1f} M",
-            seeds_cell(run),
-            *(column.cell(run) for column in columns),
-            *(percent(average.value, empty="") for average in run.averages.values()),
-        ]
-        for run in runs
-    ]
-    return Table(header, rows, words=("Model", "Start", "Seeds"))
 
 
 def other_data(runs: Sequence[RunSummary]) -> list[str]:
@@ -179,126 +327,46 @@ def other_data(runs: Sequence[RunSummary]) -> list[str]:
     return remarks
 
 
-def details(runs: Sequence[RunSummary], names: Sequence[str], titles: Mapping[str, str]) -> list[Block]:
-    """A table per task with all metrics and seeds. Metrics without one of `titles` are called by their names."""
-    header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed", "Epochs", "Start", "Learning rate"]
-    blocks: list[Block] = []
-    for name in names:
-        rows = []
-        for run in runs:
-            if name not in run.tasks:
-                continue
-            summary, task = run.tasks[name], run.tasks[name].task
-            metrics = {f"{titles.get(task.headline, task.headline)} (headline)": summary.headline}
-            metrics |= {titles.get(m, m): spread for m, spread in summary.metrics.items() if m != task.headline}
-            settings = [(f"{r.epoch:g}", r.start, f"{r.settings.get('learning_rate', '')}") for r in summary.results]
-            distinct = [", ".join(dict.fromkeys(column)) for column in zip(*settings, strict=True)]
-            for metric, spread in metrics.items():
-                values = [percent(value, 2) for value in (spread.median, spread.mean, spread.best)]
-                std = "" if len(spread.values) < 2 else percent(spread.std, 2)
-                by_seed = ", ".join(
-                    f"{r.seed}: {percent(spread.values[r.seed], 2, 'undefined')}{' (collapsed)' * r.collapsed}"
-                    for r in summary.results
-                )
-                rows.append([run.name, metric, *values, std, by_seed, *distinct])
-        if rows:
-            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed", "Start"))]
-    return blocks
+def _lane(name: str, summary: TaskSummary) -> Lane:
+    scores = {seed: in_percent(value) for seed, value in summary.headline.values.items()}
+    collapsed = frozenset(result.seed for result in summary.results if result.collapsed)
+    return Lane(name, scores, collapsed, in_percent(summary.headline.median))
 
 
-def plot(task: ScoredTask, runs: Sequence[RunSummary], published: Sequence[tuple[str, float]]) -> str:
-    """The dot plot of a task's headline metric; `published`: labels and scores in percent."""
-    lanes = [
-        Lane(
-            run.name,
-            {seed: None if v is None else 100 * v for seed, v in summary.headline.values.items()},
-            frozenset(r.seed for r in summary.results if r.collapsed),
-            None if (median := summary.headline.median) is None else 100 * median,
-        )
-        for run in runs
-        if (summary := run.tasks.get(task.name))
-    ]
-    return dot_plot(f"plot-{task.name}", f"{task.title}, {task.headline_title}", lanes, published)
+def _settings_cells(results: Sequence[Result]) -> list[str]:
+    """Epochs, start and learning rate of the runs, each different value once."""
+    settings = [(f"{r.epoch:g}", r.start, str(r.settings.get("learning_rate", ""))) for r in results]
+    return [", ".join(dict.fromkeys(column)) for column in zip(*settings, strict=True)]
 
 
-def read_runs(reporting: Reporting, folders: Sequence[Path]) -> list[RunSummary]:
-    """One summary per folder and model; a folder that is named twice is read once."""
-    paths: dict[Path, Path] = {}
-    for folder in folders:
-        paths.setdefault(folder.resolve(), folder)
-    runs = []
-    for path, folder in paths.items():
-        is_unique = [other.name for other in paths].count(path.name) == 1
-        runs += reporting.summarize(read_evaluation(folder), path.name if is_unique else str(folder))
-    return runs
+def _spread_cells(spread: Spread) -> list[str]:
+    std = percent(spread.std, 2) if len(spread.values) > 1 else ""
+    return [percent(spread.median, 2), percent(spread.mean, 2), percent(spread.best, 2), std]
 
 
-def write_report(reporting: Reporting, folders: Sequence[Path], output: Path) -> list[Path]:
-    """Write report.md, report.html and report.json into the folder `output`."""
-    runs = read_runs(reporting, folders)
-    blocks, values = reporting.blocks(runs), report_values(reporting, runs)
-    texts = {
-        "report.md": to_markdown([Heading(reporting.title, 1), *blocks]),
-        "report.html": to_html(reporting.title, blocks),
-        "report.json": json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    output.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_file(text.encode(errors="backslashreplace"), output / name)
-    return [output / name for name in texts]
+def _by_seed(summary: TaskSummary, spread: Spread) -> str:
+    texts = []
+    for result in summary.results:
+        text = f"{result.seed}: {percent(spread.values[result.seed], 2, 'undefined')}"
+        texts.append(f"{text} (collapsed)" if result.collapsed else text)
+    return ", ".join(texts)
 
 
-def terminal_table(reporting: Reporting, folders: Sequence[Path]) -> str:
-    """A row per score, a column per run."""
-    runs = read_runs(reporting, folders)
-    header = ["percent, median ± std", *(run.name for run in runs)]
-    rows = [["seeds", *(seeds_cell(run) for run in runs)]]
-    rows += [[column.title, *(column.cell(run) for run in runs)] for column in reporting.columns(runs)]
-    for name, tasks in reporting.averages.items():
-        if set(tasks_in(runs)) & set(tasks):
-            averages = [run.averages[name] for run in runs]
-            rows.append([name, *(percent(a.value, empty=f"needs {len(a.missing)} more") for a in averages)])
-    return text_table(header, rows)
-
-
-def report_values(reporting: Reporting, runs: Sequence[RunSummary]) -> dict[str, Any]:
-    """The content of report.json: the numbers of the report, in percent, and what they are computed from."""
-
-    def in_percent(fraction: float | None) -> float | None:
-        return None if fraction is None else round(100 * fraction, 6)
-
-    def spread_values(spread: Spread) -> dict[str, Any]:
-        return {
-            **{name: in_percent(getattr(spread, name)) for name in ("median", "mean", "best", "std")},
-            "undefined": spread.undefined,
-            "values": {str(seed): in_percent(value) for seed, value in spread.values.items()},
-        }
-
-    def task_values(summary: TaskSummary) -> dict[str, Any]:
-        of_seed = ("seed", "epoch", "start", "rows", "settings")
-        return {
-            "headline": spread_values(summary.headline),
-            "metrics": {name: spread_values(spread) for name, spread in summary.metrics.items()},
-            "runs": len(summary.results),
-            "collapsed": summary.collapsed,
-            "collapsed_seeds": [r.seed for r in summary.results if r.collapsed],
-            "rows_not_official": summary.other_rows,
-            "by_seed": [{name: getattr(r, name) for name in of_seed} for r in summary.results],
-        }
-
-    def run_values(run: RunSummary) -> dict[str, Any]:
-        return {
-            "name": run.name,
-            "model": run.model,
-            "parameters": run.parameters,
-            "tasks": {name: task_values(summary) for name, summary in run.tasks.items()},
-            "averages": {n: {"value": in_percent(a.value), "missing": a.missing} for n, a in run.averages.items()},
-        }
-
+def _task_values(summary: TaskSummary) -> dict[str, Any]:
     return {
-        "unit": "percent",
-        "definitions": reporting.all_definitions,
-        "average_tasks": dict(reporting.averages),
-        "runs": [run_values(run) for run in runs],
-        "published": reporting.published_values(),
+        "headline": _spread_values(summary.headline),
+        "metrics": {name: _spread_values(spread) for name, spread in summary.metrics.items()},
+        "collapsed_seeds": [result.seed for result in summary.results if result.collapsed],
+        "rows_not_official": summary.other_rows,
+    }
+
+
+def _spread_values(spread: Spread) -> dict[str, Any]:
+    return {
+        "median": in_percent(spread.median),
+        "mean": in_percent(spread.mean),
+        "best": in_percent(spread.best),
+        "std": in_percent(spread.std),
+        "undefined": spread.undefined,
+        "values": {str(seed): in_percent(value) for seed, value in spread.values.items()},
     }

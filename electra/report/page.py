@@ -11,26 +11,29 @@ from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
-from electra.report.charts import COLOURS, Line, line_chart
-from electra.report.curves import AXES, Axis, Panel, colour_of, draw, make_panels, metric_title, style_of
+from electra.report.curves import AXES, Axis, Curve, Panel, make_panels, other_texts
+from electra.report.drawing import COLOURS, STYLES, Chart, Line, draw_curves, render
+from electra.report.labels import DEFINITIONS, LABELS, metric_title
 from electra.report.runs import RunRecord, is_number, read_runs
 from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger(__name__)
 
 REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
-KINDS = {
-    "training": ("training", "thin"),
-    "held-out": ("held-out text", "dots"),
-    "frequencies": ("token frequencies, no context", "dashed"),
-}
-"""Kind of a curve -> its label in the legend, the style of its line."""
-GREY = 7
+KINDS = {"training": "training", "held-out": "held-out text", "frequencies": "token frequencies, no context"}
+"""Kind of a curve -> its label in the legend."""
+GREY = len(COLOURS) - 1
 MAIN_NETWORK = "main network"
 """Replaced by the network's name, such as discriminator, if all runs of the page have the same."""
+ABOUT_HELD_OUT = (
+    "All columns of a run use the same held-out text and masks. Losses are in nats; other values are shares, from 0 "
+    "to 1, and areas under curves. 'frequencies' is a baseline that knows how frequent each token is, and no context."
+)
 ABOUT_SAMPLES = (
-    "Held-out text. Replaced tokens are underlined. A darker background means that the discriminator considers the "
-    "token more likely to be replaced; the number above is this probability in percent."
+    "Segments of held-out documents. A segment is usually split into two parts at a random place, A [SEP] B [SEP], "
+    "because tasks on pairs of texts need trained type embeddings; so [SEP] may stand inside a sentence. Replaced "
+    "tokens are underlined. A darker background means that the discriminator considers the token more likely to be "
+    "replaced; the number above is this probability in percent."
 )
 PLAN = {
     "objective": "objective",
@@ -53,7 +56,7 @@ PLAN = {
     "google_sparse_flops": "the same, embeddings looked up",
 }
 COMPUTE = {
-    "tokens": "tokens seen",
+    "tokens": "tokens seen, without padding",
     "training_seconds": "training",
     "evaluation_seconds": "evaluation",
     "tokens_per_second": "tokens per second",
@@ -65,62 +68,98 @@ COMPUTE = {
 }
 
 
-def report_page(runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, more: Sequence[Block] = ()) -> str:
-    """The HTML page of at most `COLOURS` runs; `more`: a section of its own, such as GLUE results."""
-    is_single = len(runs) == 1
-    names = [run.name for run in runs]
-    notes = [note for run in runs for note in run.notes]
-    notes += [
-        f"{names[curve.run]}: {curve.not_finite:,} values of {panel.title} ({curve.kind}) are not finite"
-        for panel in panels
-        for curve in panel.curves
-        if curve.not_finite
-    ]
+def report_blocks(
+    runs: Sequence[RunRecord], panels: Sequence[Panel], axis: Axis, more: Sequence[Block] = ()
+) -> list[Block]:
+    """The page of at most `len(COLOURS)` runs; `more`: a section of its own, such as GLUE results."""
     drawn = [panel for panel in panels if panel.has_points]
-    main, others = ([_chart(p, runs, axis) for p in drawn if p.is_main == which] for which in (True, False))
-    kinds = {curve.kind: colour_of(curve, runs) for panel in drawn for curve in panel.curves}
-    legend = [] if is_single else [(name, f"c{number} dots") for number, name in enumerate(names)]
-    legend += [
-        (label, f"c{0 if is_single and kind != 'frequencies' else GREY} {style}")
-        for kind, (label, style) in KINDS.items()
-        if kind in kinds
-    ]
-    legend += [(kind, f"c{colour if is_single else GREY} dots") for kind, colour in kinds.items() if ":" in kind]
-    blocks: list[Block] = [Items(notes)] if notes else []
-    blocks += [Heading("Curves"), Figure(main, legend=legend)]
+    others = [panel for panel in drawn if not panel.is_main]
+    blocks: list[Block] = []
+    for run in runs:
+        blocks += [Text(text if len(runs) == 1 else f"{run.name}: {text}") for text in summary(run)]
+    if notes := _notes(runs, panels):
+        blocks.append(Items(notes))
+    blocks += [Heading("Curves"), _figure([panel for panel in drawn if panel.is_main], runs, axis)]
     if others:
-        blocks.append(Details("More curves", [Figure(others)]))
-    blocks += [*_held_out(runs), *more]
-    networks = {run.plan.get("main_network", "discriminator") for run in runs}
-    plan = PLAN | ({"discriminator_shape": networks.pop()} if len(networks) == 1 else {})
-    for part, labels in (("plan", plan), ("compute", COMPUTE)):
-        values = [run.metrics.get(part, {}) for run in runs]
-        rows = [[label, *(_cell(key, v.get(key)) for v in values)] for key, label in labels.items()]
-        if any(values):
-            blocks += [Heading(part.capitalize()), Table(["", *names], [row for row in rows if any(row[1:])])]
-    sampled = [run for run in runs if run.samples]
-    if sampled:
-        blocks += [Heading("Samples"), Text(ABOUT_SAMPLES)]
-    for run in sampled:
-        if not is_single:
-            blocks.append(Heading(run.name, 3))
-        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
-    blocks += _options(runs)
-    return to_html(f"Pre-training: {names[0] if is_single else f'{len(runs)} runs'}", blocks)
+        blocks.append(Details("More curves", [_figure(others, runs, axis)]))
+    blocks += [*_held_out(runs), *more, *_sizes(runs), *_samples(runs), *_options(runs)]
+    return blocks
 
 
-def _chart(panel: Panel, runs: Sequence[RunRecord], axis: Axis) -> str:
-    lines = [
-        Line(
-            curve.kind if len(runs) == 1 else f"{runs[curve.run].name}, {curve.kind}",
-            colour_of(curve, runs),
-            KINDS[style_of(curve.kind)][1],
-            curve.x.tolist(),
-            curve.y.tolist(),
-        )
-        for curve in panel.curves
-    ]
-    return line_chart(f"chart-{panel.name}", panel.title, AXES[axis], lines)
+def summary(run: RunRecord) -> list[str]:
+    """The verdict of a finished run, and what was trained on what for how long; empty for an unfinished one."""
+    texts = [run.metrics["verdict"]] if run.metrics.get("verdict") else []
+    plan = run.plan
+    if not {"objective", "discriminator_parameters", "documents", "corpus_tokens", "steps"} <= plan.keys():
+        return texts
+    networks = f"a {plan.get('main_network', 'discriminator')} of {plan['discriminator_parameters']:,} parameters"
+    if plan.get("generator_parameters"):
+        networks += f" with a generator of {plan['generator_parameters']:,}"
+    sources = ", ".join(Path(source["name"]).name for source in plan.get("sources", [])[:3])
+    corpus = f"{plan['documents']:,} documents, {plan['corpus_tokens']:,} tokens"
+    text = f"Objective {plan['objective']}: {networks}, trained on {sources or 'a corpus'} ({corpus}) for "
+    text += f"{plan['steps']:,} steps of {plan.get('batch_size')} segments of up to {plan.get('max_length')} tokens"
+    compute = run.metrics.get("compute", {})
+    if is_number(compute.get("training_seconds")):
+        text += f", in {format_seconds(compute['training_seconds'])} on {compute.get('device', 'an unknown device')}"
+    return [*texts, f"{text}."]
+
+
+def _notes(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[str]:
+    notes = [note for run in runs for note in run.notes]
+    for panel in panels:
+        for curve in panel.curves:
+            if curve.not_finite:
+                what = f"{curve.not_finite:,} values of {panel.title} ({curve.kind}) are not finite"
+                notes.append(f"{runs[curve.run].name}: {what}")
+    return notes
+
+
+# ---- curves
+
+
+def _figure(panels: Sequence[Panel], runs: Sequence[RunRecord], axis: Axis) -> Figure:
+    titles = ", ".join(panel.title for panel in panels)
+    return Figure(render(draw_panels(panels, runs, axis), "svg"), f"Curves of {titles}")
+
+
+def draw_panels(panels: Sequence[Panel], runs: Sequence[RunRecord], axis: Axis) -> Any:
+    """A matplotlib figure with a chart for each panel."""
+    charts = []
+    for panel in panels:
+        lines = [Line(c.x.tolist(), c.y.tolist(), colour_of(c, runs), style_of(c.kind)) for c in panel.curves]
+        charts.append(Chart(panel.title, lines, panel.is_share))
+    return draw_curves(charts, _legend(panels, runs), AXES[axis])
+
+
+def _legend(panels: Sequence[Panel], runs: Sequence[RunRecord]) -> list[tuple[str, int, str]]:
+    """Labels, colours and kinds of lines: the runs of a comparison, then the kinds of curves."""
+    is_single = len(runs) == 1
+    kinds = {curve.kind: colour_of(curve, runs) for panel in panels for curve in panel.curves}
+    entries = [] if is_single else [(run.name, number, "held-out") for number, run in enumerate(runs)]
+    for kind, colour in kinds.items():
+        entries.append((KINDS.get(kind, kind), colour if is_single else GREY, style_of(kind)))
+    return entries
+
+
+def colour_of(curve: Curve, runs: Sequence[RunRecord]) -> int:
+    """The number of the run; in the curves of a single one, the last colour for the baseline, one for each text."""
+    if len(runs) > 1:
+        return curve.run
+    if curve.kind == "frequencies":
+        return GREY
+    kinds = ["held-out", *(f"held-out: {name}" for name in other_texts(runs[0]))]
+    return min(GREY, kinds.index(curve.kind)) if curve.kind in kinds else 0
+
+
+def style_of(kind: str) -> str:
+    """A kind of `STYLES`: the kind of a curve without the name of a held-out text."""
+    style = kind.partition(":")[0]
+    assert style in STYLES
+    return style
+
+
+# ---- tables
 
 
 def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
@@ -128,16 +167,46 @@ def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
     columns = runs[0].held_out
     if len(runs) > 1:
         columns = {run.name: list(run.held_out.values())[-1] for run in runs if run.held_out}
-    names = dict.fromkeys(name for column in columns.values() for name in column)
-    rows = [
-        [metric_title(name), *(f"{c[name]:.4f}" if name in c else "" for c in columns.values())]
-        for name in names
-        if name != "runtime" and not name.endswith("_per_second")
-    ]
-    if not rows:
+    found = dict.fromkeys(name for column in columns.values() for name in column)
+    names = [name for name in (*LABELS, *(found.keys() - LABELS.keys())) if name in found]
+    names = [name for name in names if name != "runtime" and not name.endswith("_per_second")]
+    if not names:
         return []
-    about = "All columns of a run use the same held-out text and masks. Losses are in nats."
-    return [Heading("Held-out metrics"), Text(about), Table(["", *columns], rows)]
+    rows = []
+    for name in names:
+        cells = [f"{column[name]:.4f}" if name in column else "" for column in columns.values()]
+        rows.append([LABELS.get(name, metric_title(name)), *cells])
+    definitions = [text for name, text in DEFINITIONS.items() if name in found]
+    about = Text(ABOUT_HELD_OUT)
+    return [Heading("Held-out metrics"), about, Table(["", *columns], rows), Items(definitions)]
+
+
+def _sizes(runs: Sequence[RunRecord]) -> list[Block]:
+    """Plan and cost, a column per run."""
+    networks = {run.plan.get("main_network", "discriminator") for run in runs}
+    plan = dict(PLAN)
+    if len(networks) == 1:
+        plan["discriminator_shape"] = networks.pop()
+    blocks: list[Block] = []
+    for part, labels in (("plan", plan), ("compute", COMPUTE)):
+        values = [run.metrics.get(part, {}) for run in runs]
+        rows = [[label, *(_cell(key, v.get(key)) for v in values)] for key, label in labels.items()]
+        rows = [row for row in rows if any(row[1:])]
+        if rows:
+            blocks += [Heading(part.capitalize()), Table(["", *(run.name for run in runs)], rows)]
+    return blocks
+
+
+def _samples(runs: Sequence[RunRecord]) -> list[Block]:
+    sampled = [run for run in runs if run.samples]
+    if not sampled:
+        return []
+    blocks: list[Block] = [Heading("Samples"), Text(ABOUT_SAMPLES)]
+    for run in sampled:
+        if len(runs) > 1:
+            blocks.append(Heading(run.name, 3))
+        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
+    return blocks
 
 
 def _options(runs: Sequence[RunRecord]) -> list[Block]:
@@ -145,19 +214,22 @@ def _options(runs: Sequence[RunRecord]) -> list[Block]:
     names = dict.fromkeys(name for run in runs for name in run.options)
     if not names:
         return []
-    rows = []
-    for name in names:
-        values = ["" if (value := run.options.get(name)) is None else value for run in runs]
-        rows.append([str(name), *(" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in values)])
+    rows = [[str(name), *(_option_cell(run.options.get(name)) for run in runs)] for name in names]
     differing = [row for row in rows if len(set(row[1:])) > 1]
     header = ["", *(run.name for run in runs)]
     first = [Table(header, differing, words=header)] if differing else []
     return [Heading("Options"), *first, Details("All options", [Table(header, rows, words=header)])]
 
 
+def _option_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _cell(key: str, value: Any) -> str:
     if not is_number(value):
-        return value or ""
+        return str(value or "")
     if key.endswith("_seconds"):
         return format_seconds(value)
     if key.endswith("flops") or key == "peak_flops_per_second":
@@ -167,37 +239,42 @@ def _cell(key: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
+# ---- files
+
+
 def write_report(
     folders: Sequence[Path], axis: Axis = "steps", output: Path | None = None, more: Sequence[Block] = ()
 ) -> list[Path]:
-    """Write the page and, if matplotlib is installed, the picture; returns their files.
+    """Write the page and the picture; returns their files.
 
     Without `output`, the file of the page, they are report.html and training_curves.png in the run's folder; for
-    several runs, which may be unfinished, comparison.html and .png beside the first. For `more` see `report_page`.
+    several runs, which may be unfinished, comparison.html and .png beside the first. For `more` see `report_blocks`.
 
     Raises:
         UserError: a run cannot be read, or there are too many.
     """
     runs = read_runs(list(folders))
-    if len(runs) > COLOURS:
-        raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {COLOURS}")
-    if output is not None and (output.is_dir() or output.suffix == ".png"):
-        raise UserError(f"--output {output} is a folder or the picture; name the .html file of the page")
-    page_file = output or runs[0].folder.resolve().parent / "comparison.html"
-    picture_file = page_file.with_suffix(".png")
-    if output is None and len(runs) == 1:
-        page_file, picture_file = runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
+    if len(runs) > len(COLOURS):
+        raise UserError(f"{len(runs)} runs do not fit in one chart; name at most {len(COLOURS)}")
+    page_file, picture_file = _files(runs, output)
     panels = make_panels(runs, axis)
-    page = report_page(runs, panels, axis, more)
+    title = f"Pre-training: {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
+    page = to_html(title, report_blocks(runs, panels, axis, more))
+    main = [panel for panel in panels if panel.is_main and panel.has_points]
     page_file.parent.mkdir(parents=True, exist_ok=True)
     write_file(page.encode(errors="backslashreplace"), page_file)
-    try:
-        picture = draw([panel for panel in panels if panel.is_main and panel.has_points], runs, AXES[axis])
-    except ModuleNotFoundError:
-        logger.warning("%s needs matplotlib; run: pip install matplotlib", picture_file.name)
-        return [page_file]
-    write_file(picture, picture_file)
+    write_file(render(draw_panels(main, runs, axis), "png"), picture_file)
     return [page_file, picture_file]
+
+
+def _files(runs: Sequence[RunRecord], output: Path | None) -> tuple[Path, Path]:
+    """The files of the page and of the picture."""
+    if output is not None and (output.is_dir() or output.suffix == ".png"):
+        raise UserError(f"--output {output} is a folder or the picture; name the .html file of the page")
+    if output is None and len(runs) == 1:
+        return runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
+    page_file = output or runs[0].folder.resolve().parent / "comparison.html"
+    return page_file, page_file.with_suffix(".png")
 
 
 def try_to_report(folder: Path) -> list[Path]:

@@ -101,13 +101,20 @@ def _defined(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class ScoredTask:
-    """A task with its headline, the metric that represents it, and its official number of rows by split, if any."""
+    """A task and the metrics that represent it.
+
+    Args:
+        headline, headline_title: the metric that averages and pictures have.
+        rows: official number of rows by split, if there is one.
+        columns: metric -> title, the scores of the overview; the headline if empty.
+    """
 
     name: str
     title: str
     headline: str
     headline_title: str
     rows: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

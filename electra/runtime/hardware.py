@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UTILIZATION = 0.33
-
 
 @dataclass(frozen=True)
 class Hardware:
@@ -47,7 +45,7 @@ HARDWARE = {
     "h200": Hardware("H200 SXM", 989.0, "bfloat16"),
     "b200": Hardware("B200", 2250.0, "bfloat16"),
 }
-"""By the value of --hardware. P6000 and RTX 3090 as in rc2020_electra; V100 is its SXM2, B200 that of an HGX."""
+"""By name. P6000 and RTX 3090 as in rc2020_electra; V100 is its SXM2, B200 that of an HGX."""
 
 
 def data_sheet_flops(device: str, dtype: str) -> float | None:
@@ -62,15 +60,6 @@ def data_sheet_flops(device: str, dtype: str) -> float | None:
         return None
     rates = {h.precision: 1e12 * h.peak_tflops for key, h in HARDWARE.items() if key.partition("_")[0] in words}
     return rates.get(dtype) or (rates.get("bfloat16") if dtype == "float16" else None)
-
-
-def hardware_pfs_days(devices: float, days: float, peak_tflops: float, utilization: float = UTILIZATION) -> float:
-    """Petaflop/s-days from hardware and time: 8 V100 for 3.75 days are 0.155.
-
-    The rule of OpenAI, "AI and Compute" (2018), appendix. It counts what the hardware could have computed, not what
-    the model needed, so the result is not comparable with FLOPs.
-    """
-    return devices * days * peak_tflops * utilization / 1000
 
 
 def computes_bf16(*, use_cpu: bool = False) -> bool:

@@ -25,7 +25,7 @@ from electra.io.errors import UserError
 from electra.report.runs import FIXED, METRICS_NAME, STATE_NAME, is_number
 from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
 from electra.sweep.folder import Failure, Metrics, Point, PointResult, SweepFolder, point_name
-from electra.tasks.glue.report import read_glue
+from electra.tasks.glue.report import REPORTING
 
 logger = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ def glue_metrics(folder: Path) -> tuple[Metrics, dict[str, Metrics]]:
     """Medians and averages of an evaluation (`median/TASK`, `AVG`, `GLUE`), and the values of each median by seed."""
     metrics: Metrics = {}
     by_seed: dict[str, Metrics] = {}
-    for summary in read_glue(folder):
+    for summary in REPORTING.read_runs([folder]):
         for name, task in summary.tasks.items():
             metrics[f"median/{name}"] = task.headline.median
             by_seed[f"median/{name}"] = {str(seed): value for seed, value in task.headline.values.items()}

@@ -60,6 +60,8 @@ def logs_until(step: int) -> list[dict[str, Any]]:
 
 PLAN = {"objective": "electra", "steps": 100, "flops": 2.0e11, "google_flops": 3.0e11}
 PLAN |= {"discriminator_shape": "3 layers", "discriminator_parameters": 1000}
+PLAN |= {"documents": 7, "corpus_tokens": 900, "batch_size": 8, "max_length": 16, "sources": [{"name": "a/books.txt"}]}
+VERDICT = "step 100: the discriminator has started to learn"
 HELD_OUT = {
     "untrained": {"generator_loss": 7.5, "discriminator_auc": 0.5},
     "frequencies": {"generator_loss": 6.25, "masked_accuracy": 0.05, "discriminator_auc": 0.55},
@@ -72,6 +74,7 @@ COMPUTE |= {"peak_flops_per_second": 5e11, "google_flops": 8.64e19}
 def finished_run(folder: Path, **options: Any) -> Path:
     """A run that has ended, with everything but its networks."""
     write_state(folder, logs_until(100))
-    (folder / "metrics.json").write_text(json.dumps({"held_out": HELD_OUT, "plan": PLAN, "compute": COMPUTE}))
+    metrics = {"verdict": VERDICT, "held_out": HELD_OUT, "plan": PLAN, "compute": COMPUTE}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 1e-3, "hub_token": "hf_abc", **options}))
     return folder

@@ -12,6 +12,8 @@ from electra.report.curves import Curve, Panel, make_panels, thin
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
+GENERATOR_ACCURACIES = "generator accuracy, generator accuracy of its samples"
+
 
 def curve_of(panels: list[Panel], name: str, kind: str) -> Curve:
     panel = next(panel for panel in panels if panel.name == name)
@@ -40,9 +42,9 @@ def test_the_panels_of_the_original_come_first_and_in_order_and_others_behind() 
     logs = logs_until(100)
     logs[-1]["eval_discriminator_f1"] = 0.5
     panels = make_panels([record(logs)])
-    losses, accuracies = "total loss, generator loss, discriminator loss", "masked accuracy, sampled accuracy"
+    losses, accuracies = "total loss, generator loss (nats), discriminator loss (nats)", GENERATOR_ACCURACIES
     detection = "discriminator accuracy, discriminator AUC, discriminator precision, discriminator recall"
-    expected = f"{losses}, {accuracies}, {detection}, replaced rate, learning rate, tokens per second"
+    expected = f"{losses}, {accuracies}, {detection}, replaced tokens, learning rate, tokens per second"
     assert ", ".join(panel.title for panel in panels if panel.is_main) == expected
     assert [panel.title for panel in panels if not panel.is_main] == ["discriminator F1"]
 

@@ -1,5 +1,6 @@
-"""The page: its curves read back are the log, and it is small and complete; the picture; the command."""
+"""The page: its curves are the log, and it is small and complete; the picture; the command."""
 
+import base64
 import json
 import math
 import re
@@ -7,8 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -16,8 +15,11 @@ from PIL import Image
 
 from electra.io.errors import UserError
 from electra.report.__main__ import main
-from electra.report.curves import make_panels
-from electra.report.page import report_page, try_to_report, write_report
+from electra.report.blocks import to_html
+from electra.report.curves import Axis, make_panels
+from electra.report.efficiency import efficiency_section
+from electra.report.labels import metric_title
+from electra.report.page import draw_panels, report_blocks, try_to_report, write_report
 from electra.report.runs import RunRecord, read_runs
 from electra.samples import Sample, write_samples
 from tests.report.folders import finished_run, logs_until, write_state
@@ -28,22 +30,17 @@ Points = list[tuple[float, float]]
 
 
 def page_of(*folders: Path) -> str:
-    """The page without the picture, which takes a second."""
     runs = read_runs(list(folders))
-    return report_page(runs, make_panels(runs), "steps")
+    return to_html("a page", report_blocks(runs, make_panels(runs), "steps"))
 
 
-def charts(page: str) -> dict[str, dict[str, Points]]:
-    """Title -> label of a curve -> its points, back in the units of the log."""
-    found: dict[str, dict[str, Points]] = {}
-    for text in re.findall(r'<svg class="chart".*?</svg>', page, flags=re.DOTALL):
-        svg = ElementTree.fromstring(text)
-        unit = float(svg.attrib["data-unit"])
-        title = svg.findtext("title") or ""
-        found[title] = {}
-        for line in svg.iter("polyline"):
-            pairs = (pair.split(",") for pair in line.attrib["points"].split())
-            found[title][line.findtext("title") or ""] = [(float(x) * unit, float(y)) for x, y in pairs]
+def drawn(*folders: Path, axis: Axis = "steps") -> dict[str, list[Points]]:
+    """Title of a chart -> points of its lines, from matplotlib's figure."""
+    runs = read_runs(list(folders))
+    panels = [panel for panel in make_panels(runs, axis) if panel.has_points]
+    found = {}
+    for axes in draw_panels(panels, runs, axis).axes:
+        found[axes.get_title()] = [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines]
     return found
 
 
@@ -56,13 +53,30 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(folder)
 
 
-def test_the_curves_on_the_page_are_the_log(page: str) -> None:
-    drawn, logs = charts(page), logs_until(100)
-    expected = [(float(line["step"]), line["loss"]) for line in logs if "loss" in line]
-    assert drawn["total loss"]["training"] == expected
-    expected = [(float(line["step"]), line["eval_discriminator_auc"]) for line in logs if "eval_loss" in line]
-    np.testing.assert_allclose(drawn["discriminator AUC"]["held-out"], expected, rtol=1e-8)
-    assert drawn["generator loss"]["frequencies"] == [(0.0, 6.25), (100.0, 6.25)]
+def test_the_curves_are_the_log(tmp_path: Path) -> None:
+    charts, logs = drawn(finished_run(tmp_path / "run")), logs_until(100)
+    assert charts["total loss"][0] == [(line["step"], line["loss"]) for line in logs if "loss" in line]
+    expected = [(line["step"], line["eval_discriminator_auc"]) for line in logs if "eval_loss" in line]
+    assert charts["discriminator AUC"][0] == expected
+    assert charts["generator loss (nats)"][2] == [(0.0, 6.25), (100.0, 6.25)]
+
+
+def test_a_page_begins_with_the_verdict_and_the_training(page: str) -> None:
+    verdict, training, *_ = re.findall(r"<p>(.*?)</p>", page)
+    assert verdict == "step 100: the discriminator has started to learn"
+    assert training == (
+        "Objective electra: a discriminator of 1,000 parameters, trained on books.txt (7 documents, 900 tokens) for "
+        "100 steps of 8 segments of up to 16 tokens, in 1 d 00 h on a computer."
+    )
+    assert page.index(verdict) < page.index("<h2>Curves</h2>")
+
+
+def test_metrics_have_the_names_of_the_terminal_and_definitions(page: str) -> None:
+    assert '<th scope="row">generator accuracy</th>' in page and "masked accuracy" not in page
+    assert "Discriminator AUC: probability that a replaced token gets a higher score" in page
+    assert metric_title("masked_accuracy_mask_token") == "generator accuracy where it saw [MASK]"
+    assert metric_title("discriminator_precision") == "discriminator precision"
+    assert metric_title("grad_norm") == "grad norm"
 
 
 def test_tables_hold_results_plan_compute_options_and_no_secret(page: str) -> None:
@@ -78,14 +92,16 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page: str) -> No
 def test_the_page_is_complete_and_loads_nothing(page: str) -> None:
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
-    assert opened - closed == Counter({"meta": 2})
-    assert not re.search(r"(?:src|href)=|url\(|@import|<script|<link|https?:", page)
+    assert opened - closed == Counter({"meta": 2, "img": 1})
+    pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
+    assert len(pictures) == 1 and b"<svg" in base64.b64decode(pictures[0])
+    assert not re.search(r"href=|src=\"(?!data:)|url\(|@import|<script|<link|https?:", page)
     light, dark = (set(re.findall(r"(--\w+):", part)) for part in page.split("prefers-color-scheme: dark", 1))
     used = set(re.findall(r"var\((--\w+)\)", page))
     assert used and used <= light and used <= dark
 
 
-def test_several_runs_share_charts_and_a_legend(tmp_path: Path) -> None:
+def test_several_runs_share_charts(tmp_path: Path) -> None:
     one = finished_run(tmp_path / "one")
     metrics = json.loads((one / "metrics.json").read_text())
     metrics["plan"]["main_network"] = "masked LM"
@@ -93,43 +109,37 @@ def test_several_runs_share_charts_and_a_legend(tmp_path: Path) -> None:
     assert '<th scope="row">masked LM</th>' in page_of(one)
     other = write_state(tmp_path / "other" / "checkpoint-40", logs_until(40)).parent
     page = page_of(one, other)
-    drawn = charts(page)["total loss"]
-    assert list(drawn) == ["one, training", "one, held-out", "other, training", "other, held-out"]
-    assert drawn["other, training"][-1] == (40.0, 26.0)
-    assert "one</li>" in page and "other</li>" in page  # the legend
+    lines = drawn(one, other)["total loss"]
+    assert [line[-1][0] for line in lines] == [100, 100, 40, 25] and lines[2][-1] == (40.0, 26.0)
     assert re.search(r"<li>other has no metrics.json.*step 40 of 100</li>", page)
     assert '<th scope="row">main network</th>' in page
 
 
-def test_a_long_log_makes_a_small_page_and_keeps_its_spikes() -> None:
+def test_a_long_log_makes_a_small_page() -> None:
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
-    losses[4_321] = 99.0
     logs = [{"step": step, "loss": loss} for step, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
-    page = report_page(runs, make_panels(runs), "steps")
-    assert len(page.encode()) < 100_000
-    drawn = charts(page)["total loss"]
-    assert len(drawn) == 8 and all((4_322.0, 99.0) in points for points in drawn.values())
+    assert len(to_html("", report_blocks(runs, make_panels(runs), "steps")).encode()) < 150_000
 
 
 @pytest.mark.parametrize(
-    ("logs", "drawn", "note"),
+    ("logs", "expected", "note"),
     [
-        ([{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}], {"total loss": {"held-out": [(0.0, 5.0)]}}, ""),
+        ([{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}], {"total loss": [[(0.0, 5.0)]]}, ""),
         ([{"step": 1, "loss": math.nan}], {}, "1 values of total loss (training) are not finite"),
         (
             [{"step": step, "loss": loss} for step, loss in ((1, -1.7e308), (2, 1.7e308), (3, 1.0))],
-            {"total loss": {"training": [(3.0, 1.0)]}},
+            {"total loss": [[(3.0, 1.0)]]},
             "2 values of total loss (training) are not finite",
         ),
     ],
 )
 def test_a_report_is_written_of_odd_numbers_too(
-    tmp_path: Path, logs: list[dict[str, float]], drawn: dict[str, Any], note: str
+    tmp_path: Path, logs: list[dict[str, float]], expected: dict[str, list[Points]], note: str
 ) -> None:
-    page_file, picture_file = write_report([write_state(tmp_path / "a$b$", logs)])
-    page = page_file.read_text()
-    assert charts(page) == drawn and note in page
+    folder = write_state(tmp_path / "a$b$", logs)
+    page_file, picture_file = write_report([folder])
+    assert drawn(folder) == expected and note in page_file.read_text()
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
@@ -139,12 +149,11 @@ def test_the_files_of_one_run_and_of_several(tmp_path: Path) -> None:
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
     assert Image.open(picture_file).size == (1584, round(110 * (3 * 2.5 + 0.6)))  # three rows of four panels
     main([str(one), str(other), "--x", "flops"])
-    page = (tmp_path / "comparison.html").read_text()
-    assert charts(page)["total loss"]["one, training"][-1][0] == pytest.approx(2e11) and "billion FLOPs" in page
-    assert (tmp_path / "comparison.png").is_file()
+    assert drawn(one, other, axis="flops")["total loss"][0][-1][0] == pytest.approx(2e11)
+    assert (tmp_path / "comparison.html").is_file() and (tmp_path / "comparison.png").is_file()
 
 
-def test_glue_results_stand_in_the_report_and_in_the_model_card_once(tmp_path: Path) -> None:
+def test_results_stand_in_the_report_and_once_in_the_card(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run")
     (run / "discriminator").mkdir()
     card = run / "discriminator" / "README.md"
@@ -152,21 +161,34 @@ def test_glue_results_stand_in_the_report_and_in_the_model_card_once(tmp_path: P
     words = [str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks())), "--output", str(tmp_path / "a.html")]
     main(words)
     first = card.read_text()
-    assert first.startswith("# Card\n\n## License\nto fill in\n\n## GLUE, development sets, percent\n")
-    assert "| glue | 1 | 51.0 |" in first and "AVG" in first
-    card.write_text(first + "\n## My own words\nkept\n")
+    assert first.startswith("# Card\n\n## License\nto fill in\n\n## GLUE results\n")
+    assert "| glue | output/small | pretrained | 13.5 M | 1 | 51.0 |" in first and "## Cost of the score" in first
+    card.write_text(first.replace("## GLUE", "## My own words\nkept\n\n## GLUE"))
     main(words)
-    assert card.read_text() == first + "\n## My own words\nkept\n"
-    row = '<th scope="row">glue</th><td class="number">1</td><td class="number">51.0</td>'
-    assert row in (tmp_path / "a.html").read_text() and (tmp_path / "a.png").is_file()
-    assert not (run / "report.html").exists()
+    assert card.read_text() == first.replace("## GLUE", "## My own words\nkept\n\n## GLUE")
+    assert '<th scope="row">glue</th><td>output/small</td>' in (tmp_path / "a.html").read_text()
+    assert (tmp_path / "a.png").is_file() and not (run / "report.html").exists()
+
+
+def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path: Path) -> None:
+    run = read_runs([finished_run(tmp_path / "run")])[0]
+    table = efficiency_section("run", run.plan, run.metrics["compute"], {"AVG": 0.548, "GLUE": None})[1]
+    own, *published = table.rows
+    # 2 devices x 1 day x 0.5 TFLOP/s x 0.33 / 1000; 8.64e19 FLOPs
+    assert own == [
+        "run", "0.001 M", "1 d 00 h on 2 x a computer", "3.3e-04", "1.000", "54.8", "", "6.0e-04", "",
+    ]  # fmt: skip
+    for name, devices, days, peak in (("GPT", 8, 30, 12.0), ("DistilBERT", 8, 3.75, 15.7)):
+        row = next(row for row in published if row[0] == name)
+        assert float(row[3]) == pytest.approx(devices * days * peak * 0.33 / 1000, abs=6e-4)
+    assert efficiency_section("run", run.plan, {}, {}) == []
 
 
 def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run")
     for argv, message in (
         ([str(run), str(finished_run(tmp_path / "b")), "--glue", str(tmp_path)], "--glue belongs to one run"),
-        ([str(run), "--glue", str(tmp_path)], "has no results.jsonl"),
+        ([str(run), "--glue", str(tmp_path)], "has no scores of fine-tuning"),
         ([str(run), "--output", str(tmp_path / "x.png")], r"x\.png .*\.html"),
         ([str(finished_run(tmp_path / f"r{n}")) for n in range(9)], "9 runs"),
     ):
@@ -177,10 +199,8 @@ def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
         main([str(run), "--output", str(run / "config.yaml" / "x.html")])
 
 
-def test_reports_sweeps_and_costs_import_no_torch() -> None:
-    code = (
-        "import sys, electra.report.__main__, electra.efficiency, electra.sweep.__main__; print(sorted(sys.modules))"
-    )
+def test_reports_and_sweeps_import_no_torch() -> None:
+    code = "import sys, electra.report.__main__, electra.sweep.__main__; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "'electra.sweep.__main__'" in done.stdout
     assert "'torch'" not in done.stdout and "'transformers'" not in done.stdout

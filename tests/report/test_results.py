@@ -9,7 +9,7 @@ import pytest
 
 from electra.io.errors import UserError
 from electra.report.__main__ import main
-from electra.report.evaluation import read_runs, terminal_table, write_report
+from electra.report.blocks import text_table, write_report
 from electra.report.results import Result, RunSummary, Spread, append_result, read_results
 from electra.tasks.glue.report import REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
@@ -116,55 +116,56 @@ def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Pat
     scores = ({"f1": 0.9, "accuracy": 0.98, "f1_PER": 0.7}, {"f1": 0.91, "accuracy": 0.99})
     runs = [result("conll2003", seed, {**metrics}) for seed, metrics in enumerate(scores)]
     run = run_folder(tmp_path / "a", runs)
-    write_report(TAGGING, [run], run)
+    write_report(TAGGING.report([run]), run)
     markdown = (run / "report.md").read_text()
     assert "| a | output/small | pretrained | 13.5 M | 2 | 90.5 ± 0.7 | 98.5 ± 0.7 |" in markdown
-    assert "| BERT-Large | CoNLL-2003 | 96.6 | 92.8 |" in markdown and "f1\\_PER" in markdown
+    assert "| a (this report) | 90.5 |  | median of 2 |  |" in markdown
+    assert "| BERT-Large | 96.6 | 92.8 |" in markdown and "f1\\_PER" in markdown
     other = run_folder(tmp_path / "b", [result("mine", 1, {"f1": 0.5})])
-    write_report(TAGGING, [other], other)
+    write_report(TAGGING.report([other]), other)
     assert "BERT" not in (other / "report.md").read_text()
 
 
 def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path: Path) -> None:
     one, other, last = (run_folder(tmp_path / name, all_tasks("rte")) for name in ("a/glue", "b/glue", "c"))
-    found = read_runs(GLUE, [one, other, one / ".." / "glue", last])
+    found = GLUE.read_runs([one, other, one / ".." / "glue", last])
     assert [run.name for run in found] == [str(one), str(other), "c"]
-    lines = terminal_table(GLUE, [last]).splitlines()
-    assert [line.split("  ")[0] for line in lines[1:]] == ["seeds", "RTE", "AVG", "GLUE"]
+    table = GLUE.report([last]).table
+    lines = text_table(table.header, table.rows).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == ["Seeds", "RTE acc", "AVG", "GLUE"]
 
 
 @pytest.mark.parametrize(
-    ("task", "metrics", "kind", "options", "title"),
+    ("task", "metrics", "kind", "title"),
     [
-        ("squad_v1", {"exact_match": 0.5, "f1": 0.6}, None, "", "SQuAD"),
-        ("conll2003", {"f1": 0.5, "accuracy": 0.6}, None, "", "Tagging"),
-        ("swag", {"accuracy": 0.5}, None, "", "Multiple choice"),
-        ("rte", {"accuracy": 0.5}, None, "", "GLUE"),
-        ("pos", {"accuracy": 0.5}, None, "label_column: 1", "Tagging"),
-        ("rte", {"accuracy": 0.5}, None, "train_file: []", "Multiple choice"),
-        ("rte", {"accuracy": 0.5}, "multiple_choice", "", "Multiple choice"),
-        ("pos", {"accuracy": 0.5}, "tagging", "", "Tagging"),
+        ("squad_v1", {"exact_match": 0.5, "f1": 0.6}, "squad", "SQuAD"),
+        ("rte", {"accuracy": 0.5}, "glue", "GLUE"),
+        ("rte", {"accuracy": 0.5}, "multiple_choice", "Multiple choice"),
+        ("pos", {"accuracy": 0.5}, "tagging", "Tagging"),
+        ("conll2003", {"accuracy": 0.5}, "tagging", "Tagging"),  # parts of speech
     ],
 )
-def test_the_command_recognizes_the_kind_and_writes_to_its_output_alone(
-    tmp_path: Path, task: str, metrics: dict[str, float | None], kind: str | None, options: str, title: str
+def test_the_command_writes_to_its_output_alone(
+    tmp_path: Path, task: str, metrics: dict[str, float | None], kind: str, title: str
 ) -> None:
-    run, output = run_folder(tmp_path / "a", [result(task, 1, metrics)]), tmp_path / "out" / "here"
-    (run / "environment.json").write_text(json.dumps({"kind": kind}))
-    (run / "config.yaml").write_text(options)
+    run = run_folder(tmp_path / "a", [result(task, 1, metrics)], kind)
+    output = tmp_path / "out" / "here"
     before = sorted(run.iterdir())
     main([str(run), "--output", str(output)])
-    assert (output / "report.md").read_text().startswith(f"# {title} results\n")
+    markdown = (output / "report.md").read_text()
+    assert markdown.startswith(f"# {title} results\n") and "| 50.0 |" in markdown
     assert {path.name for path in output.iterdir()} == {"report.md", "report.html", "report.json"}
     assert sorted(run.iterdir()) == before
 
 
 def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
-    one = run_folder(tmp_path / "a", [result("swag", 1, {"accuracy": 0.5})])
+    one = run_folder(tmp_path / "a", [result("swag", 1, {"accuracy": 0.5})], "multiple_choice")
     other = run_folder(tmp_path / "b", all_tasks("rte"))
     (tmp_path / "c").mkdir()
     (run_folder(tmp_path / "empty", []) / "results.jsonl").touch()
+    (run_folder(tmp_path / "merged", all_tasks("rte")) / "environment.json").unlink()
     for words, named in (
+        ([tmp_path / "merged"], "no environment.json"),
         ([one, other], "multiple_choice.*glue"),
         ([one, tmp_path / "c"], "c has no results.jsonl"),
         ([tmp_path / "empty"], "empty/results.jsonl is empty"),

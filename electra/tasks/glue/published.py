@@ -4,12 +4,8 @@ Percent with one decimal, as printed in the source; a cell that no source gives 
 the development sets or to the test sets. Misprints of a source are corrected here and mentioned in the row's notes.
 """
 
-import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
-
-from electra.tasks.glue.tasks import AVG_TASKS
+from electra.report.evaluation import PublishedScores
+from electra.tasks.glue.tasks import AVG_TASKS, TASKS
 
 PAPER = "https://openreview.net/pdf?id=r1xMH1BtvB"
 GOOGLE = "https://github.com/google-research/electra#expected-results"
@@ -18,40 +14,26 @@ LMTUNERS = "https://github.com/shoarora/lmtuners/tree/master/experiments/disc_lm
 ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
 
 
-@dataclass(frozen=True)
-class Published:
-    """One row of a published table.
+def _published(
+    name: str,
+    label: str,
+    split: str,
+    scores: tuple[float, ...],
+    protocol: str,
+    mnli: str,
+    source: str,
+    table: str,
+    printed_average: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> PublishedScores:
+    """A row: the headline metrics in the order of `AVG_TASKS`.
 
-    Args:
-        label: short name for figures; no longer than `electra.report.charts.MAX_LABEL`.
-        scores: task -> headline metric, percent; empty if the source reports the average alone.
-        mnli: accuracy on the `matched` set, `mean` of both sets, or both sets `pooled`; empty if the source is silent.
-        source, table: URL, and the table within it.
-        printed_average, printed_glue: mean of eight and of nine tasks as printed in the source.
-        notes: corrections and inconsistencies of the source.
+    `mnli` is accuracy on the `matched` set, the `mean` of both sets, or both sets `pooled`; "" if the source is
+    silent.
     """
-
-    name: str
-    label: str
-    split: Literal["dev", "test"]
-    scores: Mapping[str, float]
-    protocol: str
-    mnli: Literal["matched", "mean", "pooled", ""]
-    source: str
-    table: str
-    printed_average: float | None = None
-    printed_glue: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def average(self) -> float | None:
-        """Mean of the eight tasks of `AVG`, computed from the row; the printed one if the row has no scores."""
-        return statistics.fmean(self.scores.values()) if self.scores else self.printed_average
-
-
-def _scores(*percent: float) -> dict[str, float]:
-    """Scores in the order of `AVG_TASKS`."""
-    return dict(zip(AVG_TASKS, percent, strict=True))
+    by_task = {task: {TASKS[task].headline: score} for task, score in zip(AVG_TASKS, scores, strict=bool(scores))}
+    how = f"{protocol}; MNLI {mnli}" if mnli else protocol
+    return PublishedScores(name, label, by_task, how, source, table, split, printed_average, notes)
 
 
 _MEDIAN_MANY = "median of 10 or more fine-tunings"
@@ -59,84 +41,84 @@ _LMTUNERS_DEV = "median of 5; RTE, STS-B from MNLI"
 _LMTUNERS_TEST = "best of 5 on dev; RTE, STS-B from MNLI"
 
 PUBLISHED = (
-    Published(
-        "ELECTRA-Small++", "ELECTRA-Small++", "dev", _scores(57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
+    _published(
+        "ELECTRA-Small++", "ELECTRA-Small++", "dev", (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
         _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small",
         notes=("the released ELECTRA-Small is the paper's ELECTRA-Small++: longer text, 4 million steps",),
     ),
-    Published(
-        "ELECTRA-Small-OWT", "ELECTRA-Small-OWT", "dev", _scores(56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
+    _published(
+        "ELECTRA-Small-OWT", "ELECTRA-Small-OWT", "dev", (56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
         _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small-OWT",
     ),
-    Published(
+    _published(
         "ELECTRA-Small-OWT (electra_pytorch)", "OWT, electra_pytorch", "dev",
-        _scores(58.72, 88.03, 86.04, 86.16, 88.63, 80.4, 87.45, 67.46),
+        (58.72, 88.03, 86.04, 86.16, 88.63, 80.4, 87.45, 67.46),
         "mean of 10 fine-tunings", "matched", ELECTRA_PYTORCH, "README, table 1", 80.36,
     ),
-    Published(
+    _published(
         "ELECTRA-Small-OWT (rc2020_electra)", "OWT, rc2020_electra", "dev",
-        _scores(53.5, 88.7, 87.6, 85.2, 86.1, 80.2, 87.5, 61.5),
-        "single run", "pooled", RC2020, "README, Results on GLUE dev set, row Mine", 79.2, 76.7,
+        (53.5, 88.7, 87.6, 85.2, 86.1, 80.2, 87.5, 61.5),
+        "single run", "pooled", RC2020, "README, Results on GLUE dev set, row Mine", 79.2,
         notes=(
             "the source prints AVG 79.2; the mean of its own row is 78.79, which is shown here",
             "the source prints GLUE 76.7, a mean with WNLI, but not WNLI itself; with this row it would be 60.0",
         ),
     ),
-    Published(
+    _published(
         "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "dev",
-        _scores(56.3, 88.4, 75.0, 86.1, 89.1, 77.9, 83.0, 67.1),
+        (56.3, 88.4, 75.0, 86.1, 89.1, 77.9, 83.0, 67.1),
         _LMTUNERS_DEV, "mean", LMTUNERS, "README, GLUE Dev results",
         notes=(
             "an earlier README of the source sets the paper's ELECTRA-small row of the test set (MNLI 79.7, "
             "MRPC 83.7, QNLI 87.7 ...) beside dev rows of other models; here it is a test row",
         ),
     ),
-    Published(
+    _published(
         "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "dev",
-        _scores(50.6, 89.1, 86.3, 87.2, 89.1, 78.2, 85.9, 69.6),
+        (50.6, 89.1, 86.3, 87.2, 89.1, 78.2, 85.9, 69.6),
         f"{_LMTUNERS_DEV}; settings searched per task", "mean", LMTUNERS, "README, GLUE Dev results",
     ),
     *(
-        Published(name, name, "dev", {}, "as the paper reports it", "", PAPER, "table 1", average)
+        _published(name, name, "dev", (), "as the paper reports it", "", PAPER, "table 1", average)
         for name, average in (("ELECTRA-Small", 79.9), ("BERT-Small", 75.1), ("GPT", 78.8), ("BERT-Base", 82.2))
     ),
-    Published(
-        "ELECTRA-Small++", "ELECTRA-Small++", "test", _scores(55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
+    _published(
+        "ELECTRA-Small++", "ELECTRA-Small++", "test", (55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
         "submission, single task", "", ELECTRA_PYTORCH, "README, table 2, after the paper's table 8", 79.7,
         notes=(
             "electra_pytorch's table 2 prints RTE 6.36; its average, 79.7, is that of 63.6",
             "lmtuners' test table repeats the dev row 57.0 91.2 88.0 87.5 89.0 81.3 88.4 66.7 for this model",
         ),
     ),
-    Published(
-        "ELECTRA-Small", "ELECTRA-Small", "test", _scores(54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
+    _published(
+        "ELECTRA-Small", "ELECTRA-Small", "test", (54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
         "submission, single task", "", ELECTRA_PYTORCH, "an earlier README, after the paper's table 8", 78.0,
     ),
-    Published(
+    _published(
         "ELECTRA-Small++ (electra_pytorch)", "++, electra_pytorch", "test",
-        _scores(54.8, 91.6, 84.6, 84.2, 88.5, 82.0, 89.0, 64.7),
+        (54.8, 91.6, 84.6, 84.2, 88.5, 82.0, 89.0, 64.7),
         "best of 10 on dev, or an ensemble", "", ELECTRA_PYTORCH, "README, table 2", 79.92,
         notes=("the released checkpoint, fine-tuned by electra_pytorch; not pre-trained by it",),
     ),
-    Published(
+    _published(
         "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "test",
-        _scores(57.4, 89.3, 76.2, 81.9, 87.5, 78.1, 82.4, 68.1),
+        (57.4, 89.3, 76.2, 81.9, 87.5, 78.1, 82.4, 68.1),
         _LMTUNERS_TEST, "mean", LMTUNERS, "README, GLUE Test results",
     ),
-    Published(
+    _published(
         "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "test",
-        _scores(43.9, 87.9, 82.1, 82.0, 87.6, 77.9, 85.8, 67.5),
+        (43.9, 87.9, 82.1, 82.0, 87.6, 77.9, 85.8, 67.5),
         f"{_LMTUNERS_TEST}; settings searched per task", "mean", LMTUNERS, "README, GLUE Test results",
     ),
-    Published(
-        "GPT", "GPT", "test", _scores(45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
+    _published(
+        "GPT", "GPT", "test", (45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
         "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
         notes=(
             "an earlier README of lmtuners prints GPT's QNLI score 88.1 under MNLI, and DistilBERT's 85.3 under QNLI",
         ),
     ),
-    Published(
-        "BERT-Base", "BERT-Base", "test", _scores(52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
+    _published(
+        "BERT-Base", "BERT-Base", "test", (52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
         "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
     ),
 )  # fmt: skip

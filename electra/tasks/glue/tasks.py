@@ -72,7 +72,7 @@ TASKS = {
         # `dev` and `test` are the matched sets. The headline is the mean of both sets; with only one there is none.
         Task("mnli", "MNLI", "accuracy", "acc m/mm", MNLI_ROWS, text_columns=PREMISE, labels=NLI,
              test_files={"test": "MNLI-m", "test_mismatched": "MNLI-mm"}, tsv_columns=PAIR, tsv_label="gold_label",
-             has_named_labels=True),
+             has_named_labels=True, columns={"accuracy_matched": "acc m", "accuracy_mismatched": "acc mm"}),
         Task("qnli", "QNLI", "accuracy", "acc", _rows(104743, 5463, 5463), text_columns=("question", "sentence"),
              labels=ENTAILMENT, test_files={"test": "QNLI"}, has_named_labels=True),
         Task("rte", "RTE", "accuracy", "acc", _rows(2490, 277, 3000), text_columns=PAIR,

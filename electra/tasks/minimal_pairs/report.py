@@ -1,4 +1,4 @@
-"""Accuracies on minimal pairs: outcomes -> results, tables, report.md, report.html. No torch.
+"""Accuracies on minimal pairs: outcomes -> results, tables, a report. No torch.
 
 The accuracy of a phenomenon is the mean over its paradigms, the overall one the mean over all paradigms, as in BLiMP's
 paper. Standard errors take the paradigms as given and their pairs as a sample.
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.io.errors import UserError
-from electra.io.files import write_file
-from electra.report.blocks import Block, Heading, Items, Link, Table, Text, text_table, to_html, to_markdown
+from electra.report.blocks import Block, Heading, Items, Link, Report, Table, Text
 from electra.tasks.minimal_pairs.data import Pair
 
 RESULTS_NAME = "minimal_pairs.json"
@@ -157,31 +156,19 @@ def _cell(result: dict[str, Any] | None) -> str:
     return accuracy if error is None else f"{accuracy} ± {100 * error:.1f}"
 
 
-def terminal_table(folders: Sequence[Path]) -> str:
-    table = accuracy_table(read_columns(folders), "phenomena")
-    return text_table(table.header, table.rows)  # type: ignore[arg-type]
-
-
-def write_report(folders: Sequence[Path], output: Path) -> list[Path]:
-    """Write report.md and report.html into the folder `output`."""
+def report(folders: Sequence[Path]) -> Report:
+    """The scores of one or more folders side by side."""
     columns = read_columns(folders)
     table = accuracy_table(columns, "phenomena")
     blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
     blocks += [Heading("By phenomenon"), table]
-    if ties := [f"{c.title}: {n} ties" for c in columns if (n := c.results["overall"]["ties"])]:
-        blocks.append(Items(ties))
+    ties = {column.title: column.results["overall"]["ties"] for column in columns}
+    if any(ties.values()):
+        blocks.append(Items([f"{title}: {count} ties" for title, count in ties.items() if count]))
     if table.header[-1] == LANGUAGE_MODELS[-1]:
         header = ["model", "overall", "training data", "score", "source"]
         rows: list[list[str | Link]] = [[*row[:4], Link(*row[4:])] for row in PUBLISHED]
         blocks += [Heading("Beside published results"), Table(header, rows, words=header[2:])]
-    blocks += [
-        Heading("By paradigm"),
-        accuracy_table(columns, "paradigms"),
-        Heading("Definitions"),
-        Items(DEFINITIONS),
-    ]
-    texts = {"report.md": to_markdown([Heading(TITLE, 1), *blocks]), "report.html": to_html(TITLE, blocks)}
-    output.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_file(text.encode(errors="backslashreplace"), output / name)
-    return [output / name for name in texts]
+    blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
+    blocks += [Heading("Definitions"), Items(DEFINITIONS)]
+    return Report(TITLE, blocks, table)

@@ -24,16 +24,11 @@ from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import STEP_KEY, Networks, load_networks
 from electra.model.probe import run_corruption
+from electra.report.blocks import text_table, write_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.tasks.minimal_pairs.data import BLIMP, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import (
-    RESULTS_NAME,
-    read_results,
-    summarize,
-    terminal_table,
-    write_report,
-)
+from electra.tasks.minimal_pairs.report import RESULTS_NAME, read_results, report, summarize
 from electra.tasks.minimal_pairs.scores import (
     OF_DISCRIMINATOR,
     OF_LANGUAGE_MODEL,
@@ -261,8 +256,9 @@ def main(argv: list[str] | None = None) -> None:
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(command_line.effective, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
-    paths = write_report([folder], folder)
-    logger.info("\n%s\n", terminal_table([folder]))
+    found = report([folder])
+    paths = write_report(found, folder)
+    logger.info("\n%s\n", text_table(found.table.header, found.table.rows))
     for path in (folder / RESULTS_NAME, folder / PAIRS_NAME, *paths):
         logger.info("%s", path)
 

@@ -1,21 +1,22 @@
 """Reports of multiple choice: titles, columns, definitions and published rows."""
 
-from collections.abc import Mapping, Sequence
-
 from electra.report.evaluation import PublishedScores, Reporting
-from electra.report.results import Result, ScoredTask
+from electra.report.results import ScoredTask
 
-TITLES = {"swag": "SWAG", "hellaswag": "HellaSwag", "arc": "ARC"}
-OFFICIAL_ROWS = {"swag": {"train": 73546, "dev": 20006}}
-SHOWN = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
+METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
+SWAG_ROWS = {"train": 73546, "dev": 20006}
+TASKS = {
+    "swag": ScoredTask("swag", "SWAG", "accuracy", "accuracy", SWAG_ROWS, METRICS),
+    "hellaswag": ScoredTask("hellaswag", "HellaSwag", "accuracy", "accuracy", columns=METRICS),
+    "arc": ScoredTask("arc", "ARC", "accuracy", "accuracy", columns=METRICS),
+}
 DEFINITIONS = (
     "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "
     "1 / number of choices. Metrics that begin with test are of the test set; no run is chosen by them.",
 )
 BERT = "https://aclanthology.org/N19-1423.pdf"
-
-PUBLISHED = tuple(
-    PublishedScores(name, name, "swag", scores, "one run", BERT, "table 4")
+PUBLISHED = [
+    PublishedScores(name, name, {"swag": scores}, "one run", BERT, "table 4")
     for name, scores in (
         ("BERT-Large", {"accuracy": 86.6, "test_accuracy": 86.3}),
         ("BERT-Base", {"accuracy": 81.6}),
@@ -23,16 +24,8 @@ PUBLISHED = tuple(
         ("ESIM+ELMo", {"accuracy": 59.1, "test_accuracy": 59.2}),
         ("ESIM+GloVe", {"accuracy": 51.9, "test_accuracy": 52.7}),
     )
+]
+REPORTING = Reporting(
+    "Multiple choice results", TASKS, METRICS, DEFINITIONS, headlines=("accuracy",), published=PUBLISHED
 )
-
-
-def known_tasks(results: Sequence[Result]) -> Mapping[str, ScoredTask]:
-    """All tasks with results, in the order of their first results."""
-    names = dict.fromkeys(result.task for result in results)
-    return {
-        name: ScoredTask(name, TITLES.get(name, name), "accuracy", "accuracy", OFFICIAL_ROWS.get(name, {}))
-        for name in names
-    }
-
-
-REPORTING = Reporting("Multiple choice results", known_tasks, SHOWN, DEFINITIONS, PUBLISHED)
+report = REPORTING.report

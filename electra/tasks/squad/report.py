@@ -25,16 +25,20 @@ _SCORES: tuple[tuple[str, str, tuple[float, ...], tuple[float, ...], tuple[str, 
 """Name, label, exact match and F1 in version 1.1, in version 2.0, and where from; from the smallest to the largest
 model. The released Small and Base are the paper's Small++ and Base++."""
 
-PUBLISHED = [
-    PublishedScores(name, label, task, dict(zip(("exact_match", "f1"), scores, strict=False)), *source)
-    for name, label, v1, v2, source in _SCORES
-    for task, scores in (("squad_v1", v1), ("squad_v2", v2))
-    if scores
-]
+METRICS = {"exact_match": "EM", "f1": "F1"}
 
+
+def _by_metric(scores: tuple[float, ...]) -> dict[str, float]:
+    return dict(zip(METRICS, scores, strict=False))
+
+
+PUBLISHED = [
+    PublishedScores(name, label, {"squad_v1": _by_metric(v1), "squad_v2": _by_metric(v2)}, *source)
+    for name, label, v1, v2, source in _SCORES
+]
 TASKS = {
-    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", "F1", {"train": 87_599, "dev": 10_570}),
-    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", "F1", {"train": 130_319, "dev": 11_873}),
+    "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", "F1", {"train": 87_599, "dev": 10_570}, METRICS),
+    "squad_v2": ScoredTask("squad_v2", "SQuAD 2.0", "f1", "F1", {"train": 130_319, "dev": 11_873}, METRICS),
 }
 """The numbers of rows are numbers of questions."""
 DEFINITIONS = (
@@ -44,6 +48,5 @@ DEFINITIONS = (
     "at the threshold that is best on this set: best_exact and best_f1 of the official script. HasAns are its scores "
     "on questions with an answer, NoAns on those without, at the threshold best for F1.",
 )
-REPORTING = Reporting(
-    "SQuAD results", lambda results: TASKS, {"exact_match": "EM", "f1": "F1"}, DEFINITIONS, PUBLISHED
-)
+REPORTING = Reporting("SQuAD results", TASKS, METRICS, DEFINITIONS, published=PUBLISHED)
+report = REPORTING.report

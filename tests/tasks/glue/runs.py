@@ -1,5 +1,6 @@
 """Results by hand, and folders of them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ def all_tasks(*tasks: str, without: tuple[str, ...] = (), **others: Any) -> list
     return results
 
 
-def run_folder(folder: Path, results: list[Result]) -> Path:
+def run_folder(folder: Path, results: list[Result], kind: str = "glue") -> Path:
     folder.mkdir(parents=True)
+    (folder / "environment.json").write_text(json.dumps({"kind": kind}))
     for one in results:
         append_result(folder / "results.jsonl", one)
     return folder

@@ -1,0 +1,62 @@
+"""What metrics are called, in the terminal and in reports, and what they mean. No torch."""
+
+LABELS = {
+    "generator_loss": "generator loss (nats)",
+    "masked_accuracy": "generator accuracy",
+    "masked_accuracy_mask_token": "  where it saw [MASK]",
+    "masked_accuracy_kept_token": "  where it saw the token",
+    "sampled_accuracy": "  of its samples",
+    "generator_entropy": "  entropy (nats)",
+    "replaced_rate": "replaced tokens",
+    "discriminator_loss": "discriminator loss (nats)",
+    "discriminator_accuracy": "discriminator accuracy",
+    "discriminator_precision": "  precision",
+    "discriminator_recall": "  recall",
+    "discriminator_f1": "  F1",
+    "discriminator_mcc": "  MCC",
+    "discriminator_auc": "discriminator AUC",
+    "mlm_loss": "MLM loss (nats)",
+    "mlm_accuracy": "MLM accuracy",
+    "mlm_accuracy_mask_token": "  where it saw [MASK]",
+    "mlm_accuracy_other_token": "  where it saw another",
+    "mlm_accuracy_kept_token": "  where it saw the token",
+    "all_tokens_loss": "loss at all tokens (nats)",
+    "all_tokens_accuracy": "accuracy at all tokens",
+    "copy_gate_accuracy": "copy gate accuracy",
+    "copy_gate_auc": "copy gate AUC",
+}
+"""Of all metrics except the total loss, in the order of the table. An indented label belongs to the one above it."""
+DEFINITIONS = {
+    "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
+    "size if it knows nothing.",
+    "masked_accuracy": "Generator accuracy: share of the chosen positions where its most likely token is the "
+    "original. At most chosen positions it sees [MASK], at a few the token itself.",
+    "sampled_accuracy": "Accuracy of its samples: share of the chosen positions where a sample equals the original. "
+    "Low values are normal; these positions count as original.",
+    "replaced_rate": "Replaced tokens: share of all tokens that differ from the original.",
+    "discriminator_loss": "Discriminator loss: mean binary cross-entropy. Compare it with the entropy of the share of "
+    "replaced tokens, which the best guess without looking at the text reaches.",
+    "discriminator_recall": "Precision and recall: share of the tokens judged replaced that are, and share of the "
+    "replaced tokens that are found, at probability .5. A low recall is normal early in training.",
+    "discriminator_auc": "Discriminator AUC: probability that a replaced token gets a higher score than an original "
+    "one; .5 is chance. It depends on the generator, so it compares runs with the same generator only.",
+    "mlm_accuracy": "MLM accuracy: share of the chosen positions where the most likely token is the original.",
+    "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
+}
+"""One sentence or two for each metric that a reader may not know."""
+_WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
+
+
+def metric_title(name: str) -> str:
+    """The name of a metric where it stands alone: discriminator_recall -> discriminator recall."""
+    if name == "loss":
+        return "total loss"
+    if name not in LABELS:
+        return " ".join(_WORDS.get(word, word) for word in name.split("_"))
+    label = LABELS[name]
+    if not label.startswith(" "):
+        return label
+    names = list(LABELS)
+    group = next(LABELS[n] for n in reversed(names[: names.index(name)]) if not LABELS[n].startswith(" "))
+    is_condition = label.split()[0] in ("where", "of")
+    return f"{group if is_condition else group.split()[0]} {label.strip()}"
