@@ -2,8 +2,8 @@
 
     m ~ choose(x)    x_masked = REPLACE(x, m, [MASK])    x_hat ~ p_G(x | x_masked)    x_corrupt = REPLACE(x, m, x_hat)
 
-Shapes are fixed (B rows, L tokens, K slots for masked positions per row) and no function reads a value from the
-device, so nothing here stalls a GPU or breaks compilation: a row with fewer than K masked positions has unused slots.
+Shapes are fixed (B rows, L tokens, K slots for chosen positions per row) and no function reads a value from the
+device, so nothing here stalls a GPU or breaks compilation: a row with fewer than K chosen positions has unused slots.
 Randomness is passed in as uniform numbers: the same numbers give the same masks for any batch size, device or model.
 
 docs/fidelity.md lists the differences from the public implementations, with reasons.
@@ -12,7 +12,6 @@ docs/fidelity.md lists the differences from the public implementations, with rea
 from collections.abc import Iterable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 128
@@ -35,38 +34,22 @@ def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids
     return maskable
 
 
-def segment_numbers(segment_lengths: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Which of the segments that share a row a position is in, S in padding, and its place there, int64 (B, L) each.
-
-    `segment_lengths` counts their tokens in their order, int64 (B, S).
-    """
-    ends = segment_lengths.cumsum(dim=1)
-    positions = torch.arange(length, device=ends.device).expand(len(ends), -1).contiguous()
-    numbers = torch.searchsorted(ends, positions, right=True)
-    return numbers, positions - F.pad(ends, (1, 0)).gather(1, numbers)
+def count_chosen(maskable: Tensor, attention_mask: Tensor, mlm_probability: float) -> Tensor:
+    """Number of positions that `choose_positions` chooses in each row, int64 (B,)."""
+    slots = round(mlm_probability * maskable.size(1))
+    return share_of(attention_mask.sum(dim=1), maskable.sum(dim=1), mlm_probability, max(1, slots))
 
 
-def count_chosen(
-    maskable: Tensor, attention_mask: Tensor, mlm_probability: float, segment_lengths: Tensor | None = None
-) -> Tensor:
-    """Number of positions that `choose_positions` chooses in each row, int64 (B,), or segment, (B, S)."""
-    # In float64, like its `slots`: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
-    precision = torch.float32 if maskable.device.type == "mps" else torch.float64
-    real, available = attention_mask.sum(dim=1), maskable.sum(dim=1)
-    if segment_lengths is not None:
-        up_to = F.pad(maskable.long().cumsum(dim=1), (1, 0)).gather(1, segment_lengths.cumsum(dim=1))
-        real, available = segment_lengths, up_to.diff(dim=1, prepend=torch.zeros_like(up_to[:, :1]))
+def share_of(real: Tensor, available: Tensor, mlm_probability: float, most: int) -> Tensor:
+    """round(mlm_probability * real), at least 1, at most `most` and what is available; int64, any shape."""
+    # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
+    precision = torch.float32 if real.device.type == "mps" else torch.float64
     wanted = (real.to(precision) * mlm_probability).round().long()
-    wanted = wanted.clamp(min=1, max=max(1, round(mlm_probability * maskable.size(1))))
-    return torch.minimum(wanted, available)
+    return torch.minimum(wanted.clamp(min=1, max=most), available)
 
 
 def choose_positions(
-    maskable: Tensor,
-    attention_mask: Tensor,
-    uniform: Tensor,
-    mlm_probability: float,
-    segment_lengths: Tensor | None = None,
+    maskable: Tensor, attention_mask: Tensor, uniform: Tensor, mlm_probability: float
 ) -> tuple[Tensor, Tensor]:
     """Choose k = round(mlm_probability * n) positions of every row, without replacement; n counts its real tokens.
 
@@ -78,25 +61,11 @@ def choose_positions(
         attention_mask: 1 for real tokens, 0 for padding, (B, L).
         uniform: one number in [0, 1) per token; the k smallest of a row's maskable ones win, float (B, L).
         mlm_probability: share of the real tokens that is chosen, in (0, 1).
-        segment_lengths: tokens of each of the segments that share a row, with [CLS] and [SEP], int64 (B, S); k
-            positions of every segment are chosen then, the same as if it had a row of its own.
     Returns:
-        mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)), or more with `segment_lengths`; arbitrary
-            beyond a row's k.
+        mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)); arbitrary beyond a row's k.
         mlm_mask: bool (B, K), which slots are used.
     """
     length = maskable.size(1)
-    if segment_lengths is not None:
-        numbers, places = segment_numbers(segment_lengths, length)
-        count = F.pad(count_chosen(maskable, attention_mask, mlm_probability, segment_lengths), (0, 1))
-        # A sort by number keeps each segment where it is. Random numbers of float32 have 24 bits.
-        noise = (uniform * 2.0**30).long().masked_fill(~maskable, 2**31)
-        order = ((numbers << 32) + noise).argsort(dim=1, stable=True)
-        is_chosen = places < count.gather(1, numbers)
-        # Rounding adds at most 1/2 to a segment, or what a single position of [CLS] x [SEP] is more than its share.
-        most = mlm_probability * length + segment_lengths.size(1) * max(0.5, 1 - 3 * mlm_probability)
-        chosen = is_chosen.byte().argsort(dim=1, descending=True, stable=True)[:, : max(1, min(length, int(most)))]
-        return order.gather(1, chosen), is_chosen.gather(1, chosen)
     slots = min(length, max(1, round(mlm_probability * length)))
     order = uniform.masked_fill(~maskable, 2.0)  # behind every maskable token
     mlm_positions = order.topk(slots, dim=1, largest=False, sorted=True).indices

@@ -243,7 +243,9 @@ class GooglePolicy:
         self._document, self._first_span = array("q"), array("q", [0])
         self._is_second, self._start, self._size = array("b"), array("q"), array("q")
         self._target = max_length
-        for document in tqdm(documents.tolist(), desc="Building static examples", unit="doc", mininterval=0.5):
+        for document in tqdm(
+            documents.tolist(), desc="Building static examples", unit="doc", mininterval=0.5, disable=None
+        ):
             lines: list[Span] = []
             start = current_length = 0
             for length in cache.line_lengths(document).tolist():

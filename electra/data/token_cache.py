@@ -265,7 +265,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
                 yield done, *encoded.result()
 
     schema = features.arrow_schema
-    bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", mininterval=0.5)
+    bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", mininterval=0.5, disable=None)
     with bar, open(folder / ARROW_NAME, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for source, record_batch, batch_bytes in encoded_batches():
             writer.write_batch(record_batch.cast(schema))

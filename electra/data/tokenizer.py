@@ -123,7 +123,9 @@ def train_on_corpus(
     def training_documents() -> Iterator[str]:
         nonlocal used
         held_out_bytes = 0
-        with tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5) as bar:
+        with tqdm(
+            total=corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5, disable=None
+        ) as bar:
             for document in corpus:
                 if not is_held_out(document, seed):
                     used += 1

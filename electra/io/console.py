@@ -2,6 +2,7 @@
 
 import io
 import logging
+import logging.handlers
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
 """Names of options with secret values, such as `hub_token`."""
 
@@ -52,6 +54,21 @@ def setup_logging() -> None:
 
     log_plainly()
     transformers.utils.logging.disable_progress_bar()
+
+
+class RunLog(logging.handlers.MemoryHandler):
+    """Keeps the lines of a command until its folder is known, then writes them, and all later ones, into `log.txt`."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=0, flushOnClose=False)
+        logging.getLogger("electra").addHandler(self)
+
+    def write_to(self, folder: Path) -> None:
+        """Append to the file, which has the lines of the run's earlier starts."""
+        file = logging.FileHandler(folder / LOG_NAME, encoding="utf-8")
+        file.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self.setTarget(file)
+        self.flush()
 
 
 def environment() -> dict[str, Any]:

@@ -28,7 +28,6 @@ from electra.corruption import (
     maskable_tokens,
     replace_tokens,
     sample_tokens,
-    segment_numbers,
 )
 from electra.model.ablations import adversarial_loss, copy_or_predict, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
@@ -52,6 +51,7 @@ from electra.objectives import (
     objective_of,
     weighted_mean,
 )
+from electra.packing import choose_in_segments, count_chosen_in_segments, segment_numbers
 
 
 @dataclass
@@ -130,12 +130,13 @@ def mask_text(
         is_real: 1 for real tokens, 0 for padding, (B, L).
         mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
         config: shares and special tokens.
-        segment_lengths: see `choose_positions`.
+        segment_lengths: see packing.py.
     """
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
-    positions, mlm_mask = choose_positions(
-        maskable, is_real, mask_noise[..., 0], config.mlm_probability, segment_lengths
-    )
+    if segment_lengths is None:
+        positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+    else:
+        positions, mlm_mask = choose_in_segments(maskable, mask_noise[..., 0], config.mlm_probability, segment_lengths)
     noise = mask_noise[..., 1].gather(1, positions)
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -244,7 +245,10 @@ class ElectraForJointPretraining(PreTrainedModel):
         """Numbers of masked positions and of real tokens in a batch, int64 (2,): what the losses are divided by."""
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
-        chosen = count_chosen(maskable, is_real, self.config.mlm_probability, segment_lengths)
+        if segment_lengths is None:
+            chosen = count_chosen(maskable, is_real, self.config.mlm_probability)
+        else:
+            chosen = count_chosen_in_segments(maskable, segment_lengths, self.config.mlm_probability)
         return torch.stack([chosen.sum(), is_real.sum()])
 
     def forward(

@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import UserError
@@ -28,6 +30,8 @@ _LOST = re.compile(
 """Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 """Messages of torch's allocator for CPUs."""
+_TOO_MANY_FILES = re.compile(r"too many open files", re.IGNORECASE)
+"""Messages of torch's data loader, and of the operating system."""
 
 
 def choose_for_device(training: Any) -> None:
@@ -39,6 +43,12 @@ def choose_for_device(training: Any) -> None:
         training.fp16 = training.fp16 or (has_cuda and not training.bf16 and computes_fp16())
     if training.dataloader_num_workers is None:
         training.dataloader_num_workers = min(MOST_WORKERS, _cores_of_this_process() - 1) if has_cuda else 0
+
+
+def join_processes(training: Any) -> None:
+    """Connect the processes of a run on CPUs; transformers would do it without --ddp_timeout."""
+    if training.use_cpu:
+        PartialState(cpu=True, backend=training.ddp_backend, timeout=timedelta(seconds=training.ddp_timeout))
 
 
 def compiles_by_default(training: Any) -> bool:
@@ -66,13 +76,19 @@ def tell_choices(training: Any, given: set[str]) -> None:
 
 @contextmanager
 def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Iterator[None]:
-    """Turn a lack of memory, or the loss of another process, into a `UserError`; `step` tells the steps taken."""
+    """Turn a lack of memory or of open files, or a lost process, into a `UserError`; `step` gives the steps taken."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(str(error)):
             raise UserError(
                 f"out of memory on {training.device}, after step {step()}: {smaller_batches(training)}; "
+                f"{describe_latest_valid(run)}"
+            ) from error
+        if _TOO_MANY_FILES.search(str(error)):
+            raise UserError(
+                f"too many open files, after step {step()}: each of --dataloader_num_workers "
+                f"{training.dataloader_num_workers} needs some; raise the limit (ulimit -n), or lower the number; "
                 f"{describe_latest_valid(run)}"
             ) from error
         is_lost = isinstance(error, torch.distributed.DistError) or _LOST.search(str(error))

@@ -45,7 +45,7 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.phases import Gate
-from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
+from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, tell_choices
 from electra.pretraining.metrics import check_eval_corruption, evaluates, held_out_texts, rows_of
 from electra.pretraining.resume import generator_steps_of, read_state
 
@@ -173,6 +173,7 @@ class PretrainingArguments(TrainingArguments):
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
         choose_for_device(self)
+        join_processes(self)
         try:
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:

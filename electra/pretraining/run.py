@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from electra.io.console import setup_logging, shown_command
+from electra.io.console import RunLog, setup_logging, shown_command
 from electra.io.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
@@ -23,6 +23,7 @@ from electra.runtime.tracking import check_trackers
 def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
+    log = RunLog()
     args = parse_arguments(argv)
     check_trackers(args.training.report_to)
     run = open_run(args)
@@ -46,6 +47,8 @@ def main(argv: list[str] | None = None) -> None:
     stop = StopRequests(args.training.max_hours, started)
     trainer = make_trainer(args, model, data, plan, origin, stop)
     save_options(args, run, data.tokenizer, plan.changes)
+    if args.training.process_index == 0:
+        log.write_to(run.folder)
 
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint)

@@ -194,11 +194,13 @@ def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_half_of_it(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_failed_write_names_the_file_or_folder_and_what_is_kept(tmp_path: Path) -> None:
+def test_a_failed_write_names_the_file_the_disk_and_what_is_kept(tmp_path: Path) -> None:
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
-    for error, named in ((full, "optimizer.pt"), (RuntimeError("PytorchStreamWriter failed"), str(tmp_path))):
+    of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
+    for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path))):
         with pytest.raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
             raise error
-        assert named in str(raised.value) and str(raised.value).endswith("; kept")
+        assert named in str(raised.value) and str(raised.value).endswith(" left; kept")
+        assert "the disk /" in str(raised.value) and "inline_container" not in str(raised.value)
     with pytest.raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, lambda: "kept"):
         raise RuntimeError("a bug")

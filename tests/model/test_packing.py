@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from electra.backbones import BACKBONES
-from electra.corruption import segment_numbers
 from electra.data.segments import PackedRow, Segment, SegmentCollator
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import attention_bias, can_share_rows, encode
+from electra.packing import choose_in_segments, count_chosen_in_segments, segment_numbers
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config, objectives
 
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
@@ -94,3 +94,15 @@ def test_a_convolution_over_neighbours_cannot_be_packed() -> None:
     assert can_share_rows(config)
     config.conv_kernel_size = 3  # of microsoft/deberta-v2-xlarge
     assert not can_share_rows(config)
+
+
+@pytest.mark.parametrize(("p", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
+def test_a_bound_that_is_just_reached_drops_no_position(p: float, segments: int, length: int, expected: int) -> None:
+    """.1 * 18 + 6 * .7 and .35 * 350 + 7 * .5 are an integer in exact arithmetic, and less in floats."""
+    lengths = torch.full((1, segments), length)
+    maskable = torch.ones(1, segments * length, dtype=torch.bool)
+    maskable[:, ::length] = maskable[:, length - 1 :: length] = False
+    noise = torch.rand(1, segments * length, generator=torch.Generator().manual_seed(0))
+    counted = count_chosen_in_segments(maskable, lengths, p)
+    _, is_chosen = choose_in_segments(maskable, noise, p, lengths)
+    assert counted.sum() == is_chosen.sum() == expected

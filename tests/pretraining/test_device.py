@@ -10,7 +10,7 @@ import torch
 
 from electra.io.errors import UserError
 from electra.pretraining import resources
-from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices
+from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices, translate_failures
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.resources import check_memory
 from tests.pretraining.runs import flags
@@ -108,3 +108,14 @@ def test_a_step_that_does_not_fit_is_known_before_the_run(
 def test_an_automatic_batch_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
         parse_arguments(flags(tmp_path, auto_find_batch_size=True))
+
+
+NO_FILES = "Too many open files"
+
+
+@pytest.mark.parametrize("error", [OSError(24, NO_FILES), RuntimeError(f"{NO_FILES}. Communication with the workers")])
+def test_too_few_open_files_are_one_line_that_names_the_workers(tmp_path: Path, error: Exception) -> None:
+    training = SimpleNamespace(device="cpu", world_size=1, dataloader_num_workers=3)
+    named = pytest.raises(UserError, match=r"after step 7.*workers 3 .*ulimit -n")
+    with named, translate_failures(training, tmp_path, lambda: 7):
+        raise error

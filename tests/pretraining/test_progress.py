@@ -60,3 +60,20 @@ def test_a_run_that_diverged_ends_with_its_samples_and_its_report(folder: Path) 
     run = folder / "output" / "run"
     assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))
     assert (run / "metrics.json").is_file() and "P(replaced) undefined" in (run / "report.html").read_text()
+
+
+def test_the_log_of_a_run_has_one_line_for_each_event_and_no_bar(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a pipe; log.txt has the same lines, and goes on where the run is resumed."""
+    main(flags(folder, disable_tqdm=False, max_steps=8, save_steps=4))
+    said = capfd.readouterr()
+    events = [line for line in said.out.splitlines() if line.startswith("step ")]
+    assert [line.split(":")[0] for line in events] == [f"step {n}" for n in (0, 4, 6, 8, 8, 8, 8)]
+    for output in (said.out, said.err):
+        assert "\r" not in output and "\x1b" not in output and "it/s" not in output and "{'" not in output
+    log = folder / "output" / "run" / "log.txt"
+    first = log.read_text()
+    assert all(line in first for line in events) and "discriminator " in first.split("step 0")[0]
+    main(flags(folder, disable_tqdm=False, max_steps=12, save_steps=4, auto_resume=True))
+    assert log.read_text().startswith(first) and "step 12: loss" in log.read_text()[len(first) :]
