@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 ALWAYS_WRITTEN = {*RECIPES["small"], "objective", "experiment_name", "seed", "data_seed"}
 """Options that a run records even at their default, so that a later change of the default does not matter."""
-WITHOUT_VALUE = {"resume_from_checkpoint": "true", "predict_test": "best", "save_model": "best"}
+WITHOUT_VALUE = {"predict_test": "best", "save_model": "best"}
 """The value of an option that is given without one."""
 RENAMED = {
     # of rc2020_electra

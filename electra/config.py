@@ -112,7 +112,6 @@ class CacheArguments(Options):
     """Cache of tokenized text and trained tokenizers."""
 
     cache_dir: str = option("cache", "Folder of tokenized corpora and of the tokenizers trained for runs.", NOT_EMPTY)
-    overwrite_cache: bool = option(False, "Tokenize the corpus again even if it is in the cache.")
 
 
 @dataclass
@@ -199,9 +198,6 @@ class ModelArguments(Options):
         "Weights that the networks share. word: word embeddings; embeddings: also position and type embeddings and "
         "their LayerNorm; all: the whole encoder; gdes: word and position embeddings, with a table of differences on "
         "top, as in DeBERTa-v3. Not set: embeddings; none with two_stage.",
-    )
-    tie_embedding_projection: bool = option(
-        False, "Also share the projection of the embeddings; both networks must have the same width."
     )
     init_discriminator: str | None = option(
         None, "Start from the discriminator of a run, model folder or Hub id, with its sizes and tokenizer.", NOT_EMPTY

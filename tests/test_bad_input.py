@@ -35,7 +35,7 @@ Change = Callable[[Path], Any]
 Case = tuple[dict[str, Any], str] | tuple[dict[str, Any], str, Change]
 VOCAB = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 DONE, LAST = "output/done", "output/done/checkpoint-4"
-RESUME = {"experiment_name": "done", "resume_from_checkpoint": "true", "max_steps": 6}
+RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
 COLA, STSB = "glue/CoLA/train.tsv", "glue/STS-B/dev.tsv"
 
 
@@ -134,7 +134,7 @@ PRETRAINING: list[Case] = [
     ({"tokenizer_path": "cut_tok"}, "cut_tok"),
     ({"tokenizer_path": "maskless"}, "maskless [MASK]"),
     ({"tokenizer_path": "remote_tok"}, "remote_tok"),
-    ({"resume_from_checkpoint": "true"}, "output/run"),
+    ({"resume_from_checkpoint": "output/run"}, "output/run"),
     ({**RESUME, "resume_from_checkpoint": "nothing"}, "nothing"),
     ({**RESUME, "max_steps": 3}, "checkpoint-4 --max_steps 3"),
     ({**RESUME, "hidden_size": 32}, "hidden_size 16 32"),

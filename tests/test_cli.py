@@ -113,11 +113,6 @@ def test_cased_is_the_opposite_of_lowercase(tmp_path: Path) -> None:
         assert parse(*argv)["lowercase"] is False
 
 
-def test_resume_from_checkpoint_takes_a_path_or_nothing() -> None:
-    assert parse("--resume_from_checkpoint", "--max_steps", "3")["resume_from_checkpoint"] == "true"
-    assert parse("--resume_from_checkpoint", "x/checkpoint-3")["resume_from_checkpoint"] == "x/checkpoint-3"
-
-
 def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
     values = parse("--dataset_sampling=[0.5, 1]", "--train_file=['a b.txt', 'c.txt']", "--max_documents=None")
     assert values["dataset_sampling"] == [0.5, 1.0] and values["train_file"] == ["a b.txt", "c.txt"]
@@ -133,6 +128,7 @@ def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
         (["--gener", "1"], ["--gener"]),  # no abbreviations
         (["corpus.txt"], ["corpus.txt"]),
         (["--max_steps"], ["--max_steps"]),
+        (["--resume_from_checkpoint"], ["--resume_from_checkpoint"]),
         (["--learning_rate", "fast"], ["--learning_rate", "fast"]),
         (["--model_size", "huge"], ["--model_size", "huge", "small++"]),
         (["--learning_rate", "nan"], ["--learning_rate nan"]),

@@ -101,28 +101,14 @@ def _flat(column: pa.ChunkedArray) -> tuple[list[NDArray], list[NDArray]]:
 
 
 def load_or_build_cache(
-    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | os.PathLike[str], *, overwrite: bool = False
-) -> TokenCache:
-    """Open the cache of `corpus` under `tokenizer`; build it first if there is none, or to `overwrite` it."""
-    target, fingerprint = _cache_folder(corpus, tokenizer, cache_dir)
-    build_folder(target, "the token cache", lambda folder: _build(corpus, tokenizer, folder, fingerprint), overwrite)
-    return TokenCache(target)
-
-
-def delete_cache(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | os.PathLike[str]) -> None:
-    """Delete the cache that `load_or_build_cache` would open."""
-    target, _ = _cache_folder(corpus, tokenizer, cache_dir)
-    with lock_beside(target, "the token cache"):
-        shutil.rmtree(target, ignore_errors=True)
-
-
-def _cache_folder(
     corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | os.PathLike[str]
-) -> tuple[Path, str]:
-    """The folder of a cache and its fingerprint."""
+) -> TokenCache:
+    """Open the cache of `corpus` under `tokenizer`; build it first if there is none."""
     parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return Path(cache_dir) / f"documents-{fingerprint[:16]}", fingerprint
+    target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
+    build_folder(target, "the token cache", lambda folder: _build(corpus, tokenizer, folder, fingerprint))
+    return TokenCache(target)
 
 
 def build_folder(target: Path, what: str, build: Callable[[Path], None], overwrite: bool = False) -> None:

@@ -28,7 +28,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
-        tie, tie_embedding_projection: which weights the networks share (tying.py); the objective's default if None.
+        tie: which weights the networks share (tying.py); the objective's default if None.
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
         generator_steps: optimizer steps of the first of two stages; 0 for other objectives.
         init_from_generator: the second of two stages starts from the generator's weights.
@@ -55,7 +55,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         sampling_temperature: float = 1.0,
         disallow_correct: bool = False,
         tie: str | None = None,
-        tie_embedding_projection: bool = False,
         uniform_generator: bool = False,
         generator_steps: int = 0,
         init_from_generator: bool = False,
@@ -80,7 +79,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.disallow_correct = disallow_correct
         # With stages, training the discriminator must not change the frozen generator.
         self.tie = tie or ("none" if OBJECTIVES[objective].has_stages else "embeddings")
-        self.tie_embedding_projection = tie_embedding_projection
         if self.generator is None:  # the text model of transformers is then this configuration, not `generator`
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         # Without this attribute transformers ties nothing, silently.

@@ -214,9 +214,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         if self.generator is not None:
             if self.objective.is_adversarial:
                 self.baseline = nn.Linear(self.generator.config.hidden_size, 1, bias=False)
-            self._tied_weights_keys |= tied_weights(
-                self.generator, self.discriminator, config.tie, config.tie_embedding_projection
-            )
+            self._tied_weights_keys |= tied_weights(self.generator, self.discriminator, config.tie)
             if config.tie == "gdes":
                 disentangle(self.generator, self.discriminator)
         # Trainer expects these to be missing when it resumes: shared weights, and those that a network ties itself.

@@ -49,9 +49,7 @@ class DisentangledEmbedding(nn.Embedding):
         return (self.shared.weight + self.weight).detach()
 
 
-def tied_weights(
-    generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str, tie_embedding_projection: bool
-) -> dict[str, str]:
+def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
     """Names of the discriminator's shared weights, each with the generator's that replaces it.
 
     Returns:
@@ -64,8 +62,6 @@ def tied_weights(
         names |= _embeddings(generator, discriminator, tie)
     if tie == "all":
         names |= _whole_encoder(generator, discriminator)
-    if tie_embedding_projection:
-        names |= _projection(generator, discriminator)
     ours, theirs = f"discriminator.{discriminator.base_model_prefix}", f"generator.{generator.base_model_prefix}"
     return {f"{ours}.{name}": f"{theirs}.{source}" for name, source in names.items()}
 
@@ -150,22 +146,6 @@ def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -
             "--generator_layer_size 1.0), or choose --tie embeddings"
         )
     return {name: name for name in encoder_weights(discriminator)}
-
-
-def _projection(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
-    paths = [backbone_of(network).projection for network in (generator, discriminator)]
-    modules = [
-        dict(network.base_model.named_modules()).get(path) if path else None
-        for network, path in zip((generator, discriminator), paths, strict=True)
-    ]
-    shapes = [module and _shapes(module) for module in modules]
-    if None in shapes or shapes[0] != shapes[1]:
-        described = ["none" if shape is None else f"one to {shape['weight'][0]} columns" for shape in shapes]
-        raise UserError(
-            f"--tie_embedding_projection: the generator has {described[0]} and the discriminator {described[1]}; it "
-            "needs two networks of equal width, wider than --embedding_size, of types that project their embeddings"
-        )
-    return {f"{paths[1]}.{name}": f"{paths[0]}.{name}" for name in shapes[1] or {}}
 
 
 def _shapes(module: nn.Module) -> dict[str, torch.Size]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accelerate import PartialState
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
@@ -16,7 +15,7 @@ from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.data.token_cache import TokenCache, delete_cache, load_or_build_cache, split_documents
+from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
@@ -65,7 +64,8 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if fixed is not None:
         check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
-    cache = _training_cache(args, corpus, tokenizer)
+    # One process builds the cache, the others wait for its lock: a collective would time out, see --ddp_timeout.
+    cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir)
     if not validation:
         documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
         held_out_caches = {"": cache}
@@ -114,17 +114,6 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
             + (fixed.checksum if fixed is not None else ""),
         },
     )
-
-
-def _training_cache(args: Arguments, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> TokenCache:
-    """One process builds the cache, the others wait for its lock: a collective would time out, see --ddp_timeout."""
-    state, folder, overwrite = PartialState(), args.cache.cache_dir, args.cache.overwrite_cache
-    if overwrite and state.num_processes > 1:
-        if state.is_main_process:
-            delete_cache(corpus, tokenizer, folder)
-        state.wait_for_everyone()
-        overwrite = False
-    return load_or_build_cache(corpus, tokenizer, folder, overwrite=overwrite)
 
 
 def _fingerprint(content_hashes: NDArray[np.uint64]) -> str:

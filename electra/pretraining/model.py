@@ -98,7 +98,6 @@ def build_model(
             disallow_correct=objective.disallow_correct,
             uniform_generator=uniform_generator,
             tie=sizes.tie,
-            tie_embedding_projection=sizes.tie_embedding_projection,
             generator_steps=objective.generator_steps or 0,
             init_from_generator=init_from_generator,
             initialized_from=saved_config(checkpoint).get("initialized_from") if checkpoint else None,

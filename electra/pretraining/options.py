@@ -39,7 +39,6 @@ from electra.config import (
     from_recipe,
     option,
 )
-from electra.io.checkpoints import find_file_corruption
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
@@ -53,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
 CONFIG_NAME = "config.yaml"
-NEWEST = ("true", "yes", "1", "last")
-"""Values of --resume_from_checkpoint that mean the latest checkpoint of the run."""
 
 _WITHOUT_EFFECT: dict[str, Any] = {
     "label_smoothing_factor": 0.0,
@@ -87,7 +84,7 @@ class PretrainingArguments(TrainingArguments):
     output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
     experiment_name: str = option("electra", "Name of the run and its folder; -2, -3 ... is appended if it exists.")
     resume_from_checkpoint: str | None = option(
-        None, "Resume this checkpoint, or the latest of this run folder; without a value, of --experiment_name."
+        None, "Resume this checkpoint, or the latest valid one of this run folder."
     )
     seed: int = option(42, "Seed of weights, order of the text, masks and samples.", SEED)
     data_seed: int = option(
@@ -263,38 +260,26 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
 
 def _default_config(command_line: CommandLine, argv: list[str] | None) -> str | None:
     """The file of options where none is named: that of the resumed run, or the quickstart where no corpus is named."""
-    names = ("config", "resume_from_checkpoint", "output_dir", "experiment_name", "dataset_name", "train_file")
-    config, resumed, output_dir, experiment_name, *corpus = (command_line.value_of(name, argv) for name in names)
+    names = ("config", "resume_from_checkpoint", "dataset_name", "train_file")
+    config, resumed, *corpus = (command_line.value_of(name, argv) for name in names)
     if config is not None:
         return None
-    if resumed is not None:
-        output_dir = output_dir or PretrainingArguments.output_dir
-        saved = config_of_resumed_run(resumed or NEWEST[0], output_dir, experiment_name)
-        if saved is not None:
-            wrong = find_file_corruption(saved)
-            if wrong is not None:
-                raise UserError(f"cannot resume {resumed}: {wrong}; if you edited {saved}, name it with --config")
-            return str(saved)
+    saved = config_of_resumed_run(resumed) if resumed else None
+    if saved is not None:
+        logger.info("options of %s", saved)
+        return str(saved)
     if corpus != [None, None]:
         return None
-    if resumed and resumed.lower() not in NEWEST:
+    if resumed:
         raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")
     return str(QUICKSTART)
 
 
-def config_of_resumed_run(resume_from_checkpoint: str, output_dir: str, experiment_name: str | None) -> Path | None:
-    """The saved options of the run that is resumed, if the command names the run and they exist."""
-    if experiment_name is None and resume_from_checkpoint.lower() in NEWEST:
-        return None  # the options, perhaps the quickstart's, decide which run is meant
-    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name or "").resolve()
+def config_of_resumed_run(resumed: str) -> Path | None:
+    """The saved options of a run, which is named by its folder or by one of its checkpoints."""
+    folder = Path(resumed).resolve()
     candidates = (folder / CONFIG_NAME, folder.parent / CONFIG_NAME) if folder.is_dir() else ()
     return next((path for path in candidates if path.is_file()), None)
-
-
-def resumed_folder(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
-    """The checkpoint or run folder that --resume_from_checkpoint means, whether or not it exists."""
-    is_newest = resume_from_checkpoint.lower() in NEWEST
-    return Path(output_dir) / experiment_name if is_newest else Path(resume_from_checkpoint)
 
 
 def resolve(
@@ -390,7 +375,7 @@ def check_networks(args: Arguments) -> None:
         no_effect += ["disallow_correct", "mlm_replacement_probability", "mlm_random_probability"]
         objective.refuse(no_effect, "there is no generator network", whose="--generator_type uniform")
     if not objective_of(objective.objective, is_uniform).has_generator:
-        given = [option for option in ("tie_embedding_projection", "init_generator") if getattr(model, option)]
+        given = ["init_generator"] if model.init_generator else []
         given += ["tie"] if model.tie and (model.tie != "none" or "tie" in flags) else []  # none: of a recipe
         given += ["generator_type"] if model.generator_type not in (None, UNIFORM) else []
         given += [size for size in ("generator_size", "generator_layer_size", *GENERATOR_SIZES) if size in flags]
@@ -414,9 +399,10 @@ def check_networks(args: Arguments) -> None:
         raise UserError(f"--tie gdes does not work with {name}, whose main network predicts tokens; choose another")
     if not spec.has_stages:
         return
-    if model.tie not in (None, "none") or model.tie_embedding_projection:
-        shared = "tie_embedding_projection" if model.tie_embedding_projection else f"tie {model.tie}"
-        raise UserError(f"--{shared} does not work with {name}: the frozen generator must not change; leave it out")
+    if model.tie not in (None, "none"):
+        raise UserError(
+            f"--tie {model.tie} does not work with {name}: the frozen generator must not change; leave it out"
+        )
     sizes = model.generator_size, model.generator_layer_size
     if objective.init_from_generator and (model.init_discriminator or sizes != (1, 1)):
         raise UserError(

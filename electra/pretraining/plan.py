@@ -184,7 +184,7 @@ def make_plan(
         google_flops=flops[1],
         google_sparse_flops=flops[2],
         checkpoint_steps=fraction_steps(args.training.checkpoint_fractions, steps),
-        shared=_SHARED[tie] + ", and their projection" * config.tie_embedding_projection,
+        shared=_SHARED[tie],
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
         changes=describe(changes),

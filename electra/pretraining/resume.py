@@ -155,7 +155,7 @@ def _shown(value: object) -> str:
 
 def _architecture(config: Mapping[str, Any]) -> dict[str, Any]:
     """What determines the weights of a joint model: model types, tying, and sizes, which are the integers."""
-    defaults = {"uniform_generator": False, "tie": "embeddings", "tie_embedding_projection": False}
+    defaults = {"uniform_generator": False, "tie": "embeddings"}
     found = {name: config.get(name, default) for name, default in defaults.items()}
     for network in ("discriminator", "generator"):
         for name, value in (config.get(network) or {}).items():

@@ -28,7 +28,7 @@ from electra.io.checkpoints import (
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, absolute_if_there, absolute_named, holds_files
-from electra.pretraining.options import CONFIG_NAME, NEWEST, Arguments, PretrainingArguments, resumed_folder
+from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ def _find_run(training: PretrainingArguments) -> Run:
         if resume is not None:
             raise UserError("--plan is for a new run; omit --resume_from_checkpoint")
         return Run(Path(output_dir) / name, None)
-    if resume is not None and resume.lower() not in ("false", "no", "0"):
-        checkpoint = find_checkpoint(resume or NEWEST[0], output_dir, name)
+    if resume is not None:
+        checkpoint = find_checkpoint(resume)
         _lock_or_refuse(checkpoint.parent)
         shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
         return Run(checkpoint.parent, str(checkpoint), Path(resume).resolve() == checkpoint)
@@ -142,9 +142,9 @@ def _lock_or_refuse(folder: Path) -> None:
         raise UserError(f"{folder} is locked by another process; wait for it or stop it")
 
 
-def find_checkpoint(resume_from_checkpoint: str, output_dir: str, experiment_name: str) -> Path:
+def find_checkpoint(resume_from_checkpoint: str) -> Path:
     """The checkpoint to resume: a checkpoint folder, or the latest valid one of a run folder."""
-    folder = resumed_folder(resume_from_checkpoint, output_dir, experiment_name).resolve()
+    folder = Path(resume_from_checkpoint).resolve()
     if not folder.is_dir():
         raise UserError(f"nothing to resume: there is no folder {folder}; name a run or a checkpoint that exists")
     if not folder.name.startswith("checkpoint-"):

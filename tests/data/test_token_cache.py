@@ -203,7 +203,7 @@ def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its
     corpus = write_corpus(spaced_texts(30))
     (file,) = corpus.options.train_file
     first = build(corpus)
-    stamp, ids = file_stamp(first), all_ids(first)
+    stamp = file_stamp(first)
     sampled = [Corpus(CorpusArguments(train_file=[file], dataset_sampling=[0.5]), seed) for seed in (1, 2)]
     others = [build(corpus, "unigram"), build(spaced_texts(30)), *map(build, sampled)]
     assert len({first.path, *(cache.path for cache in others)}) == 5
@@ -213,9 +213,6 @@ def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its
     tokenizers["wordpiece"].save_pretrained(tmp_path / "tokenizer")
     for again in (corpus, Corpus(CorpusArguments(train_file=[file]))):
         assert file_stamp(build(again, load_tokenizer(str(tmp_path / "tokenizer")))) == stamp
-    second = build(corpus, overwrite=True)
-    assert second.path == first.path and file_stamp(second) != stamp
-    assert all_ids(second) == all_ids(first) == ids  # an open cache stays readable
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {

@@ -133,7 +133,7 @@ def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> N
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "build.py").write_text(SLOW_CACHE)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "build.py")]
-    argv = options(tmp_path, "run", ddp_timeout=2, overwrite_cache=True)
+    argv = options(tmp_path, "run", ddp_timeout=2)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *launcher, *argv], env=environment, capture_output=True, text=True)
     assert done.stdout.count("documents: 30") == 2, done.stderr

@@ -130,7 +130,7 @@ def test_the_same_command_starts_resumes_and_finds_the_run_finished(
 def test_a_run_resumed_over_a_damaged_checkpoint_ends_as_if_it_were_whole(copy: Copy) -> None:
     os.truncate(copy.run / "checkpoint-12" / "model.safetensors", 0)
     (copy.run / "unfinished" / "checkpoint-9").mkdir(parents=True)
-    copy.resume(resume_from_checkpoint="true", save_total_limit=1)
+    copy.resume(resume_from_checkpoint=copy.run, save_total_limit=1)
     assert copy.steps() == {12} and not (copy.run / "unfinished").exists() and copy.equals_the_finished()
 
 

@@ -118,17 +118,6 @@ def test_one_encoder_has_one_number_of_heads() -> None:
         ElectraForJointPretraining(config)
 
 
-def test_the_projection_can_be_shared_on_top_and_needs_one_width() -> None:
-    model = joint_model("electra", tie="embeddings", tie_embedding_projection=True)
-    assert model.generator.electra.embeddings_project.weight is model.discriminator.electra.embeddings_project.weight
-    model = joint_model("albert", tie="word", tie_embedding_projection=True)
-    ours, theirs = (n.albert.encoder.embedding_hidden_mapping_in for n in (model.generator, model.discriminator))
-    assert ours.weight is theirs.weight and ours.bias is theirs.bias
-    for discriminator, generator, size in (("electra", "electra", 0.5), ("bert", "albert", 1.0)):
-        with pytest.raises(UserError, match="--tie_embedding_projection"):
-            joint_model(discriminator, generator, size, tie="none", tie_embedding_projection=True)
-
-
 def test_encoders_of_two_sizes_cannot_be_one_but_albert_s_of_two_depths_can() -> None:
     with pytest.raises(UserError, match=r"--tie all .*embeddings_project.*--generator_size"):
         joint_model("electra", generator_size=0.5, tie="all")

@@ -1,11 +1,11 @@
 """The options of a run: which belong together, those of a resumed run, and what becomes of them with the data."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from electra.io.checkpoints import recording
 from electra.io.errors import UserError
 from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
 from electra.pretraining.run_folder import open_run
@@ -48,30 +48,27 @@ def test_options_that_have_no_effect_or_stop_a_run_later_are_refused(
     assert all(word in message for word in named.split()), message
 
 
-@pytest.mark.parametrize("seed", [7, 123])
-def test_edited_options_of_a_run_are_not_used_unless_they_are_named(tmp_path: Path, seed: int) -> None:
-    config, resume = tmp_path / "config.yaml", f"--resume_from_checkpoint={tmp_path}"
-    with recording(tmp_path, config.name):
-        config.write_text("seed: 4\n")
-    assert parse_arguments([resume]).training.seed == 4
-    config.write_text(f"seed: {seed}\n")
-    with pytest.raises(UserError, match=r"config\.yaml .*--config"):
-        parse_arguments([resume])
-    assert parse_arguments([resume, f"--config={config}"]).training.seed == seed
+def test_options_of_a_run_that_its_owner_edited_are_used_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    config = tmp_path / "config.yaml"
+    for seed in (4, 7):
+        config.write_text(f"seed: {seed}\n")
+        assert parse_arguments([f"--resume_from_checkpoint={tmp_path}"]).training.seed == seed
+        assert f"options of {config}" in caplog.text
 
 
-def test_the_options_of_a_resumed_run_are_found_from_checkpoint_run_and_name(tmp_path: Path) -> None:
-    run, where = tmp_path / "output" / "run", (str(tmp_path / "output"), "run")
+def test_the_options_of_a_resumed_run_are_found_from_checkpoint_and_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
     checkpoint = write_checkpoint(run, 4)
-    names = [str(checkpoint), f"{checkpoint}/", str(run), "true"]
-    assert [config_of_resumed_run(name, *where) for name in names] == [None] * 4
+    names = [str(checkpoint), f"{checkpoint}/", str(run)]
+    assert [config_of_resumed_run(name) for name in names] == [None] * 3
     (run / "config.yaml").write_text("seed: 1")
-    assert [config_of_resumed_run(name, *where) for name in names] == [run / "config.yaml"] * 4
-    for name in ("false", str(tmp_path / "nowhere"), str(run / "config.yaml")):
-        assert config_of_resumed_run(name, *where) is None
-    assert config_of_resumed_run("true", where[0], None) is None
-    assert config_of_resumed_run(str(run), where[0], None) == run / "config.yaml"
-    args = parse_arguments(["--resume_from_checkpoint", f"--output_dir={where[0]}", "--experiment_name=run"])
+    assert [config_of_resumed_run(name) for name in names] == [run / "config.yaml"] * 3
+    for name in (str(tmp_path / "nowhere"), str(run / "config.yaml")):
+        assert config_of_resumed_run(name) is None
+    args = parse_arguments([f"--resume_from_checkpoint={run}"])
     assert args.training.seed == 1 and open_run(args).checkpoint == str(checkpoint)
 
 

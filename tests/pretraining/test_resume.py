@@ -26,12 +26,12 @@ COMPARED = """
     dataset_name dataset_config_name dataset_split train_file dataset_sampling text_column document_separator
     tokenizer_path vocab_size discriminator_type generator_type embedding_size hidden_size num_hidden_layers
     num_attention_heads intermediate_size max_position_embeddings generator_size generator_layer_size
-    generator_num_attention_heads generator_intermediate_size tie tie_embedding_projection
+    generator_num_attention_heads generator_intermediate_size tie
     per_device_train_batch_size gradient_accumulation_steps
 """
 """Documents, tokenizer, networks and segments of a step are compared."""
 FREE = """
-    cache_dir overwrite_cache model_size output_dir experiment_name run_name plan auto_resume
+    cache_dir model_size output_dir experiment_name run_name plan auto_resume
     resume_from_checkpoint max_hours num_train_epochs per_device_eval_batch_size
     eval_accumulation_steps eval_on_start eval_do_concat_batches eval_use_gather_object batch_eval_metrics
     prediction_loss_only include_for_metrics average_tokens_across_devices label_smoothing_factor
