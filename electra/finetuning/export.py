@@ -36,9 +36,9 @@ from electra.finetuning.task import TaskAdapter
 from electra.io.console import shown_command
 from electra.io.errors import UserError
 from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
-from electra.io.hub import write_card
 from electra.model.pretrained import silent_transformers
-from electra.report.blocks import markdown_table
+from electra.report.blocks import Table
+from electra.report.card import Card, write_card
 from electra.report.evaluation import percent
 from electra.report.results import Result
 
@@ -56,29 +56,6 @@ METRIC_TYPES = {
     "accuracy_matched": "accuracy", "accuracy_mismatched": "accuracy",
 }  # fmt: skip
 """Names of metrics on the Hub where they differ from ours."""
-_CARD = """# {model}, fine-tuned on {title}
-
-```python
-from transformers import AutoTokenizer, {auto_class}
-
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
-model = {auto_class}.from_pretrained("{folder}")
-```
-
-Inputs are truncated to {max_length} tokens. {note}
-
-## Scores on the development set, percent
-{scores}
-
-## Training
-{training}
-
-```bash
-{command}
-```
-"""
-
-
 # ---- one model
 
 
@@ -262,23 +239,22 @@ def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]
         model_name=f"{model_name(model)}-{name}" if scores else None,
         eval_results=scores or None,
     )
-    rows = [
-        [metric, percent(spread.values[result["seed"]]), percent(spread.median), percent(spread.std)]
-        for metric, spread in task.metrics.items()
-    ]
+    rows = []
+    for metric, spread in task.metrics.items():
+        values = (spread.values[result["seed"]], spread.median, spread.std)
+        rows.append([metric, *map(percent, values)])
     training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
-    text = _CARD.format(
-        model=model,
-        title=task.task.title,
+    card = Card(
+        title=f"{model}, fine-tuned on {task.task.title}",
+        about=f"Inputs are truncated to {settings['max_length']} tokens. {adapter.note(name)}",
         auto_class=adapter.auto_model.__name__,
-        folder=folder,
-        max_length=settings["max_length"],
-        note=adapter.note(name),
-        scores=markdown_table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], rows),
-        training=markdown_table(["option", "value"], [[option, str(value)] for option, value in training.items()]),
+        folder=str(folder),
+        scores_title="Scores on the development set, percent",
+        scores=Table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], rows),
+        training=[(option, str(value)) for option, value in training.items()],
         command=shown_command(adapter.script, as_flags(adapter.args.effective)),
     )
-    write_card(folder / "README.md", data, text)
+    write_card(folder / "README.md", data, card)
 
 
 def _folder(adapter: TaskAdapter, task: str, seed: int) -> Path:

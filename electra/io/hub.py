@@ -10,18 +10,12 @@ each by its name. The joint network of the checkpoints is never uploaded: transf
 import logging
 from pathlib import Path
 
-from huggingface_hub import HfApi, ModelCardData
+from huggingface_hub import HfApi
 
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError, run_script
-from electra.io.files import write_file
 
 logger = logging.getLogger(__name__)
-
-
-def write_card(path: Path, data: ModelCardData, text: str) -> None:
-    """Write a model card atomically: the metadata that the Hub reads, then the text."""
-    write_file(f"---\n{data.to_yaml()}\n---\n{text}".encode(errors="replace"), path)
 
 
 def push_run(run: Path, hub_model_id: str, *, token: str | None = None, private: bool | None = None) -> None:

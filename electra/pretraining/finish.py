@@ -71,7 +71,7 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
         verdict = health.verdict(trainer.args, state, baseline) if health else ""
         with recording(folder, METRICS_NAME):
             sizes = plan.as_dict() | {"main_network": plan.main_network}
-            values = {"verdict": verdict, "held_out": results, "plan": sizes, "compute": ledger, **environment()}
+            values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
             started = trainer.model.config.initialized_from
             values |= {"initialized_from": started} if started else {}
             values |= {"verdict": verdict} if verdict else {}
@@ -83,9 +83,7 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
         logger.info("%-13s  %s", plan.main_network, networks["discriminator"])
         if "generator" in networks:
             logger.info("generator      %s", networks["generator"])
-        logger.info(
-            'Fine-tune it:  AutoModelForSequenceClassification.from_pretrained("%s")', networks["discriminator"]
-        )
+        logger.info("Fine-tune it:  python run_glue.py --pretrain_path %s", folder)
         _track(trainer, results, ledger)
         if verdict:
             logger.info("\n%s", verdict)

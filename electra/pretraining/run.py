@@ -7,6 +7,7 @@ from pathlib import Path
 from electra.io.console import RunLog, setup_logging, shown_command
 from electra.io.hub import push_run
 from electra.pretraining.callbacks.checkpoints import StopRequests
+from electra.pretraining.card import first_command
 from electra.pretraining.data import load_data
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, record_given_parts
@@ -47,15 +48,17 @@ def main(argv: list[str] | None = None) -> None:
     stop = StopRequests(args.training.max_hours, started)
     trainer = make_trainer(args, model, data, plan, origin, stop)
     save_options(args, run, data.tokenizer, plan.changes)
+    command = shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv)
     if args.training.process_index == 0:
         log.write_to(run.folder)
+        command = first_command(run.folder, command)
 
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint)
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    finish_run(trainer, args, data, shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv))
+    finish_run(trainer, args, data, command)
     training = args.training
     if training.push_to_hub and trainer.is_world_process_zero():
         push_run(

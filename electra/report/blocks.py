@@ -154,5 +154,6 @@ def _escaped(cell: str | Link) -> str:
     if isinstance(cell, Link):
         return f"[{_escaped(cell.text)}](<{cell.address}>)"
     line = " ".join(cell.split())
-    line = re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", line)
+    # An underscore inside a word needs no escape.
+    line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

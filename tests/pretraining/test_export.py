@@ -25,6 +25,7 @@ from transformers.pipelines import get_supported_tasks
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import locate_model
+from electra.pretraining.card import first_command
 from electra.pretraining.export import export_networks
 from electra.pretraining.plan import Plan
 
@@ -132,7 +133,8 @@ def test_the_metadata_of_a_card_is_what_the_hub_reads(plan: Plan, export: Callab
         assert COMMAND in card.text and "hf_secret" not in card.text
     discriminator, generator = cards["discriminator"].data, cards["generator"].data
     assert discriminator.base_model == "google/electra-small-discriminator"
-    assert "base_model" not in generator.to_dict() and "/home/someone/generator" in cards["generator"].text
+    assert "base_model" not in generator.to_dict() and "| continued from | generator |" in cards["generator"].text
+    assert "/home" not in cards["generator"].text  # also in the options
     for data, name, expected in (
         (discriminator, "run-discriminator", {("roc_auc", 0.876543)}),
         (generator, "run-generator", {("accuracy", 0.25), ("loss", 4.56789)}),
@@ -164,6 +166,20 @@ def test_the_text_of_a_card_describes_the_network_and_its_training(
     for network, folder in folders.items():
         text = ModelCard.load(folder / "README.md").text
         assert [fact for fact in (*facts, sizes[network]) if fact not in text] == []
+
+
+def test_a_card_shows_how_to_fine_tune_and_the_first_command(
+    export: Callable[..., dict[str, Path]], tmp_path: Path
+) -> None:
+    command = "python run_pretraining.py --train_file=/home/me/text.txt --note='a /home/me/b c'"
+    (tmp_path / "run").mkdir()
+    assert first_command(tmp_path / "run", command) == command
+    assert first_command(tmp_path / "run", "python run_pretraining.py --auto_resume") == command
+    folders = export(command=command, metrics={"masked_accuracy": 0.5})
+    texts = {name: ModelCard.load(folder / "README.md").text for name, folder in folders.items()}
+    assert "run_pretraining.py --train_file=text.txt --note='a b c'" in texts["generator"]
+    assert "python run_glue.py --pretrain_path discriminator" in texts["discriminator"]
+    assert "run_glue.py" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
 
 
 @pytest.mark.parametrize("saved_before_it_stops", [0, 1])
