@@ -9,7 +9,6 @@ the device is waited for at their ends only, so that what runs side by side show
 """
 
 import argparse
-import contextlib
 import json
 import subprocess
 import sys
@@ -35,12 +34,11 @@ from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import activation_bytes, bytes_of_averages
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import make_trainer
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import linear_of_aligned_rows
-from electra.runtime.hardware import data_sheet_flops, device_name, gpu_energy, gpus_of_run, measure_matmul_flops
+from electra.runtime.hardware import data_sheet_flops, device_name, measure_matmul_flops
 
 TINY = {
     "model_size": "small",
@@ -104,7 +102,7 @@ class Bench:
         return make_trainer(args, model, data, announce_plan(args, model, data, []), origin={})
 
     def speed(self, **options: Any) -> dict[str, Any]:
-        """Tokens a second of `train()`, by the last two windows; utilization; peak memory against the estimate."""
+        """Tokens a second of `train()`, by the last two windows; utilization; peak memory."""
         trainer = self.trainer(**options)
         windows = Windows(self)
         trainer.add_callback(windows)
@@ -113,12 +111,7 @@ class Bench:
         flops = trainer.plan.flops / trainer.plan.total_tokens
         told: dict[str, Any] = {"tokens_per_second": rates, "flops_per_second": flops * max(rates)}
         if self.device.type == "cuda":
-            config, batch = trainer.model.config, trainer.args.per_device_train_batch_size
-            dtype = torch.bfloat16 if trainer.args.bf16 else None
-            kept = activation_bytes(config, batch, trainer.plan.max_length, "cuda", dtype)
             told["peak_bytes"] = torch.cuda.max_memory_allocated()
-            averages = bytes_of_averages(trainer.args, trainer.model)
-            told["estimated_bytes"] = kept + 2 * 4 * trainer.plan.total_parameters + averages
         told["losses"] = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
         return told
 
@@ -141,7 +134,7 @@ class Windows(TrainerCallback):
 
 
 def peaks(bench: Bench) -> dict[str, Any]:
-    """Rates of matrix products and copies, the attention that torch chooses, what reading the energy takes."""
+    """Rates of matrix products and copies, the attention that torch chooses."""
     size = 2**20 if bench.is_rehearsal else 2**30
     block = torch.empty(size, dtype=torch.uint8, device=bench.device)
     copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=bench.wait)
@@ -156,9 +149,6 @@ def peaks(bench: Bench) -> dict[str, Any]:
     bias = torch.zeros(8, 1, 1, 128, device=bench.device, dtype=bench.dtype)
     for mask_name, mask in (("without_mask", None), ("with_bias", bias.expand(8, 4, 128, 128))):
         told[f"attention_{mask_name}"] = int(torch._fused_sdp_choice(q, q, q, mask, 0.1, False))
-    with contextlib.suppress(Exception):
-        read = gpu_energy(gpus_of_run(bench.device))
-        told["energy_reading_seconds"] = bench.seconds("read()", read=read)
     return told
 
 

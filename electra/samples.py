@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.io.checkpoints import read_checked
 from electra.io.errors import UserError
 from electra.io.files import write_json
 
@@ -63,7 +62,7 @@ def read_samples(folder: Path) -> list[Sample]:
     """The samples of a run folder; none if it has no samples.json."""
     path = folder / SAMPLES_NAME
     try:
-        return [Sample(**values) for values in json.loads(read_checked(path))["samples"]]
+        return [Sample(**values) for values in json.loads(path.read_text(encoding="utf-8"))["samples"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:

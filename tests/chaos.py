@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.data.policies import POLICIES
-from electra.io.checkpoints import checkpoints_of, find_corruption
+from electra.io.checkpoints import checkpoints_of, find_damage
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -111,7 +111,7 @@ def newest_step(run: Path) -> int:
     """
     checkpoints = checkpoints_of(run) if run.is_dir() else []
     for checkpoint in checkpoints:
-        assert find_corruption(checkpoint) is None, f"{checkpoint} {find_corruption(checkpoint)}"
+        assert find_damage(checkpoint) is None, f"{checkpoint} {find_damage(checkpoint)}"
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
 
 

@@ -15,13 +15,10 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from electra.config import CorpusArguments, TokenizerArguments
 from electra.data.corpus import Corpus
 from electra.data.token_cache import TokenCache, load_or_build_cache
-from electra.io.errors import UserError, run_script, shorten_socket_paths
+from electra.io.errors import UserError, run_script
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.train import train_tokenizer
 from tests.pretraining.runs import WORDS
-
-shorten_socket_paths()  # as commands do; some tests call their functions without `run_script`
-
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog and the dog does not mind.",

@@ -20,7 +20,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.io.checkpoints import MANIFEST_NAME, find_corruption, write_manifest
+from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
 from electra.pretraining.options import PretrainingArguments
 from electra.report.__main__ import main as report
 from run_glue import main as glue
@@ -250,7 +250,7 @@ def test_arguments_are_not_pickled_and_those_of_somebody_else_are_not_read(world
     assert not list(world.rglob("training_args.bin"))
     write_payload(world / LAST / "training_args.bin")
     pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
-    assert not Path("ran").exists() and find_corruption(world / DONE / "checkpoint-6") is None
+    assert not Path("ran").exists() and find_damage(world / DONE / "checkpoint-6") is None
 
 
 def test_a_hostile_encoder_is_refused_and_runs_nothing(world: Path, capsys: pytest.CaptureFixture[str]) -> None:

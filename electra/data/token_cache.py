@@ -35,7 +35,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.data.rng import random_bits
-from electra.io.checkpoints import find_corruption, write_manifest
+from electra.io.checkpoints import find_damage, write_manifest
 from electra.io.errors import UserError
 from electra.io.files import lock_beside, replace_folder
 from electra.tokenizers.load import plain_backend, tokenizer_fingerprint, vocabulary_size
@@ -117,10 +117,10 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None], overwri
     `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
     that is damaged is built again.
     """
-    if not overwrite and find_corruption(target) is None:
+    if not overwrite and find_damage(target) is None:
         return  # without the lock, which a read-only folder would refuse
     with lock_beside(target, what):
-        wrong = "is to be overwritten" if overwrite else find_corruption(target)
+        wrong = "is to be overwritten" if overwrite else find_damage(target)
         if wrong is None:  # another process has built it meanwhile
             return
         if target.exists():

@@ -2,12 +2,10 @@
 
 `manifest.json` holds size and checksum of every file of a folder, so that truncated, edited and missing files are
 found. Checkpoints, exported networks and caches get their manifest when all is written, and are renamed into place
-afterwards. A run folder grows: each of its files is recorded when it is written (`recording`), and is checked alone.
+afterwards.
 
     run/unfinished/checkpoint-N/    being written; what a killed process left there is removed at the next start
     run/checkpoint-N/               complete
-    run/superseded/checkpoint-N/    later than the checkpoint from which the run was resumed with other options
-    run/superseded/step-N/          results of the run when it ended at step N, before it was extended
 
 Trainer itself writes in place, and resumes from some incomplete checkpoints with a fresh optimizer without a warning.
 """
@@ -18,7 +16,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -47,22 +45,13 @@ def write_manifest(folder: Path, *editable: str) -> None:
     for path in files:
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
-    _write_entries(folder, {path.relative_to(folder).as_posix(): _entry(path) for path in files})
+    entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
+    write_file((json.dumps({"files": entries}, indent=2) + "\n").encode(), folder / MANIFEST_NAME)
     for subfolder in (folder, *(path for path in paths if path.is_dir())):
         sync_folder(subfolder)
 
 
-@contextmanager
-def recording(folder: Path, *names: str) -> Iterator[None]:
-    """Record the files that the block writes into a folder; after a kill in between they have no entry."""
-    others = {name: entry for name, entry in (_entries(folder) or {}).items() if name not in names}
-    if (folder / MANIFEST_NAME).exists():
-        _write_entries(folder, others)
-    yield
-    _write_entries(folder, others | {name: _entry(folder / name) for name in names if (folder / name).is_file()})
-
-
-def find_corruption(folder: Path, *ignored: str) -> str | None:
+def find_damage(folder: Path, *ignored: str) -> str | None:
     """What is wrong with a folder by its manifest, as half a sentence; names that begin with `ignored` may differ."""
     if not (folder / MANIFEST_NAME).is_file():
         return f"has no {MANIFEST_NAME}"
@@ -80,22 +69,6 @@ def find_corruption(folder: Path, *ignored: str) -> str | None:
     return None
 
 
-def find_file_corruption(path: Path) -> str | None:
-    """How a file differs from its entry in the manifest beside it; None if it does not, or has no entry."""
-    entries = _entries(path.parent)
-    if entries is None:
-        return f"{path.name} cannot be checked: the {MANIFEST_NAME} beside it cannot be read"
-    return _difference(path, entries[path.name]) if path.name in entries and path.is_file() else None
-
-
-def read_checked(path: Path) -> str:
-    """The text of a file that may have an entry in a manifest; ValueError if it differs from it, or is not UTF-8."""
-    wrong = find_file_corruption(path)
-    if wrong is not None:
-        raise ValueError(wrong)
-    return path.read_text(encoding="utf-8")
-
-
 def _difference(path: Path, entry: dict[str, Any]) -> str | None:
     if path.stat().st_size != entry["size"]:
         return f"{path.name} has {path.stat().st_size:,} of {entry['size']:,} bytes"
@@ -111,10 +84,6 @@ def _entries(folder: Path) -> dict[str, dict[str, Any]] | None:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def _write_entries(folder: Path, entries: dict[str, dict[str, Any]]) -> None:
-    write_file((json.dumps({"files": entries}, indent=2) + "\n").encode(), folder / MANIFEST_NAME)
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -151,7 +120,7 @@ def why_not_resumable(checkpoint: Path) -> str | None:
 
     A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
     """
-    wrong = find_corruption(checkpoint)
+    wrong = find_damage(checkpoint)
     if wrong is None and not any(name.startswith(("optimizer", "global_step")) for name in _entries(checkpoint) or ()):
         return "has no optimizer (--save_only_model), so training cannot be resumed from it"
     return wrong
@@ -175,7 +144,7 @@ def describe_latest_valid(run: Path, until: int | None = None) -> str:
     if not run.is_dir():
         return "no checkpoint is left"
     older = (path for path in checkpoints_of(run) if until is None or step_of(path) <= until)
-    valid = next((path for path in older if find_corruption(path) is None), None)
+    valid = next((path for path in older if find_damage(path) is None), None)
     return "no checkpoint was saved before" if valid is None else f"the last good checkpoint is {valid}"
 
 
@@ -200,19 +169,6 @@ def discard(checkpoint: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(OSError):  # another checkpoint is being written there
         aside.parent.rmdir()
-
-
-def supersede(run: Path, paths: Sequence[Path], name: str = "") -> Path:
-    """Move files and folders of a run to `superseded/name`, which is returned; they replace what is there."""
-    aside = run / "superseded" / name
-    aside.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        target = aside / path.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(path, target)
-    sync_folder(run)
-    return aside
 
 
 @contextmanager

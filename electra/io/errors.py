@@ -2,10 +2,8 @@
 
 import argparse
 import atexit
-import multiprocessing.util
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -32,7 +30,6 @@ class Parser(argparse.ArgumentParser):
 
 def run_script(main: Callable[[], None]) -> NoReturn:
     """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2."""
-    shorten_socket_paths()
     code: Any = 0
     message = ""
     try:
@@ -70,17 +67,3 @@ def _exit(code: Any, waits: bool) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
-
-
-def shorten_socket_paths() -> None:
-    """Give multiprocessing a short temporary folder if TMPDIR is long.
-
-    The path of a Unix socket has at most 108 bytes. With a longer one, data loader workers never deliver a batch.
-    """
-    if len(os.fsencode(tempfile.gettempdir())) < 60 or not os.access("/tmp", os.W_OK):
-        return
-    before, tempfile.tempdir = tempfile.tempdir, "/tmp"
-    try:
-        multiprocessing.util.get_temp_dir()  # made once, inherited by workers, removed at exit
-    finally:
-        tempfile.tempdir = before

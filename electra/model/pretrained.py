@@ -37,7 +37,7 @@ from transformers.utils import (
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_corruption, step_of
+from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
@@ -85,7 +85,7 @@ def trained_source(path: str, role: str) -> str:
 def _model_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "discriminator"):
         if (candidate / CONFIG_NAME).is_file():
-            wrong = find_corruption(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
+            wrong = find_damage(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
             if wrong is not None:
                 raise UserError(
                     f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} if it was changed on "
@@ -93,7 +93,7 @@ def _model_folder(folder: Path) -> Path:
                 )
             return candidate
     for checkpoint in checkpoints_of(folder):
-        wrong = find_corruption(checkpoint, *RESUME_ONLY)
+        wrong = find_damage(checkpoint, *RESUME_ONLY)
         if wrong is None:
             logger.info("the run %s has not ended: using its networks of step %d", folder, step_of(checkpoint))
             return checkpoint

@@ -103,14 +103,13 @@ def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Ite
         ) from error
 
 
-def smaller_batches(training: Any, most: int | None = None) -> str:
-    """Options for the same optimizer steps from smaller batches, of at most `most` segments; half of them by default.
+def smaller_batches(training: Any) -> str:
+    """Options for the same optimizer steps from batches of at most half the size.
 
     Only divisors keep the number of segments of a step.
     """
     size, accumulation = training.per_device_train_batch_size, training.gradient_accumulation_steps
-    most = size // 2 if most is None else most
-    smaller = next((part for part in range(min(most, size - 1), 0, -1) if size % part == 0), None)
+    smaller = next((part for part in range(size // 2, 0, -1) if size % part == 0), None)
     if smaller is None:
         return "choose a smaller model or --max_length, or --gradient_checkpointing"
     options = f"--per_device_train_batch_size {smaller} --gradient_accumulation_steps {size // smaller * accumulation}"

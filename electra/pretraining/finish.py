@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from electra.data.corrupted import CorruptedSegments
-from electra.io.checkpoints import describe_latest_valid, recording, translate_write_errors
+from electra.io.checkpoints import describe_latest_valid, translate_write_errors
 from electra.io.console import environment
 from electra.io.files import write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
@@ -26,7 +26,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import text_table
 from electra.report.page import try_to_report
 from electra.runtime.tracking import tensorboard_folder, track_results
-from electra.samples import SAMPLES_NAME, write_samples
+from electra.samples import write_samples
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +69,12 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
         health = trainer.pop_callback(DiscriminatorHealth)
         baseline = results.get("frequencies", {}).get("discriminator_auc", math.nan)
         verdict = health.verdict(trainer.args, state, baseline) if health else ""
-        with recording(folder, METRICS_NAME):
-            sizes = plan.as_dict() | {"main_network": plan.main_network}
-            values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
-            started = trainer.model.config.initialized_from
-            values |= {"initialized_from": started} if started else {}
-            values |= {"verdict": verdict} if verdict else {}
-            write_json(values, folder / METRICS_NAME)
+        sizes = plan.as_dict() | {"main_network": plan.main_network}
+        values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
+        started = trainer.model.config.initialized_from
+        values |= {"initialized_from": started} if started else {}
+        values |= {"verdict": verdict} if verdict else {}
+        write_json(values, folder / METRICS_NAME)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
@@ -134,16 +133,15 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
 def _save_logs(trainer: ElectraTrainer, step: int) -> None:
     """Write the log, and samples if text is held out, into the run folder; `step` is that of the weights."""
     folder = trainer.run_folder
-    with recording(folder, STATE_NAME, SAMPLES_NAME):
-        write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
-        if trainer.eval_dataset is not None:
-            model, tokenizer = trainer.model, trainer.processing_class
-            # Spread over the text, because neighbouring segments are of one document.
-            spread = np.linspace(0, len(trainer.eval_dataset) - 1, SAMPLES).round().astype(int)
-            segments = trainer.eval_dataset.__getitems__(sorted(set(spread.tolist())))
-            batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
-            samples = to_samples(probe(model.generator, model.discriminator, batch, model.config), tokenizer)
-            write_samples(samples, folder, step)
+    write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
+    if trainer.eval_dataset is not None:
+        model, tokenizer = trainer.model, trainer.processing_class
+        # Spread over the text, because neighbouring segments are of one document.
+        spread = np.linspace(0, len(trainer.eval_dataset) - 1, SAMPLES).round().astype(int)
+        segments = trainer.eval_dataset.__getitems__(sorted(set(spread.tolist())))
+        batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
+        samples = to_samples(probe(model.generator, model.discriminator, batch, model.config), tokenizer)
+        write_samples(samples, folder, step)
 
 
 def results_table(columns: dict[str, dict[str, float]], rows: Rows) -> str:

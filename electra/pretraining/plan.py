@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -69,8 +68,6 @@ class Plan:
     epochs: float
     flops: float
     google_flops: float
-    google_sparse_flops: float
-    """google_flops without the product of one-hot vectors and the embedding table."""
     checkpoint_steps: list[int]
     """Steps of --checkpoint_fractions."""
     uniform_generator: bool = False
@@ -113,8 +110,7 @@ class Plan:
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
             f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
-            f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g}), of which "
-            f"{self.google_sparse_flops:.2e} without one-hot embeddings ({pfs_days(self.google_sparse_flops):.2g})",
+            f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g})",
         ]
         if self.generator_steps:
             first, second = stage_lengths(self.steps, self.generator_steps)
@@ -182,7 +178,6 @@ def make_plan(
         epochs=steps * batch_size / len(data.policy),
         flops=flops[0],
         google_flops=flops[1],
-        google_sparse_flops=flops[2],
         checkpoint_steps=fraction_steps(args.training.checkpoint_fractions, steps),
         shared=_SHARED[tie],
         uniform_generator=config.uniform_generator,
@@ -245,8 +240,8 @@ def document_warnings(plan: Plan, document_separator: str, validation_fraction: 
 
 def training_flops(
     config: ElectraPretrainingConfig, *, max_length: int, batch_size: int, steps: int
-) -> tuple[float, float, float]:
-    """6 N T with attention, the original's count, and that count with embedding lookups, summed over the networks.
+) -> tuple[float, float]:
+    """6 N T with attention, and the original's count, each summed over the networks.
 
     A main network that predicts tokens has an LM head, at the chosen or at all positions. With two stages, the first
     has no discriminator, and in the second the generator runs only forward. Not counted: recomputation, and single
@@ -268,11 +263,9 @@ def training_flops(
         share = 1.0 if objective.at_all_tokens else share
         return flops + rule(None, large, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
 
-    sparse = partial(google_training_flops, sparse_embedding_lookup=True)
     return (
         total(six_n_t_flops, config.mlm_probability, forward=1 / 3),
         total(google_training_flops, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
-        total(sparse, GOOGLE_MLM_POSITIONS_FRACTION, forward=1 / 2),
     )
 
 

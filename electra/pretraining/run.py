@@ -13,7 +13,7 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import check_disk, check_memory, run_trial
+from electra.pretraining.resources import check_disk, run_trial
 from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import make_trainer
@@ -41,7 +41,6 @@ def main(argv: list[str] | None = None) -> None:
         origin = check_resumed(Path(run.checkpoint), origin, model)
     plan = announce_plan(args, model, data, origin["changes"])
     check_disk(args, model, plan)
-    check_memory(args, model)
     if args.training.plan:
         run_trial(args, model, data, plan)
         return

@@ -17,12 +17,7 @@ from electra.data.corpus import absolute_dataset_name
 from electra.io.checkpoints import (
     UNFINISHED,
     checkpoints_of,
-    find_file_corruption,
     latest_valid_checkpoint,
-    read_checked,
-    recording,
-    step_of,
-    supersede,
     why_not_resumable,
 )
 from electra.io.console import without_secrets
@@ -34,9 +29,6 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
-_RESULTS = ("discriminator", "generator", METRICS_NAME, "samples.json", STATE_NAME)
-_REPORTS = ("report.html", "training_curves.png")
-"""These are also made of runs that have not ended."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""
 
@@ -46,8 +38,6 @@ class Run(NamedTuple):
 
     folder: Path
     checkpoint: str | None
-    is_named: bool = False
-    """The user named this checkpoint; there may be later ones."""
     is_finished: bool = False
     """With --auto_resume: there is nothing left to do."""
 
@@ -83,7 +73,7 @@ def _find_run(training: PretrainingArguments) -> Run:
         checkpoint = find_checkpoint(resume)
         _lock_or_refuse(checkpoint.parent)
         shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-        return Run(checkpoint.parent, str(checkpoint), Path(resume).resolve() == checkpoint)
+        return Run(checkpoint.parent, str(checkpoint))
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     try:
@@ -102,7 +92,7 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
         return Run(folder, None)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     steps = _number_in(folder / METRICS_NAME, "plan", "steps")
-    is_written = (folder / "discriminator" / "config.json").is_file() and not find_file_corruption(folder / STATE_NAME)
+    is_written = (folder / "discriminator" / "config.json").is_file()
     if is_written and steps is not None and steps >= max_steps:  # -1: epochs, of the run itself
         return Run(folder, None, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if checkpoints_of(folder):
@@ -152,6 +142,13 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
     wrong = why_not_resumable(folder)
     if wrong is not None:
         raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the latest valid one")
+    run = folder.parent
+    newest = latest_valid_checkpoint(run)
+    if newest != folder:
+        raise UserError(
+            f"{run} has a later checkpoint, {newest.name}; to continue from {folder.name}, copy it and {CONFIG_NAME} "
+            "to a new folder and resume that folder"
+        )
     return folder
 
 
@@ -176,36 +173,14 @@ def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, 
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
     run.folder.mkdir(exist_ok=True)
     lines = ["Effective options of this run; --config reads them back.", *changes]
-    with recording(run.folder, CONFIG_NAME):
-        write_yaml(values, run.folder / CONFIG_NAME, "\n# ".join(lines))
+    write_yaml(values, run.folder / CONFIG_NAME, "\n# ".join(lines))
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
-    else:
-        _supersede_results(run, Path(run.checkpoint), args.training.max_steps)
-
-
-def _supersede_results(run: Run, checkpoint: Path, max_steps: int) -> None:
-    """Move away what the next start, or a reader, would wrongly take for results of the resumed run.
-
-    These are checkpoints later than a named one and, unless no step is left, the results of an earlier end.
-    """
-    folder, step = run.folder, step_of(checkpoint)
-    later = [path for path in checkpoints_of(folder) if step_of(path) > step] if run.is_named else []
-    if later:
-        names = ", ".join(path.name for path in later)
-        logger.warning("resuming from %s: %s moved to %s", checkpoint.name, names, supersede(folder, later))
-    end = _number_in(folder / STATE_NAME, "global_step")
-    results = [folder / name for name in _RESULTS if (folder / name).exists()]
-    if results and (later or step < max(max_steps, end or 0)):
-        # The state is moved last: if this is interrupted, the next start still knows the step.
-        results = [*(folder / name for name in _REPORTS if (folder / name).exists()), *results]
-        aside = supersede(folder, results, "step-unknown" if end is None else f"step-{end}")
-        logger.warning("resuming from %s: earlier networks, metrics and report moved to %s", checkpoint.name, aside)
 
 
 def _number_in(path: Path, *keys: str) -> int | None:
     try:
-        value = json.loads(read_checked(path))
+        value = json.loads(path.read_text(encoding="utf-8"))
         for key in keys:
             value = value[key]
         return int(value)

@@ -53,7 +53,6 @@ PLAN = {
     "epochs": "epochs",
     "flops": "FLOPs, 6 N T and attention",
     "google_flops": "FLOPs, the original's count",
-    "google_sparse_flops": "the same, embeddings looked up",
 }
 COMPUTE = {
     "tokens": "tokens seen, without padding",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from electra.io.checkpoints import checkpoints_of, read_checked
+from electra.io.checkpoints import checkpoints_of
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import YAML_ERRORS, read_yaml
@@ -71,6 +71,10 @@ def read_run(folder: Path) -> RunRecord:
     except UserError as error:
         notes.append(str(error))
     step = state["global_step"]
+    ended = metrics.get("plan", {}).get("steps", step)
+    if step > ended:  # the run goes on; this file will be replaced when it ends
+        notes.append(f"{METRICS_NAME} is left out: it is of the run's end at step {ended:,}")
+        metrics = {}
     if not (folder / METRICS_NAME).exists():
         of = f" of {state['max_steps']:,}" if "max_steps" in state else ""
         notes.append(f"{folder.name} has no {METRICS_NAME}: it has not ended; its log ends at step {step:,}{of}")
@@ -104,7 +108,7 @@ def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
     latest = None
     for path in [folder / STATE_NAME, *(checkpoint / STATE_NAME for checkpoint in checkpoints_of(folder))]:
         try:
-            state = json.loads(read_checked(path))
+            state = json.loads(path.read_text(encoding="utf-8"))
             if not state["log_history"]:
                 raise ValueError("an empty log_history")
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -121,7 +125,7 @@ def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
 def _read(path: Path, notes: list[str]) -> dict[str, Any]:
     """A mapping from JSON or YAML; empty if the file is missing or unreadable."""
     try:
-        text = read_checked(path)
+        text = path.read_text(encoding="utf-8")
         return dict(json.loads(text) if path.suffix == ".json" else read_yaml(text))
     except FileNotFoundError:
         return {}

@@ -1,23 +1,16 @@
-"""Peak rates of processors, and what this machine computes and consumes.
+"""Peak rates of processors, and what this machine computes.
 
 torch is imported only inside the functions that need it, so that tables of published runs are made without it.
 """
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
-import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,91 +98,3 @@ def device_name(device: torch.device | str) -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "cpu")
     return f"{name}, {torch.get_num_threads()} threads"
-
-
-class EnergyMeter:
-    """Joules of this machine's processors and of the NVIDIA GPUs of a run since `start`, without memory, disks, fans.
-
-    Both have energy counters; those of processors often only root may read. Without the counters of the run's GPUs
-    nothing is measured: the rest would look like the whole.
-
-    Args:
-        powercap: energy counters of Linux. intel-rapl:0, intel-rapl:1 ... are whole processor packages, on AMD too.
-        poll_seconds: time between two readings; no counter may overflow twice in it.
-        gpus: their identifiers, see `gpus_of_run`.
-    """
-
-    def __init__(
-        self, powercap: Path = Path("/sys/class/powercap"), poll_seconds: float = 10.0, gpus: Sequence[str] = ()
-    ) -> None:
-        self.joules = 0.0
-        self.sources: list[str] = []
-        self._packages = [zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1]
-        self._poll_seconds = poll_seconds
-        self._gpus = gpus
-        self._lock, self._stop = threading.Lock(), threading.Event()
-
-    def start(self) -> bool:
-        """Begin to measure; False if this machine reports no energy."""
-        self._read_gpus: Callable[[], int] | None = None
-        if self._gpus:
-            try:
-                self._read_gpus = gpu_energy(self._gpus)
-            except Exception as error:  # of the driver, whose classes are in the optional module
-                logger.info("energy is not measured: the GPU's counter cannot be read (%s)", error)
-                return False
-            self._millijoules = self._read_gpus()
-        self._counters = self._read_counters()
-        self.sources = ["RAPL"] * bool(self._counters) + ["NVML"] * bool(self._gpus)
-        if self.sources:
-            threading.Thread(target=self._watch, daemon=True).start()
-        return bool(self.sources)
-
-    def stop(self) -> None:
-        self.read()
-        self._stop.set()
-
-    def read(self) -> float:
-        """Joules so far."""
-        with self._lock:
-            if self._counters:
-                counters = self._read_counters() or self._counters
-                for package, before, now in zip(self._packages, self._counters, counters, strict=True):
-                    overflow = 0 if now >= before else int((package / "max_energy_range_uj").read_text())
-                    self.joules += (now - before + overflow) / 1e6
-                self._counters = counters
-            if self._read_gpus is not None:
-                millijoules = self._read_gpus()
-                self.joules += (millijoules - self._millijoules) / 1e3
-                self._millijoules = millijoules
-            return self.joules
-
-    def _watch(self) -> None:
-        while not self._stop.wait(self._poll_seconds):
-            self.read()
-
-    def _read_counters(self) -> list[int]:
-        """Microjoules of each package; empty if one of them cannot be read."""
-        try:
-            return [int((package / "energy_uj").read_text()) for package in self._packages]
-        except (OSError, ValueError):
-            return []
-
-
-def gpus_of_run(device: torch.device | str) -> list[str]:
-    """Identifiers of the NVIDIA GPUs that the processes of a run on this machine use, one each; none on a CPU."""
-    import torch
-
-    if torch.device(device).type != "cuda":
-        return []
-    count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in range(count)]
-
-
-def gpu_energy(gpus: Sequence[str]) -> Callable[[], int]:
-    """A function that reads the energy counters of GPUs: their sum in millijoules since the driver was loaded."""
-    pynvml: Any = importlib.import_module("pynvml")  # of nvidia-ml-py, which is optional
-
-    pynvml.nvmlInit()
-    handles = [pynvml.nvmlDeviceGetHandleByUUID(gpu) for gpu in gpus]
-    return lambda: sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from electra.io.checkpoints import checkpoints_of, find_corruption, find_file_corruption, read_checked
+from electra.io.checkpoints import checkpoints_of, find_damage
 from electra.io.errors import UserError
 from electra.report.runs import FIXED, METRICS_NAME, STATE_NAME, is_number
 from electra.sweep.definition import GLUE, PRETRAINING, ROOT, Observed, Sweep, propose
@@ -65,7 +65,7 @@ class Stage:
     def is_done(self) -> bool:
         """Always False for GLUE: run_glue.py skips what is finished."""
         files = (self.folder / METRICS_NAME, self.folder / STATE_NAME)
-        return self.name == PRETRAINING and files[0].is_file() and not any(map(find_file_corruption, files))
+        return self.name == PRETRAINING and all(file.is_file() for file in files)
 
     def command(self) -> list[str]:
         """The command line; pre-training resumes from a valid checkpoint, else its folder is removed."""
@@ -82,7 +82,7 @@ class Stage:
         except Timeout as error:
             raise UserError(f"another process is using {self.folder}; stop it or wait for it") from error
         if self.name == PRETRAINING and self.folder.exists():
-            if any(find_corruption(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
+            if any(find_damage(checkpoint) is None for checkpoint in checkpoints_of(self.folder)):
                 words += ["--resume_from_checkpoint", str(self.folder)]
             else:
                 shutil.rmtree(self.folder)
@@ -278,11 +278,11 @@ def _die_with_parent() -> None:
 
 def pretraining_metrics(folder: Path, wanted: str) -> Metrics:
     """All held-out metrics of a finished run (`eval/NAME`); if wanted, the last value of a training metric."""
-    held_out = json.loads(read_checked(folder / METRICS_NAME))["held_out"]
+    held_out = json.loads((folder / METRICS_NAME).read_text())["held_out"]
     metrics = {f"eval/{name}": value for name, value in held_out.get("trained", {}).items()}
     metrics |= {f"eval/{FIXED}_{name}": value for name, value in held_out.get(f"{FIXED}: trained", {}).items()}
     if wanted.startswith("train/"):
-        log = json.loads(read_checked(folder / STATE_NAME))["log_history"]
+        log = json.loads((folder / STATE_NAME).read_text())["log_history"]
         metrics[wanted] = next((line[wanted[6:]] for line in reversed(log) if wanted[6:] in line), None)
     return {name: float(value) if is_number(value) else None for name, value in metrics.items()}
 

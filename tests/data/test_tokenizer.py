@@ -11,7 +11,7 @@ from electra.config import CorpusArguments, TokenizerArguments
 from electra.data import tokenizer as tokenizer_module
 from electra.data.corpus import Corpus
 from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, main, train_on_corpus
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
@@ -83,7 +83,7 @@ def test_another_corpus_option_or_seed_has_its_own_tokenizer_and_the_second_call
     corpus = write_corpus(texts(100))
     first = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
     (folder,) = tmp_path.glob("tokenizer-*[!k]")
-    assert find_corruption(folder) is None
+    assert find_damage(folder) is None
     report = json.loads((folder / REPORT_NAME).read_text())
     assert report["training_documents"] == 100 - len(held_out(texts(100)))
 

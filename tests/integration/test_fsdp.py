@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
 
@@ -49,5 +49,5 @@ def test_it_trains_as_without_goes_on_bit_for_bit_and_exports_whole_networks(
         torch.testing.assert_close(whole[name], weight, rtol=0, atol=1e-4)
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
     checkpoint = tmp_path / "output" / "whole" / "checkpoint-2"
-    assert find_corruption(checkpoint) is None
+    assert find_damage(checkpoint) is None
     assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == bool(config)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import FAST, flags, write_corpus
 
@@ -98,7 +98,7 @@ def test_a_host_that_is_killed_ends_the_other_with_one_line_and_a_whole_checkpoi
     (error,) = re.findall(r"^error: (.*)", said, re.MULTILINE)
     assert error.startswith("another of the 2 processes has ended or cannot be reached, after step ")
     named = re.search(r"the last good checkpoint is (\S+);", error)
-    assert named is not None and find_corruption(Path(named[1])) is None
+    assert named is not None and find_damage(Path(named[1])) is None
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
 
 

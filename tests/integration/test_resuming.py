@@ -13,11 +13,9 @@ import pytest
 import torch
 import yaml
 
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining import trainer
-from electra.pretraining.options import parse_arguments
-from electra.pretraining.run_folder import open_run
 from electra.report.page import write_report
 from electra.report.runs import read_run
 from run_pretraining import main
@@ -122,7 +120,7 @@ def test_the_same_command_starts_resumes_and_finds_the_run_finished(
     assert {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")} == written
     copy.resume(max_steps=14, per_device_train_batch_size=2, gradient_accumulation_steps=2)  # the same batch
     assert "max_steps 14 instead of 12" in capsys.readouterr().out
-    assert find_corruption(copy.run / "checkpoint-14") is None
+    assert find_damage(copy.run / "checkpoint-14") is None
     assert [line["step"] for line in history(copy.run / "checkpoint-14") if "loss" in line] == [4, 8, 12]
     assert [path.name for path in copy.run.parent.iterdir() if path.name.startswith("run")] == ["run"]
 
@@ -146,23 +144,20 @@ def test_a_finished_run_needs_no_checkpoint_but_cannot_be_extended_without(copy:
     assert (copy.run / "discriminator" / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_a_run_without_its_network_or_with_edited_metrics_is_exported_again(copy: Copy) -> None:
-    path, steps, network = copy.run / "metrics.json", '"steps": 12,', copy.run / "discriminator"
-    edited = path.read_text().replace(steps, '"steps": 99,')
-    path.write_text(edited)
+def test_a_run_without_its_network_is_exported_again(copy: Copy) -> None:
+    network = copy.run / "discriminator"
     size = (network / "model.safetensors").stat().st_size
     shutil.rmtree(network)
     with files_up_to(size - 1), pytest.raises(UserError, match=r"cannot write .*checkpoint-12$"):
         copy.resume()
     assert not list(copy.run.glob("*.unfinished")) and not network.exists()
     copy.resume()
-    assert steps in path.read_text() != edited
     assert (network / "model.safetensors").is_file()
 
 
 def test_a_killed_run_has_a_report_of_what_it_had_saved(copy: Copy) -> None:
     for path in copy.run.iterdir():  # a kill after step 8 leaves options, tokenizer and checkpoints
-        if path.is_file() and path.name not in ("config.yaml", "manifest.json"):
+        if path.is_file() and path.name != "config.yaml":
             path.unlink()
     for name in ("checkpoint-12", "discriminator", "generator"):
         shutil.rmtree(copy.run / name)
@@ -177,17 +172,6 @@ def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished: Path) -> 
     _, err = run("run_pretraining.py", flags(finished, **FAST, max_steps=14, auto_resume=True), finished, expect=2)
     assert err.startswith("error: ") and err.count("\n") == 1 and f"{finished}/output/run" in err
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
-
-
-def test_what_is_later_than_a_named_checkpoint_is_moved_away(copy: Copy) -> None:
-    other = {"resume_from_checkpoint": copy.run / "checkpoint-4", "max_hours": 1e-9}
-    with pytest.raises(SystemExit):
-        copy.resume(**other)
-    assert copy.steps() == {4, 5}
-    assert {path.name for path in copy.run.glob("superseded/*")} == {"checkpoint-8", "checkpoint-12", "step-12"}
-    assert (copy.run / "superseded" / "step-12" / "discriminator" / "config.json").is_file()
-    assert not any((copy.run / name).exists() for name in ("discriminator", "metrics.json", "report.html"))
-    assert open_run(parse_arguments(copy.flags())).checkpoint == str(copy.run / "checkpoint-5")
 
 
 def test_another_corpus_or_held_out_text_is_refused(copy: Copy) -> None:
@@ -211,6 +195,8 @@ def test_with_another_file_to_evaluate_on_there_is_no_untrained_column(folder: P
 def test_new_options_hold_from_the_resumed_step_on_and_are_recorded(copy: Copy) -> None:
     new = {"learning_rate": 1e-5, "weight_decay": 0.5, "adam_beta2": 0.9, "adam_epsilon": 1e-3, "max_steps": 8}
     new |= {"save_steps": 1, "logging_steps": 3, "hidden_dropout_prob": 0.2}
+    for step in (8, 12):
+        shutil.rmtree(copy.run / f"checkpoint-{step}")
     copy.resume(**new, resume_from_checkpoint=copy.run / "checkpoint-4")
     assert copy.steps() == {4, 5, 6, 7, 8}
     (line,) = [line for line in history(copy.run / "checkpoint-8") if "loss" in line and line["step"] > 4]
@@ -253,7 +239,7 @@ def test_a_failed_write_names_its_folder_and_keeps_the_last_checkpoint(copy: Cop
     with files_up_to(size), pytest.raises(UserError) as error:
         copy.resume(max_steps=13)
     assert re.search(f"unfinished/checkpoint-13.*: .*{copy.run}/checkpoint-12$", str(error.value))
-    assert copy.steps() == {4, 8, 12} and find_corruption(copy.run / "checkpoint-12") is None
+    assert copy.steps() == {4, 8, 12} and find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
 
 
@@ -269,7 +255,7 @@ def test_a_run_whose_folder_is_gone_ends_and_does_not_make_it_anew(
     with pytest.raises(UserError, match=f"{copy.run} .*step 14 is not saved"):
         copy.resume(max_steps=14, save_steps=1)
     assert not copy.run.exists()
-    assert find_corruption(copy.folder / "gone" / "checkpoint-13") is None
+    assert find_damage(copy.folder / "gone" / "checkpoint-13") is None
 
 
 def test_fractions_and_the_best_checkpoint_are_kept(folder: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
 from electra.pretraining.trainer import ElectraTrainer
@@ -99,7 +99,7 @@ def test_a_signal_ends_the_run_after_its_step_with_a_full_checkpoint(folder: Pat
     trainer.add_callback(Send(5, number))
     assert train(trainer) == code
     assert signal.getsignal(number) == before and trainer.state.global_step == 5
-    assert find_corruption(folder / "output" / "run" / "checkpoint-5") is None
+    assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
 
 
 def test_several_gpus_learn_of_a_signal_one_step_late_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,4 +167,4 @@ def test_a_signal_to_all_processes_of_a_run_stops_it_and_the_printed_command_res
     step = int(checkpoint.name.removeprefix("checkpoint-"))
     argv = rest.partition("resume with: python run_pretraining.py ")[2].split("\n")[0].split()
     main([*argv, f"--max_steps={step + 1}", "--dataloader_num_workers=0"])
-    assert find_corruption(checkpoint.with_name(f"checkpoint-{step + 1}")) is None
+    assert find_damage(checkpoint.with_name(f"checkpoint-{step + 1}")) is None

@@ -9,10 +9,8 @@ import pytest
 import torch
 
 from electra.io.errors import UserError
-from electra.pretraining import resources
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices, translate_failures
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.resources import check_memory
 from tests.pretraining.runs import flags
 
 
@@ -83,26 +81,6 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait_for_its_batch(gpu: pytest
     assert not compiles_by_default(SimpleNamespace(device=training.device, fsdp="full_shard", deepspeed=None))
     gpu.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))  # which Triton does not support
     assert not parse_arguments(flags(tmp_path)).training.torch_compile
-
-
-def test_a_step_that_does_not_fit_is_known_before_the_run(
-    gpu: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked, free = list[Any](), [10**7, 11 * 10**6]
-    gpu.setattr(resources, "activation_bytes", lambda config, *asking: asked.append(asking) or 8 * 10**6)
-    gpu.setattr(torch.cuda, "mem_get_info", lambda: (free.pop(), 10**9))
-    training = SimpleNamespace(
-        device=torch.device("cuda"), fsdp=None, deepspeed=None, gradient_checkpointing=False, bf16=False, fp16=True,
-        per_device_train_batch_size=8, gradient_accumulation_steps=2, muon_learning_rate=None,
-    )  # fmt: skip
-    args: Any = SimpleNamespace(training=training, segments=SimpleNamespace(max_length=16))
-    model: Any = torch.nn.Linear(1000, 100, bias=False)  # with its gradient and two averages 1.6 MB
-    model.config = None
-    for _ in range(2):
-        assert caplog.text == ""
-        check_memory(args, model)
-    assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 " in caplog.text
-    assert asked == 2 * [(8, 16, "cuda", torch.float16)]
 
 
 def test_an_automatic_batch_size_is_refused(tmp_path: Path) -> None:

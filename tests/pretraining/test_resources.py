@@ -1,4 +1,4 @@
-"""What a run needs: its disk use, against a real run's files; what a forward pass keeps, and batches that fit."""
+"""What a run needs: its disk use, against a real run's files; the trial of a plan."""
 
 import io
 import resource
@@ -18,10 +18,8 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.resources import _Clock, activation_bytes, advice, check_disk, count_checkpoints
-from electra.runtime.cpu import tune_networks
+from electra.pretraining.resources import _Clock, check_disk, count_checkpoints
 from run_pretraining import main
-from tests.model.helpers import joint_model
 from tests.pretraining.runs import flags
 
 
@@ -102,38 +100,3 @@ def test_a_cache_that_cannot_be_written_is_the_users_error(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in (folder / "cache").iterdir() if path.suffix != ".lock"] == []
-
-
-def test_activations_are_what_autograd_keeps(make_pair: Callable[..., ElectraForJointPretraining]) -> None:
-    model = make_pair().train()
-    tune_networks(model)
-    kept: dict[int, torch.Tensor] = {}
-    ids = torch.full((6, 16), 7)
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        output = model(input_ids=ids, token_type_ids=torch.zeros_like(ids))
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    real = sum(t.untyped_storage().nbytes() for pointer, t in kept.items() if pointer not in weights)
-    estimate = activation_bytes(model.config, 6, 16, "cpu")
-    assert output.loss.requires_grad and estimate == pytest.approx(real, rel=0.1)
-    twice = activation_bytes(model.config, 12, 16, "cpu")
-    assert twice == pytest.approx(2 * estimate, rel=0.05)
-    assert activation_bytes(joint_model("modernbert").config, 6, 16, "cpu") > 0  # whose first weights are read
-
-
-@pytest.mark.parametrize(
-    ("free", "size", "accumulation"),
-    [(202, None, None), (100, 32, 3), (60, 24, 4), (13, 1, 96), (11, None, None)],
-)
-def test_the_largest_batch_that_fits_is_proposed(free: int, size: int | None, accumulation: int | None) -> None:
-    training = SimpleNamespace(per_device_train_batch_size=32 * 3, gradient_accumulation_steps=1)
-    said = advice(training, weights=10, activations=2 * 96, free=round(free / 0.9) + 1)
-    if size is None:
-        assert said is None if free > 100 else "--max_length" in str(said)
-        return
-    assert said is not None
-    assert f"--per_device_train_batch_size {size} --gradient_accumulation_steps {accumulation} " in said

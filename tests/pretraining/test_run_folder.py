@@ -52,10 +52,13 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path, auto_re
 def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     older, newer = write_checkpoint(run, 4), write_checkpoint(run, 8)
-    assert find_checkpoint(str(older)) == older
+    with pytest.raises(UserError, match=r"checkpoint-8.* copy"):
+        find_checkpoint(str(older))
+    assert find_checkpoint(str(newer)) == newer
     assert find_checkpoint(str(run)) == newer
     (newer / "optimizer.pt").unlink()
     assert find_checkpoint(str(run)) == older
+    assert find_checkpoint(str(older)) == older
     with pytest.raises(UserError, match=r"optimizer\.pt"):
         find_checkpoint(str(newer))
     with pytest.raises(UserError, match=f"{tmp_path}/other"):
@@ -90,7 +93,7 @@ def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
     save_options(args, run, wordpiece_tokenizer, ["from step 4 on: a line"])
-    assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "manifest.json", "tokenizer"}
+    assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
     assert "# from step 4 on: a line\n" in text and "auto_resume" not in text
@@ -101,10 +104,9 @@ def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
     assert again.training.output_dir == str(tmp_path / "output") and again.training.experiment_name == "run"
 
 
-@pytest.mark.parametrize("has_ended", [False, True])
 @pytest.mark.parametrize("max_steps", [4, 12])
-def test_results_of_an_earlier_end_are_moved_if_there_are_steps_left(
-    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, max_steps: int, has_ended: bool
+def test_resuming_leaves_the_results_of_an_earlier_end(
+    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, max_steps: int
 ) -> None:
     run = write_checkpoint(tmp_path / "output" / "run", 4).parent
     written = {"report.html", "training_curves.png"}
@@ -118,7 +120,5 @@ def test_results_of_an_earlier_end_are_moved_if_there_are_steps_left(
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
     save_options(args, opened, wordpiece_tokenizer, [])
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
-    left = {path.name for path in run.iterdir()} - {"superseded"}
-    are_moved = has_ended and max_steps > 4
-    assert left == {"checkpoint-4", "config.yaml", "manifest.json"} | (set() if are_moved else written)
-    assert {path.name for path in run.glob("superseded/step-4/*")} == (written if are_moved else set())
+    assert {path.name for path in run.iterdir()} == {"checkpoint-4", "config.yaml", *written}
+    assert {(run / name).read_text() for name in written} == {"of step 4"}

@@ -20,7 +20,7 @@ from transformers import Trainer, TrainerCallback
 
 import electra.finetuning.trainer
 import electra.pretraining.trainer
-from electra.io.checkpoints import find_corruption
+from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
@@ -371,7 +371,7 @@ def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder: Path, mon
     with pytest.raises(UserError, match=r"step 9: .*/checkpoint-4;"):
         trainer.train()
     newest = folder / "output" / "run" / "checkpoint-8"
-    assert find_corruption(newest) is None
+    assert find_damage(newest) is None
     lines = json.loads((newest / "trainer_state.json").read_text())["log_history"]
     assert [logs["skipped_steps"] for logs in lines] == [1, 3, 4, 6]
     assert ["loss" in logs for logs in lines] == [True, False, True, False]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from electra.io.checkpoints import recording, write_manifest
+from electra.io.checkpoints import write_manifest
 from electra.io.errors import UserError
 from electra.sweep.folder import Failure, Point, PointResult, open_folder
 from electra.sweep.runner import Runner, Stage, devices, environment, pretraining_metrics
@@ -162,17 +162,6 @@ def test_a_point_whose_results_cannot_be_read_fails_alone(tmp_path: Path, conten
         (tmp_path / "sweep" / "001" / "metrics.json").write_text(content)
     runner._finish(point, 0.0)
     assert not runner.folder.results and runner.folder.failures[1].stage == "run_pretraining.py"
-
-
-def test_a_point_whose_metrics_or_log_were_edited_is_not_done(tmp_path: Path) -> None:
-    stage = Stage(ROOT / "run_pretraining.py", (), tmp_path)
-    for name in ("trainer_state.json", "metrics.json"):
-        assert not stage.is_done()
-        with recording(tmp_path, name):
-            (tmp_path / name).write_text('{"held_out": {"trained": {"loss": 1}}}')
-    assert stage.is_done()
-    (tmp_path / "trainer_state.json").write_text('{"held_out": {"trained": {"loss": 0}}}')
-    assert not stage.is_done()
 
 
 def test_a_point_resumes_from_a_valid_checkpoint_or_begins_anew(tmp_path: Path) -> None:
