@@ -52,8 +52,6 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
     step = (trainer.args.load_best_model_at_end and state.best_global_step) or state.global_step
     with translate_write_errors(folder, lambda: describe_latest_valid(folder)):
         ledger = compute_ledger(state, trainer.args, plan)
-        health = trainer.pop_callback(DiscriminatorHealth)
-        verdict = health.verdict(trainer.args, state) if health else ""
         _save_logs(trainer, step)
         networks = export_networks(
             trainer.model,
