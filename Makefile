@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart figures test chaos lint clean
+.PHONY: quickstart figures test test-fast chaos lint clean
 
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
@@ -12,9 +12,15 @@ figures: .venv/ready
 	test -f output/quickstart/samples.json || $(BIN)/python run_pretraining.py
 	$(BIN)/python -m docs.figures output/quickstart
 
+PYTEST := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
 test: .venv/ready-dev lint
-	HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 WANDB_MODE=offline OMP_NUM_THREADS=1 \
-		$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
+
+# Without the tests that train networks or start processes: about a minute on two cores.
+test-fast: .venv/ready-dev lint
+	$(PYTEST) -m "not slow"
 
 # CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses the runs to kill; CHAOS="--hours 1" runs for an hour.
 CHAOS ?= --matrix --kills 50

@@ -3,7 +3,6 @@
 Two or three cases of each kind of mistake, through the real commands; options alone are in test_cli.py.
 """
 
-import gzip
 import json
 import os
 import pickle
@@ -14,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -31,12 +28,13 @@ from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
 from train_tokenizer import main as tokenizer
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Path], Any]
 Case = tuple[dict[str, Any], str] | tuple[dict[str, Any], str, Change]
-VOCAB = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 DONE, LAST = "output/done", "output/done/checkpoint-4"
 RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
-COLA, STSB = "glue/CoLA/train.tsv", "glue/STS-B/dev.tsv"
+COLA = "glue/CoLA/train.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +42,16 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
     """Corpora, tokenizers, a finished run of two checkpoints, an encoder and task files."""
     folder = tmp_path_factory.mktemp("world")
     write_corpus(folder / "corpus.txt")
-    write_corpus(folder / "other.txt", seed=1)
     glue_tokenizer.save_pretrained(folder / "tok")
     write_encoder(folder / "encoder", glue_tokenizer)
-    write_glue(folder / "glue", "CoLA", "STS-B")
+    write_glue(folder / "glue", "CoLA")
     state = (folder / "tok" / "tokenizer.json").read_text()
     files: dict[str, bytes | str] = {
         "empty.txt": "\n\n \t\n",
         "short.txt": "bad bad\n\nbad bad bad",
-        "latin.txt": "Größe".encode("latin-1"),
         "cut.jsonl": '{"text": "a"}\n{"text": "b"\n',
-        "body.csv": "id,body\n1,x\n",
-        "paper.pdf": "%PDF-1.7",
-        "cut.txt.gz": gzip.compress(os.urandom(100_000).hex().encode())[:50_000],
         "old/results.jsonl": "[1]\n",
         "nothing/logo.png": "nothing",
-        "cut_tok/tokenizer.json": state[: len(state) // 2],
-        "maskless/vocab.txt": VOCAB.replace("[MASK]\n", "") + "a\n",
         "remote_tok/tokenizer_config.json": '{"auto_map": {"AutoTokenizer": ["code.Mine", null]}}',
         "remote_tok/tokenizer.json": json.dumps({**json.loads(state), "model": {"type": "Mine"}}),
         "remote_tok/code.py": "open('ran', 'w')\nclass Mine: pass\n",
@@ -68,7 +59,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    pq.write_table(pa.table({"body": ["a"], "n": [1]}), folder / "body.parquet")
     finished = {**FAST, "max_steps": 4, "save_steps": 2, "tokenizer_path": folder / "tok", "experiment_name": "done"}
     pretrain(flags(folder, **finished))
     (folder / "old").rename(folder / "output" / "old")
@@ -114,38 +104,23 @@ def argv_of(command: Callable[..., None], options: dict[str, Any]) -> list[str]:
 
 PRETRAINING: list[Case] = [
     ({"max_stepz": 4}, "--max_stepz --max_steps"),
-    ({"hidden_size": 33}, "33 multiple"),
     ({"max_length": 64}, "--max_length 64 32"),
-    ({"objective": "two_stage"}, "--generator_size 1"),
     ({"muon_learning_rate": 1e-3, "optim": "adafactor"}, "--muon_learning_rate --optim adafactor"),
-    ({"muon_learning_rate": 1e-3, "adam_bias_correction": False}, "--muon_learning_rate --adam_bias_correction"),
-    ({"report_to": "nonsense"}, "--report_to nonsense"),
     ({"push_to_hub": True}, "--push_to_hub"),
     ({"dataloader_persistent_workers": True}, "--dataloader_num_workers"),
     ({"gradient_checkpointing": True, "gradient_checkpointing_kwargs": '{"nope": 1}'}, "nope"),
     ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
-    ({"config": "missing.yaml"}, "--config missing.yaml"),
     ({"train_file": "short.txt"}, "segment"),
     ({"train_file": None, "dataset_name": "no-such/set"}, "no-such/set"),
     ({"validation_fraction": 0.2, "validation_file": "missing.txt"}, "missing.txt"),
-    ({"tokenizer_path": "./none"}, "./none"),
-    ({"tokenizer_path": "cut_tok"}, "cut_tok"),
-    ({"tokenizer_path": "maskless"}, "maskless [MASK]"),
     ({"tokenizer_path": "remote_tok"}, "remote_tok"),
     ({"resume_from_checkpoint": "output/run"}, "output/run"),
     ({**RESUME, "resume_from_checkpoint": "nothing"}, "nothing"),
-    ({**RESUME, "max_steps": 3}, "checkpoint-4 --max_steps 3"),
-    ({**RESUME, "hidden_size": 32}, "hidden_size 16 32"),
-    ({**RESUME, "train_file": "other.txt"}, "corpus"),
-    ({**RESUME, "gradient_accumulation_steps": 2}, "4 8"),
     ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 model.safetensors", cut(f"{LAST}/model.safetensors")),
-    ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 optimizer.pt", remove(f"{LAST}/optimizer.pt")),
     ({**RESUME, "resume_from_checkpoint": LAST}, f"checkpoint-4 {MANIFEST_NAME}", remove(f"{LAST}/{MANIFEST_NAME}")),
-    ({"train_file": None, "resume_from_checkpoint": LAST}, "config.yaml --config", cut(f"{DONE}/config.yaml")),
     ({"init_discriminator": "nothing"}, "nothing"),
-    ({"init_discriminator": "encoder"}, "--embedding_size 16 8"),
 ]
 TOKENIZER: list[Case] = [
     ({"vocab_sise": 100}, "--vocab_sise --vocab_size"),
@@ -154,32 +129,18 @@ TOKENIZER: list[Case] = [
     ({"train_file": None}, "--train_file --dataset_name"),
     ({"train_file": "missing*.txt"}, "missing*.txt"),
     ({"train_file": "empty.txt"}, "empty.txt"),
-    ({"train_file": "latin.txt"}, "latin.txt UTF-8"),
     ({"train_file": "cut.jsonl"}, "cut.jsonl line 2"),
-    ({"train_file": "body.csv"}, "body.csv id body --text_column"),
-    ({"train_file": "body.parquet"}, "body.parquet 'text' body"),
-    ({"train_file": "paper.pdf"}, "paper.pdf"),
-    ({"train_file": "cut.txt.gz"}, "cut.txt.gz"),
     ({"train_file": "nothing"}, "nothing"),
 ]
 GLUE: list[Case] = [
     ({"tasks": "colla"}, "colla cola"),
     ({"num_seeds": 0}, "--num_seeds 0"),
-    ({"max_length": 4096}, "4096 32"),
     ({"experiment_name": "old"}, "results.jsonl"),
     ({"pretrain_path": None}, "--pretrain_path --from_scratch"),
-    ({"pretrain_path": "nothing"}, "nothing"),
     ({"pretrain_path": DONE}, "discriminator model.safetensors", cut(f"{DONE}/discriminator/model.safetensors")),
     ({}, "encoder weights", cut("encoder/model.safetensors")),
-    ({}, "gpt9", edit("encoder/config.json", '"electra"', '"gpt9"')),
-    ({}, "encoder", edit("encoder/config.json", '"hidden_size": 16', '"hidden_size": 32')),
-    ({}, "tokenizer encoder", remove("encoder/tokenizer.json")),
     ({"glue_dir": "./none"}, "--glue_dir ./none"),
-    ({}, "CoLA", remove(COLA)),
-    ({}, "train.tsv", write(COLA, "")),
-    ({}, "train.tsv line 1 UTF-8", write(COLA, b"gj04\t1\t\tGr\xf6\xdfe\n")),
     ({}, "train.tsv line 1 yes", write(COLA, "gj04\tyes\t\tbad\n")),
-    ({"tasks": "stsb"}, "9.0", edit(STSB, "2.5", "9.0")),
 ]
 REPORT: list[Case] = [
     ({"folder": "missing"}, "missing"),

@@ -8,7 +8,7 @@ from electra.objectives import OBJECTIVES
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import training_flops
-from electra.recipes import PAPER, RECIPES
+from electra.recipes import RECIPES
 from tests.conftest import make_number_tokenizer
 
 
@@ -32,31 +32,6 @@ def test_the_recipes_are_table_6(name: str, sizes: tuple[int, ...], training: tu
     assert (recipe["warmup_steps"], recipe["weight_decay"], recipe["adam_epsilon"]) == (10_000, 0.01, 1e-6)
     assert (recipe["adam_beta1"], recipe["adam_beta2"], recipe["max_grad_norm"]) == (0.9, 0.999, 1.0)
     assert (recipe["hidden_dropout_prob"], recipe["attention_probs_dropout_prob"]) == (0.1, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("name", "discriminator", "generator", "training"),
-    [
-        # layers, width, feed-forward, heads; mask, learning rate, batch, length, steps
-        ("tiny", (4, 192, 384, 3), (2, 48, 192, 1), (0.25, 1e-3, 32, 128, 12_000)),
-        ("mini", (6, 256, 512, 4), (3, 64, 256, 1), (0.25, 5e-4, 32, 128, 60_000)),
-        ("modern-small", (12, 256, 688, 4), (12, 64, 256, 1), (0.15, 5e-4, 128, 128, 1_000_000)),
-    ],
-)
-def test_a_recipe_of_this_project_resolves_to_its_numbers(
-    name: str, discriminator: tuple[int, ...], generator: tuple[int, ...], training: tuple[float, ...]
-) -> None:
-    args = parse_arguments(["--model_size", name, "--train_file", "text.txt", "--use_cpu"])
-    model = build_model(args, make_number_tokenizer(64))
-    for network, sizes in ((model.discriminator, discriminator), (model.generator, generator)):
-        assert network is not None and network.config.model_type == "modernbert"
-        fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
-        assert tuple(getattr(network.config, field) for field in fields) == sizes
-    options = args.training
-    found = (args.objective.mlm_probability, options.learning_rate, options.per_device_train_batch_size)
-    assert (*found, args.segments.max_length, options.max_steps) == training
-    assert model.config.tie == "none"
-    assert PAPER["small"].keys() <= RECIPES[name].keys()
 
 
 def test_a_recipe_of_this_project_works_with_every_objective_and_gives_way_to_another(tmp_path: Path) -> None:

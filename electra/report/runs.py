@@ -111,6 +111,7 @@ def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
             state = json.loads(path.read_text(encoding="utf-8"))
             if not state["log_history"]:
                 raise ValueError("an empty log_history")
+            int(state["global_step"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             if path.parent != folder or path.exists():
                 notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")

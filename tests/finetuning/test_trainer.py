@@ -17,6 +17,8 @@ from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune,
 from electra.optimization import product_schedule
 from tests.finetuning.encoders import tiny_electra
 
+pytestmark = pytest.mark.slow
+
 OPTIONS: dict[str, Any] = {
     "learning_rate": 1e-3, "layerwise_lr_decay": 0.8, "num_train_epochs": 1.0, "max_length": 16, "head_dropout": 0.0,
     "per_device_eval_batch_size": 16, "bf16": False, "use_cpu": True, "logging_steps": 1,

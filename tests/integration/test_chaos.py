@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos import disturb
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_killed_three_times_ends_as_the_undisturbed_one_bit_for_bit(tmp_path: Path) -> None:

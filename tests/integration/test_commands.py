@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from tests.finetuning.commands import run
+
+pytestmark = pytest.mark.slow
 
 
 def test_without_a_corpus_the_quickstart_runs_and_takes_other_options(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 
+pytestmark = pytest.mark.slow
+
 EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
 
 

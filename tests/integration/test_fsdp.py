@@ -17,6 +17,8 @@ from electra.io.checkpoints import find_damage
 from run_pretraining import main
 from tests.pretraining.runs import flags, write_corpus
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SHARDED = {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]}
 OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "max_steps": 4, "save_steps": 2}

@@ -17,6 +17,8 @@ from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_is_scored_and_its_checkpoint_and_export_are_the_same_discriminator(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.txt")

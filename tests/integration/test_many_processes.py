@@ -22,6 +22,8 @@ from electra.io.checkpoints import find_damage
 from electra.pretraining.run import main as pretrain
 from tests.pretraining.runs import FAST, flags, write_corpus
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STEPS = 6
 

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.bench_memory import measure
 
+pytestmark = pytest.mark.slow
+
 
 def test_memory_depends_neither_on_the_text_nor_on_the_steps(tmp_path: Path) -> None:
     for name in ("little", "much"):

@@ -20,6 +20,8 @@ from electra.pretraining.options import parse_arguments
 from run_pretraining import main
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

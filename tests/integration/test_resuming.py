@@ -22,6 +22,8 @@ from run_pretraining import main
 from tests.finetuning.commands import run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -11,6 +11,8 @@ from electra.cli import as_flags
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_seed_is_measured_at_its_last_step_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,6 @@
 """run_squad.py on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from electra.tasks.squad import metrics
 from electra.tasks.squad.data import read_questions
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad
+
+pytestmark = pytest.mark.slow
 
 LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12, "num_seeds": 1, "bf16": False}
 
@@ -107,14 +108,3 @@ def check_saved_model(folder: Path) -> None:
         exists = np.isfinite(best)
         assert exists.any()
         assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-3)
-
-
-def test_finished_runs_are_kept_and_lost_predictions_are_made_again(trained: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    written = (folder / "output" / "run").rglob("*.*")
-    kept = [path for path in written if path.suffix in (".json", ".jsonl", ".npz") and "report" not in path.name]
-    before = {path: path.read_bytes() for path in kept}
-    (folder / "output" / "run" / "predictions" / "squad_v1-42" / "nbest_predictions.json").unlink()
-    for _ in range(2):
-        run_squad.main(flags(folder, **LEARN))
-        assert {path: path.read_bytes() for path in kept} == before

@@ -3,10 +3,7 @@
 import csv
 import json
 import shutil
-import signal
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,12 +24,13 @@ from electra.report.results import Result, read_results
 from electra.tasks.multiple_choice.data import load_splits
 from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.schemes import convert, score, to_bilou
-from tests.finetuning.commands import start
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import flags as choice_flags
 from tests.tasks.multiple_choice.files import rows, write_questions
 from tests.tasks.tagging.files import flags, write_columns, write_wide_encoder
+
+pytestmark = pytest.mark.slow
 
 TAGGING = {"learning_rate": 3e-3, "num_train_epochs": 4, "bf16": False, "save_model": "best"}
 CHOICE = {"learning_rate": 1e-2, "num_train_epochs": 8, "bf16": False, "save_model": "all"}
@@ -142,16 +140,6 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) ->
     assert scores["test", "test_f1"] == pytest.approx(metrics["test_f1"], abs=1e-6)
 
 
-def test_a_step_is_a_mean_over_words_however_it_is_split(folder: Path) -> None:
-    logits = []
-    for batch, accumulation in ((8, 1), (2, 4)):
-        options: dict[str, Any] = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
-        options |= {"head_dropout": 0, "num_seeds": 1, "experiment_name": f"b{batch}", "learning_rate": 3e-3}
-        run_tagging.main(flags(folder, bf16=False, **options))
-        logits.append(np.load(folder / "output" / f"b{batch}" / "predictions" / "names-42.npz")["dev"])
-    assert logits[0] == pytest.approx(logits[1], abs=1e-3)
-
-
 def test_long_sentences_and_a_test_set_without_labels_are_predicted_word_by_word(folder: Path) -> None:
     names = folder / "names"
     long = "\n".join(line for line in (names / "dev.txt").read_text().splitlines() if line)
@@ -185,15 +173,6 @@ def test_a_data_set_is_predicted_in_its_own_notation(folder: Path) -> None:
     assert predicted.words == read_columns(str(folder / "names" / "test.txt")).words
     prefixes = {label[:2] for sentence in predicted.labels or [] for label in sentence}
     assert prefixes & {"L-", "U-"} and not prefixes & {"E-", "S-"}
-
-
-def test_parts_of_speech_are_scored_by_accuracy(folder: Path) -> None:
-    for split in ("train", "dev"):
-        path = folder / "names" / f"{split}.txt"
-        path.write_text(path.read_text().replace(" I-PER", " N").replace(" I-LOC", " M"))
-    run_tagging.main(flags(folder, num_seeds=1, learning_rate=3e-3, num_train_epochs=4))
-    (result,) = results_of(folder)
-    assert set(result.metrics) == {"accuracy"} and (result.metrics["accuracy"] or 0) > 0.8
 
 
 # ---- multiple choice
@@ -238,17 +217,3 @@ def test_a_test_file_without_answers_is_predicted_row_by_row(answered: Path, tmp
     with open(tmp_path / "output" / "run" / "predictions.csv", newline="") as file:
         predicted = list(csv.DictReader(file))
     assert len(predicted) == 7 and {row["answer"] for row in predicted} == {""}
-
-
-def test_killed_and_started_again_it_ends_in_the_same_files(answered: Path, tmp_path: Path) -> None:
-    test_file = answered / "quiz" / "test.csv"
-    argv = choice_flags(answered, output_dir=tmp_path / "output", test_file=test_file, **CHOICE)
-    killed = start("run_swag.py", argv, tmp_path)
-    results = tmp_path / "output" / "run" / "results.jsonl"
-    while not (results.is_file() and results.read_bytes()):
-        assert killed.poll() is None, killed.communicate()
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    run_swag.main(argv)
-    assert contents(results.parent) == contents(answered / "output" / "run")

@@ -27,6 +27,8 @@ from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
 
+pytestmark = pytest.mark.slow
+
 REPORT_TO = "['wandb', 'tensorboard']"
 
 

@@ -21,6 +21,8 @@ from electra.runtime.gpu import OnTheWay
 from run_pretraining import main
 from tests.pretraining.runs import FAST, flags, make
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

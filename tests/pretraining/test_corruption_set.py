@@ -21,6 +21,8 @@ from run_pretraining import main
 from tests.conftest import refused, refused_command
 from tests.pretraining.runs import flags, history, make, write_corpus
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"max_steps": 2, "eval_steps": 1, "save_steps": 2, "vocab_size": None, "hidden_size": 16}
 
 

@@ -18,6 +18,8 @@ from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import flags, history, make, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 def load(folder: Path, **options: Any) -> PretrainingData:
     return load_data(parse_arguments(flags(folder, **options)), None)

@@ -24,6 +24,8 @@ from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, WORDS, flags, write_corpus
 
+pytestmark = pytest.mark.slow
+
 SIZES = dict.fromkeys(
     ("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 )

@@ -13,6 +13,8 @@ from electra.samples import read_samples
 from run_pretraining import main
 from tests.pretraining.runs import flags
 
+pytestmark = pytest.mark.slow
+
 LOGS = [
     {"step": 5, "tokens_seen": 1000, "tokens_per_second": 100},
     {"step": 5, "eval_loss": 1.0, "eval_runtime": 3.0},

@@ -22,6 +22,8 @@ from electra.pretraining.resources import _Clock, check_disk, count_checkpoints
 from run_pretraining import main
 from tests.pretraining.runs import flags
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("options", "fractions", "kept", "are_others_deleted"),

@@ -30,6 +30,8 @@ from electra.runtime.gpu import OnTheWay
 from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 def test_evaluation_is_the_same_each_time_and_leaves_the_random_state_alone(folder: Path) -> None:
     trainer = make(folder)

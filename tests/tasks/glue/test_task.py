@@ -28,6 +28,8 @@ from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import mnli, result
 
+pytestmark = pytest.mark.slow
+
 # ---- options
 
 

@@ -31,6 +31,8 @@ from electra.tasks.minimal_pairs.task import judges_of, main
 from tests.conftest import refused, refused_command
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
 
+pytestmark = pytest.mark.slow
+
 
 def write_pairs(path: Path, *rows: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
