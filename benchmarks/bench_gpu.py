@@ -35,7 +35,7 @@ from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import make_trainer
+from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import linear_of_aligned_rows
 from electra.runtime.hardware import data_sheet_flops, device_name, measure_matmul_flops
@@ -99,7 +99,10 @@ class Bench:
         data = load_data(args, None)
         args = resolve(args, run.folder, None, len(data.policy), has_held_out=False)
         model = build_model(args, data.tokenizer)
-        return make_trainer(args, model, data, announce_plan(args, model, data, []), origin={})
+        tune_for_device(model, args.training)
+        trainer = make_trainer(args, model, data, announce_plan(args, model, data, []), {}, [])
+        compile_step(trainer)
+        return trainer
 
     def speed(self, **options: Any) -> dict[str, Any]:
         """Tokens a second of `train()`, by the last two windows; utilization; peak memory."""

@@ -43,7 +43,7 @@ from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import make_trainer
+from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import markdown_table
 from electra.runtime.hardware import device_name, measure_matmul_flops
@@ -99,7 +99,10 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
     plan = announce_plan(args, model, data, [])
-    return make_trainer(args, model, data, plan, origin={}), plan.flops / plan.steps
+    tune_for_device(model, args.training)
+    trainer = make_trainer(args, model, data, plan, {}, [])
+    compile_step(trainer)
+    return trainer, plan.flops / plan.steps
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:

@@ -39,7 +39,6 @@ from torch.utils._pytree import tree_iter
 
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.skipping import total_norm
 from electra.recipes import RECIPES
 from electra.runtime.cpu import tune_networks
 from electra.runtime.gpu import tune_for_gpu
@@ -145,7 +144,7 @@ def count_step(size: str, batch: int, length: int, is_padded: bool = False) -> C
             count.phase = "backward"
             loss.backward()
             count.phase = "clipping"
-            norm = total_norm(parameter.grad for parameter in model.parameters())
+            norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in model.parameters()])
             ((norm + 1e-6) / 1.0).clamp(min=1.0)
             (~torch.isfinite(loss.detach() + norm)).float()
     return count

@@ -107,7 +107,7 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         return {name: float(logs[prefix + name]) for name, _ in rows if prefix + name in logs}
 
     columns = {}
-    is_same_text = trainer.origin[FIRST_HELD_OUT] == data.text[FIRST_HELD_OUT]
+    is_same_text = trainer.checkpoints.origin[FIRST_HELD_OUT] == data.text[FIRST_HELD_OUT]
     if is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]:
         columns["start" if is_continued else "untrained"] = column(first)
     columns["frequencies"] = unigram_metrics(

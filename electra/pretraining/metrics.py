@@ -1,4 +1,4 @@
-"""What a run measures: sums for the training log, held-out metrics, and the rows of their table.
+"""What a run measures on held-out text: metrics from one record per token, and the rows of their table.
 
 docs/glossary.md defines the metrics and gives their names in other code bases. Trainer gathers one record per token
 (`token_records`) from all batches and processes; `evaluation_metrics` computes exact means over all tokens from them,
@@ -6,9 +6,7 @@ not means of batch means.
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -32,54 +30,6 @@ MAX_COUNTED_TOKENS = 20_000_000
 
 Rows = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
-
-
-@dataclass
-class LogWindow:
-    """Losses and tokens summed up since the last line of the log; skipped steps count for tokens only.
-
-    Sums stay on the device until they are read.
-    """
-
-    started: float | None = None
-    """`time.monotonic()` at the first batch, plus the time of evaluations and checkpoints since."""
-    first_step: int = 0
-    tokens: int = 0
-    """Those already read from the device."""
-    unread_tokens: Tensor | None = None
-    sums: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
-    """By names: their sums over batches, the number of these batches, and of skipped steps, float32 (names + 2)."""
-    _step: dict[str, Tensor] = field(default_factory=dict)
-    _batches: int = 0
-
-    def add(self, values: Mapping[str, Tensor | None], tokens: Tensor) -> None:
-        """Add a batch of the step: losses, None where there is none, and the number of tokens."""
-        for name, value in values.items():
-            if value is not None:
-                self._step[name] = self._step[name] + value if name in self._step else value
-        self._batches += 1
-        self.unread_tokens = tokens if self.unread_tokens is None else self.unread_tokens + tokens
-
-    def end_step(self, is_bad: Tensor) -> None:
-        """Add the step to the sums, or count it as skipped if `is_bad`, bool (); its text counts as seen."""
-        names, skipped = tuple(self._step), is_bad.float()
-        losses = torch.where(is_bad, 0.0, torch.stack(list(self._step.values())))
-        row = torch.cat([losses, torch.stack([(1 - skipped) * self._batches, skipped])])
-        self.sums[names] = self.sums[names] + row if names in self.sums else row
-        self._step, self._batches = {}, 0
-
-    def read(self, gather: Callable[[Tensor], Tensor]) -> tuple[dict[str, float], int]:
-        """Means over batches and processes, whose rows `gather` concatenates, and the number of skipped steps."""
-        totals: Counter[str] = Counter()
-        batches: Counter[str] = Counter()
-        skipped = 0
-        for names, row in self.sums.items():
-            *sums, number, bad = gather(row.unsqueeze(0)).mean(dim=0).tolist()
-            skipped += round(bad)
-            if number:
-                totals.update(dict(zip(names, sums, strict=True)))
-                batches.update(dict.fromkeys(names, number))
-        return {name: total / batches[name] for name, total in totals.items()}, skipped
 
 
 class Field(IntEnum):

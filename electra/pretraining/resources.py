@@ -18,11 +18,10 @@ from electra.io.console import format_bytes, format_seconds
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.optimization import muon_groups
-from electra.pretraining.callbacks.progress import ReadableLog
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.options import Arguments, PretrainingArguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.setup import make_trainer
+from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +102,10 @@ def run_trial(args: Arguments, model: ElectraForJointPretraining, data: Pretrain
         training = args.training.with_values(**no_log, **no_evaluation, **steps, output_dir=folder)
         # A gate needs evaluations; without it both networks are trained, which is the longest step.
         short = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
-        trial = make_trainer(short, model, data, replace(plan, checkpoint_steps=[]), origin={})
-        trial.remove_callback(ReadableLog)
         clock, timed = _Clock(), max(1, short.training.max_steps - 1)
-        trial.add_callback(clock)
+        tune_for_device(model, training)
+        trial = make_trainer(short, model, data, plan, {}, [clock])
+        compile_step(trial)
         trial.train()
     seconds = (clock.times[-1] - clock.times[-2]) / timed
     if trial.is_world_process_zero():

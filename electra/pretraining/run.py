@@ -16,7 +16,13 @@ from electra.pretraining.plan import announce_plan
 from electra.pretraining.resources import check_disk, run_trial
 from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
-from electra.pretraining.setup import make_trainer
+from electra.pretraining.setup import (
+    compile_step,
+    make_callbacks,
+    make_trainer,
+    seed_dropout,
+    tune_for_device,
+)
 from electra.report.page import REPORT_NAME, try_to_report
 from electra.runtime.tracking import check_trackers
 
@@ -45,7 +51,11 @@ def main(argv: list[str] | None = None) -> None:
         run_trial(args, model, data, plan)
         return
     stop = StopRequests(args.training.max_hours, started)
-    trainer = make_trainer(args, model, data, plan, origin, stop)
+    tune_for_device(model, args.training)
+    callbacks = [*make_callbacks(args, model, plan), stop]
+    trainer = make_trainer(args, model, data, plan, origin, callbacks)
+    compile_step(trainer)
+    seed_dropout(args.training)
     save_options(args, run, data.tokenizer, plan.changes)
     command = shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv)
     if args.training.process_index == 0:

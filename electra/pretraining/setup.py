@@ -1,28 +1,57 @@
-"""From resolved options, model and data to the trainer of a run: callbacks, faster kernels, compilation."""
+"""What a run needs before its first step: kernels for the device, callbacks, the trainer, compilation, the seed.
+
+run.py calls these functions in this order.
+"""
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import DynamoBackend, set_seed
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import TrainerCallback
 
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests
+from electra.pretraining.callbacks.checkpoints import KeptCheckpoints
 from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases
+from electra.pretraining.callbacks.phases import PhaseOptions
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import Arguments, gate_of
+from electra.pretraining.options import Arguments, PretrainingArguments, gate_of
 from electra.pretraining.plan import Plan
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
 from electra.runtime.tracking import RecordSettings
+
+
+def tune_for_device(model: ElectraForJointPretraining, training: PretrainingArguments) -> None:
+    """Set up memory and matrix products of this process, and replace modules of the networks by faster ones."""
+    tune_process(training.device)
+    tune_networks(model)
+    if training.device.type == "cuda":
+        tune_for_gpu(model)
+
+
+def make_callbacks(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
+    """What watches and logs a run, and keeps its checkpoints."""
+    training = args.training
+    settings = {"options": without_secrets(args.effective), "plan": plan.as_dict()}
+    callbacks: list[TrainerCallback] = [
+        RecordSettings(settings),
+        KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit),
+        ReadableLog(),
+    ]
+    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
+    if model.config.objective == "electra" and model.generator is not None:
+        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size))
+    if sys.stderr.isatty() and not training.disable_tqdm:
+        callbacks.append(ProgressBar())
+    return callbacks
 
 
 def make_trainer(
@@ -31,56 +60,63 @@ def make_trainer(
     data: PretrainingData,
     plan: Plan,
     origin: dict[str, Any],
-    stop: StopRequests | None = None,
+    callbacks: Sequence[TrainerCallback],
 ) -> ElectraTrainer:
-    """The trainer of a run with resolved options; `stop` may end it early."""
-    training, config, tokenizer = args.training, model.config, data.tokenizer
+    """The trainer of a run with resolved options.
+
+    Raises:
+        UserError: Trainer, the optimizer or the schedule does not accept the options; no folder is left behind then.
+    """
+    training = args.training
+    tokenizer = data.tokenizer
     phases = PhaseOptions(
         gate=gate_of(args),
-        generator_steps=config.generator_steps,
+        generator_steps=model.config.generator_steps,
         init_from_generator=args.objective.init_from_generator,
     )
-    callbacks: list[TrainerCallback] = [TrainingPhases(model, phases), stop or StopRequests()]
-    callbacks.append(RecordSettings({"options": without_secrets(args.effective), "plan": plan.as_dict()}))
-    callbacks += [KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit), ReadableLog()]
-    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
-    if config.objective == "electra" and model.generator is not None:
-        callbacks.append(DiscriminatorHealth(config.discriminator.vocab_size))
     has_fixed_shapes = training.torch_compile or training.device.type == "cuda"
-    special = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
-    tune_process(training.device)
-    tune_networks(model)
-    if training.device.type == "cuda":
-        tune_for_gpu(model)
+    collator = SegmentCollator(
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.pad_token_id,
+        args.segments.max_length if has_fixed_shapes else None,
+    )
     try:
         trainer = ElectraTrainer(
             model=model,
             args=training,
-            data_collator=SegmentCollator(*special, args.segments.max_length if has_fixed_shapes else None),
+            data_collator=collator,
             train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
             eval_dataset=data.evaluation,
+            more_evaluations=data.more_evaluations,
             processing_class=tokenizer,
             callbacks=callbacks,
             plan=plan,
             phases=phases,
             origin=origin,
         )
-        trainer.more_evaluations = data.more_evaluations
-        if not training.fsdp:  # compiled below; accelerate would put the networks into another module
-            trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
-        if training.torch_compile and not training.fsdp:
-            backend = training.torch_compile_backend or "inductor"
-            model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)
         trainer.check_optimization(plan.steps)
-    except (ValueError, TypeError, ImportError, OSError, OverflowError, RuntimeError) as error:
+    except (UserError, ValueError, ImportError, OSError) as error:
         with suppress(OSError):  # made by Trainer; kept unless it is empty
             Path(str(training.output_dir)).rmdir()
         if isinstance(error, UserError):
             raise
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
-    # All processes have the same weights; from here on each draws its own dropout.
-    set_seed(training.seed, device_specific=True)
-    trainer.remove_callback(PrinterCallback if training.disable_tqdm else ProgressCallback)
-    if sys.stderr.isatty() and not training.disable_tqdm:
-        trainer.add_callback(ProgressBar())
     return trainer
+
+
+def compile_step(trainer: ElectraTrainer) -> None:
+    """Compile the forward pass of the joint model, and with it the backward pass, if the options ask for it."""
+    training = trainer.args
+    if training.fsdp:  # accelerate compiles what it has sharded
+        return
+    # accelerate would put the networks into another module.
+    trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
+    if training.torch_compile:
+        backend = training.torch_compile_backend or "inductor"
+        trainer.model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)
+
+
+def seed_dropout(training: PretrainingArguments) -> None:
+    """Seed this process: all have the same weights by now, and each draws its own dropout."""
+    set_seed(training.seed, device_specific=True)

@@ -39,7 +39,7 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
     return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
 
 
-class OnTheWay:
+class HostCopy:
     """Values of a tensor that are copied to the host, which waits for them only to read them."""
 
     def __init__(self, values: Tensor) -> None:

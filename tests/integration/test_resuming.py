@@ -15,7 +15,7 @@ import yaml
 
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
-from electra.pretraining import trainer
+from electra.pretraining import saving
 from electra.report.page import write_report
 from electra.report.runs import read_run
 from run_pretraining import main
@@ -252,8 +252,8 @@ def test_a_run_whose_folder_is_gone_ends_and_does_not_make_it_anew(
         commit(unfinished, target)
         copy.run.rename(copy.folder / "gone")
 
-    commit = trainer.commit
-    monkeypatch.setattr(trainer, "commit", commit_and_vanish)
+    commit = saving.commit
+    monkeypatch.setattr(saving, "commit", commit_and_vanish)
     with pytest.raises(UserError, match=f"{copy.run} .*step 14 is not saved"):
         copy.resume(max_steps=14, save_steps=1)
     assert not copy.run.exists()

@@ -8,13 +8,20 @@ import torch
 from safetensors.torch import load_file
 
 from electra.backbones import BACKBONES, UNIFORM
+from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
 from electra.pretraining.resume import origin_of
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import make_trainer
+from electra.pretraining.setup import (
+    compile_step,
+    make_callbacks,
+    make_trainer,
+    seed_dropout,
+    tune_for_device,
+)
 from electra.pretraining.trainer import ElectraTrainer
 
 WORDS = [
@@ -96,7 +103,13 @@ def make(folder: Path, **options: object) -> ElectraTrainer:
     args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
     origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
-    return make_trainer(args, model, data, announce_plan(args, model, data, []), origin)
+    plan = announce_plan(args, model, data, [])
+    tune_for_device(model, args.training)
+    callbacks = [*make_callbacks(args, model, plan), StopRequests()]
+    trainer = make_trainer(args, model, data, plan, origin, callbacks)
+    compile_step(trainer)
+    seed_dropout(args.training)
+    return trainer
 
 
 def history(checkpoint: Path) -> list[dict[str, float]]:

@@ -17,7 +17,7 @@ from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
 from electra.pretraining.trainer import ElectraTrainer
-from electra.runtime.gpu import OnTheWay
+from electra.runtime.gpu import HostCopy
 from run_pretraining import main
 from tests.pretraining.runs import FAST, flags, make
 
@@ -108,7 +108,7 @@ def test_several_gpus_learn_of_a_signal_one_step_late_without_waiting(monkeypatc
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared, op: None)
     answers = []
 
-    class Answer(OnTheWay):
+    class Answer(HostCopy):
         def __init__(self, shared: torch.Tensor) -> None:
             assert shared.is_cuda  # without data: to read it now would be an error
             answers.append(self)
@@ -117,7 +117,7 @@ def test_several_gpus_learn_of_a_signal_one_step_late_without_waiting(monkeypatc
             assert len(answers) > answers.index(self) + 1
             return [143 * (answers.index(self) == 1)]
 
-    monkeypatch.setattr("electra.pretraining.callbacks.checkpoints.OnTheWay", Answer)
+    monkeypatch.setattr("electra.pretraining.callbacks.checkpoints.HostCopy", Answer)
     stop, control = StopRequests(), TrainerControl()
     args = SimpleNamespace(world_size=2, device="cuda", save_strategy="steps")
     with FakeTensorMode():

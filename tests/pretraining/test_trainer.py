@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import torch
 import transformers.trainer
-from transformers import Trainer, TrainerCallback
+from accelerate import Accelerator
+from torch import nn
+from transformers import TrainerCallback
 
 import electra.finetuning.trainer
 import electra.pretraining.trainer
@@ -24,9 +26,9 @@ from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
-from electra.pretraining.skipping import SkippedSteps
+from electra.pretraining.step_guard import StepGuard
 from electra.pretraining.trainer import ElectraTrainer
-from electra.runtime.gpu import OnTheWay
+from electra.runtime.gpu import HostCopy
 from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
 
@@ -201,7 +203,7 @@ def test_a_norm_may_be_a_number_or_missing_as_of_deepspeed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, norm: float | None
 ) -> None:
     trainer = make(folder, **FAST, optim="adamw_torch", max_steps=2, logging_steps=1)
-    monkeypatch.setattr(Trainer, "_get_grad_norm", lambda *args, **kwargs: norm)
+    monkeypatch.setattr(trainer.accelerator, "clip_grad_norm_", lambda *args: norm)
     trainer.train()
     assert [logs["grad_norm"] for logs in trainer.state.log_history if "loss" in logs] == 2 * [norm or 0.0]
 
@@ -211,9 +213,9 @@ def test_a_gpu_of_apple_whose_fused_optimizer_cannot_skip_is_not_asked_to(
 ) -> None:
     trainer = make(folder, **FAST, max_steps=1)
     trainer.train()
-    assert trainer._optimizer_can_skip
-    monkeypatch.setattr(type(trainer.args), "device", torch.device("mps"))
-    assert not trainer._optimizer_can_skip
+    assert trainer.guard.can_skip_on_device
+    monkeypatch.setattr(type(trainer.accelerator), "device", torch.device("mps"))
+    assert not trainer.guard.can_skip_on_device
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.05, 1e6, 0])
@@ -231,6 +233,10 @@ def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
+def unscale_gradients(trainer: ElectraTrainer, scaler: torch.amp.GradScaler) -> None:
+    scaler.unscale_(trainer.guard.optimizer)
+
+
 @pytest.mark.parametrize("optim", FUSED)
 def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, optim: str
@@ -239,9 +245,9 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
     trainers = []
     for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10)):
         trainer = make(folder, **FAST, max_steps=6, logging_steps=1, max_grad_norm=0.05, optim=optim)
-        trainer.accelerator.scaler, trainer._skipped.has_scaler = scaler, scaler is not None
+        trainer.accelerator.scaler = scaler
         if scaler is not None:  # accelerate does it with --fp16 only
-            unscale = functools.partial(scaler.unscale_, trainer._bare_optimizer)
+            unscale = functools.partial(unscale_gradients, trainer, scaler)
             monkeypatch.setattr(trainer.accelerator, "unscale_gradients", unscale)
         weight = next(trainer.model.parameters())
         weight.register_hook(lambda g, t=trainer: g * math.inf if t.state.global_step == 3 else g)
@@ -259,7 +265,7 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
 
 
 def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Answer:
         is_there = False
@@ -270,27 +276,33 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
         def synchronize(self) -> None:
             self.is_there = True
 
-    monkeypatch.setattr("electra.pretraining.skipping.MOST_IN_A_ROW", 2)
-    steps = SkippedSteps(True, lambda until: f"nothing was wrong until {until}")
-    bad, good, norm = torch.tensor(True), torch.tensor(False), torch.tensor(1.0)
+    monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 2)
+    model = nn.Linear(1, 1)
+    guard = StepGuard(Accelerator(cpu=True), math.inf, tmp_path)
+    guard.on_train_begin(None, None, None, optimizer=torch.optim.AdamW(model.parameters(), fused=True))
     answers: list[Answer] = []
 
-    class Slow(OnTheWay):
+    class Slow(HostCopy):
         def __init__(self, values: torch.Tensor) -> None:
             super().__init__(values)
             self._arrived: Any = Answer()
             answers.append(self._arrived)
 
-    monkeypatch.setattr("electra.pretraining.skipping.OnTheWay", Slow)
-    assert math.isnan(steps.note(1, bad, norm * math.nan, norm * 3))
-    assert steps.note(2, good, norm, norm * 2) == steps.note(3, bad, norm, norm * math.inf) == 2
+    def check(step: int, loss: float, norm: float) -> tuple[bool, float]:
+        model.weight.grad = torch.full((1, 1), norm)
+        is_bad, logged = guard.check(model, step, torch.tensor(loss))
+        return bool(is_bad), float(logged)
+
+    monkeypatch.setattr("electra.pretraining.step_guard.HostCopy", Slow)
+    assert check(1, math.nan, 3.0) == (True, pytest.approx(math.nan, nan_ok=True))
+    assert check(2, 1.0, 2.0) == (False, 2.0) and check(3, 1.0, math.inf) == (True, 2.0)
     assert caplog.text == ""
     answers[0].is_there = answers[2].is_there = True
-    steps.tell()
+    guard.log_skipped()
     assert "step 1 is skipped" in caplog.text and "step 3" not in caplog.text
-    steps.note(4, bad, norm, norm)
-    with pytest.raises(UserError, match=r"step 4: .* the last 2 steps .* until 2;"):
-        steps.tell(all_of_them=True)
+    check(4, math.nan, 1.0)
+    with pytest.raises(UserError, match=r"step 4: .* the last 2 steps "):
+        guard.log_skipped(waits=True)
     assert "step 3 is skipped" in caplog.text
 
 
@@ -322,14 +334,14 @@ def test_no_step_waits_for_the_device(
         def watched(*args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} {name}"
-            # The values that `SkippedSteps` reads have arrived; a line of the log waits; workers are elsewhere.
+            # The values of `log_skipped` have arrived; a line of the log waits; workers are elsewhere.
             stack = {frame.f_code.co_name for frame, _ in traceback.walk_stack(caller)}
             is_step = 6 < trainer.state.global_step + 1 <= 12 and not stack & {
                 "log",
                 "_maybe_log_save_evaluate",
                 "fetch",
             }
-            if is_step and "tell" not in stack and not is_harmless(*args, **kwargs):
+            if is_step and not stack & {"log_skipped", "_get_total_norm"} and not is_harmless(*args, **kwargs):
                 seen[where] += 1
             return original(*args, **kwargs)
 
@@ -367,7 +379,7 @@ def test_a_lack_of_memory_is_one_line_with_options_for_the_same_steps(folder: Pa
 
 
 def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("electra.pretraining.skipping.MOST_IN_A_ROW", 4)
+    monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)
     with pytest.raises(UserError, match=r"step 9: .*/checkpoint-4;"):

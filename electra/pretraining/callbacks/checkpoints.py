@@ -25,7 +25,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy, sort_checkpoints
 
 from electra.io.checkpoints import discard
-from electra.runtime.gpu import OnTheWay
+from electra.runtime.gpu import HostCopy
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class StopRequests(TrainerCallback):
         self.exit_code = 0
         """0 if training was not stopped."""
         self._asked = 0
-        self._shared: OnTheWay | None = None
+        self._shared: HostCopy | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -71,7 +71,7 @@ class StopRequests(TrainerCallback):
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
             shared = torch.full((1,), self.exit_code, device=args.device)
             torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
-            before, self._shared = self._shared, OnTheWay(shared)
+            before, self._shared = self._shared, HostCopy(shared)
             known = before if shared.is_cuda else self._shared  # on a GPU this step is still under way
             self.exit_code = 0 if known is None else known.read()[0]
         if self.exit_code:
