@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.config import CorpusArguments
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import SegmentCollator, TrainingSegments
 from electra.data.token_cache import TokenCache, load_or_build_cache

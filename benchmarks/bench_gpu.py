@@ -26,10 +26,10 @@ from torch.utils.benchmark import Timer
 from transformers import TrainerCallback
 
 from benchmarks.bench_pretraining import bare_loop
-from electra.cli import as_flags
 from electra.corruption import sample_tokens
 from electra.io.console import environment
 from electra.io.files import write_json
+from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
@@ -100,7 +100,7 @@ class Bench:
         args = resolve(args, run.folder, None, len(data.policy), has_held_out=False)
         model = build_model(args, data.tokenizer)
         tune_for_device(model, args.training)
-        trainer = make_trainer(args, model, data, announce_plan(args, model, data, []), {}, [])
+        trainer = make_trainer(args, model, data, announce_plan(args, model, data, []), None, [])
         compile_step(trainer)
         return trainer
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.cli import as_flags
+from electra.options import as_flags
 
 ROOT = Path(__file__).parents[1]
 FROM_STEP = 200

@@ -36,7 +36,7 @@ from transformers import TrainerCallback, TrainerState
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from benchmarks.plain_electra import PlainElectra
-from electra.cli import as_flags
+from electra.options import as_flags
 from electra.pretraining import setup
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
@@ -100,7 +100,7 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     model = build_model(args, data.tokenizer)
     plan = announce_plan(args, model, data, [])
     tune_for_device(model, args.training)
-    trainer = make_trainer(args, model, data, plan, {}, [])
+    trainer = make_trainer(args, model, data, plan, None, [])
     compile_step(trainer)
     return trainer, plan.flops / plan.steps
 

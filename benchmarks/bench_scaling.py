@@ -22,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.cli import as_flags
+from electra.options import as_flags
 from electra.runtime.hardware import device_name
 
 BASE = {"model_size": "small", "per_device_train_batch_size": 16, "max_length": 128, "generator_size": 0.25}

@@ -21,13 +21,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.cli import as_flags
 from electra.corruption_set import make_corruption_set
 from electra.data.corrupted import read_corruption_set
 from electra.io.console import environment
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import write_json
 from electra.model.pretrained import load_networks
+from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.metrics import token_counts
 from electra.pretraining.options import parse_arguments
@@ -36,7 +36,7 @@ from electra.report.runs import FIXED
 TARGET = 0.68
 """AUC. The quickstart with 4,000 steps had .685, one seed; token frequencies have .569."""
 LENGTH = 64
-TEXT: dict[str, Any] = {"dataset_name": "builtin", "validation_fraction": 0.05, "data_seed": 42}
+TEXT: dict[str, Any] = {"dataset_name": "builtin", "validation_fraction": 0.05, "eval_seed": 42}
 """The documentation that comes with Python; one document in 20 is held out."""
 YARDSTICK: dict[str, Any] = {
     **TEXT,
@@ -114,7 +114,7 @@ def options_of(name: str, seed: int, recipe: list[str], folder: Path) -> tuple[l
     args = parse_arguments(words)
     if args.model.init_discriminator or args.model.init_generator:
         raise UserError(f"{name} starts from trained networks; a record starts from random weights")
-    return words, {"options": args.effective, "git_commit": environment()["git_commit"]}
+    return words, {"options": args.record, "git_commit": environment()["git_commit"]}
 
 
 def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -> dict[str, Any]:

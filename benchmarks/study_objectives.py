@@ -22,12 +22,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.cli import as_flags
 from electra.io.console import setup_logging
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.objectives import OBJECTIVES
+from electra.options import as_flags
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.model import DROPOUTS, SIZES
-from electra.pretraining.options import Arguments, parse_arguments
+from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import training_flops
 from electra.report.blocks import markdown_table
 
@@ -74,7 +75,7 @@ STARTED = 0.60
 GLUE_CONFIG = Path("configs/glue/study_cpu.yaml")
 
 
-def flops_per_step(args: Arguments) -> float:
+def flops_per_step(args: Configuration) -> float:
     """Training FLOPs of an optimizer step, on average over the stages of a run."""
     sizes, objective, steps = args.model, args.objective, 1000
     discriminator = discriminator_config(

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
-from electra.cli import as_flags
+from electra.options import as_flags
 from electra.pretraining.callbacks.health import assess, evaluations_of
 from electra.report.blocks import markdown_table
 

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.config import CorpusArguments
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, read_corruption_set, write_corruption_set
+from electra.data.options import CorpusArguments
 from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache

@@ -12,11 +12,12 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.config import CorpusArguments, TokenizerArguments
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.token_cache import TokenCache, load_or_build_cache
 from electra.io.errors import UserError, run_script
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.pretraining.runs import WORDS
 

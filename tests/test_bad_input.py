@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
-from electra.pretraining.options import PretrainingArguments
+from electra.pretraining.configuration import PretrainingArguments
 from electra.report.__main__ import main as report
 from run_glue import main as glue
 from run_pretraining import main as pretrain

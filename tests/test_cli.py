@@ -9,15 +9,15 @@ import pytest
 import yaml
 from transformers import TrainingArguments
 
-from electra.cli import CommandLine, write_yaml
 from electra.finetuning.config import SquadArguments
 from electra.io.errors import UserError
-from electra.pretraining.options import GROUPS, PretrainingArguments
+from electra.options import CommandLine, write_yaml
+from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
 
 
 def parse(*argv: str, config: str | None = None):
-    groups = CommandLine(GROUPS, "test").parse(list(argv), default_config=config)
+    groups = CommandLine(GROUPS, "test").parse(list(argv), default_config=lambda flags: config)
     return {name: value for group in groups for name, value in vars(group).items()}
 
 
@@ -78,7 +78,7 @@ def test_data_on_the_command_line_replace_those_of_the_file_whatever_their_kind(
 def test_so_do_the_data_of_a_fine_tuning(tmp_path: Path) -> None:
     config = write(tmp_path / "a.yaml", "train_file: a\nvalidation_file: b")
     for flag, expected in (("--train_file=c", (None, "c", "b")), ("--dataset_name=squad", ("squad", None, None))):
-        (squad,) = CommandLine([SquadArguments], "test").parse([flag], config)
+        (squad,) = CommandLine([SquadArguments], "test").parse([flag], default_config=lambda flags: config)
         assert (squad.dataset_name, squad.train_file, squad.validation_file) == expected
 
 
@@ -97,14 +97,18 @@ def test_so_do_the_data_of_a_fine_tuning(tmp_path: Path) -> None:
         ("strip_accents: false", False),
         ("generator_steps: ~", None),
         ("validation_file: []", []),
-        ("lr_scheduler_kwargs: {a: 010, b: 1:30, c: yes, d: 1e-4}", {"a": 10, "b": "1:30", "c": "yes", "d": 1e-4}),
-        ("<<: {seed: 3, max_steps: 4}\nseed: 5", 5),
+        ("lr_scheduler_kwargs: {a: 10, b: 1e-4, c: '1e-4'}", {"a": 10, "b": 1e-4, "c": "1e-4"}),
     ],
 )
 def test_values_of_a_file_are_read_as_they_are_written(tmp_path: Path, line: str, value: object) -> None:
     name = line.splitlines()[-1].partition(":")[0]
     found = parse("--config", write(tmp_path / "a.yaml", line)).get(name)
     assert found == value and isinstance(found, type(value))
+
+
+def test_earlier_names_of_options_are_accepted(tmp_path: Path) -> None:
+    for argv in (["--data_seed", "7"], ["--data-seed=7"], ["--config", write(tmp_path / "a.yaml", "data_seed: 7")]):
+        assert parse(*argv)["eval_seed"] == 7
 
 
 def test_cased_is_the_opposite_of_lowercase(tmp_path: Path) -> None:
@@ -150,12 +154,6 @@ def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
         (["--adam_epsilon", "1e-50"], ["--adam_epsilon 1e-50"]),
         (["--cache_dir", ""], ["--cache_dir"]),
         (["--checkpoint_fractions", "0.5", "2"], ["--checkpoint_fractions 2"]),
-        # Conditions of the objectives.
-        (["--mlm_replacement_probability=0.9", "--mlm_random_probability=0.2"], ["0.9", "0.2"]),
-        (["--objective=mlm", "--temperature=2"], ["--temperature", "mlm"]),
-        (["--objective=two_stage", "--generator_gate", "loss", "1"], ["--generator_gate", "two_stage"]),
-        (["--objective=adversarial", "--disallow_correct"], ["--disallow_correct", "adversarial"]),
-        (["--generator_steps=3"], ["--generator_steps", "electra"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else None,
 )
@@ -174,6 +172,8 @@ def test_a_bad_option_is_named(argv: list[str], named: list[str]) -> None:
         ("seed: [1\n", ["a.yaml", "YAML"]),
         ("seed:\t1\n\tmax_steps: 2\n", ["a.yaml", "line 1"]),
         ("seed: 1\nmax_steps: 2\nseed: 3\n", ["a.yaml", "seed", "line 3"]),
+        ("train_file: &a [x, y]\ndataset_name: [*a, *a]\n", ["a.yaml", "aliases", "line 2"]),
+        ("seed: " + 9_999 * "[", ["a.yaml", "YAML"]),
         ("max_length: 1:30\n", ["max_length", "1:30"]),
         ("mlm_probability: 2\n", ["--mlm_probability 2", "a.yaml"]),
         ("config: other.yaml\n", ["--config", "a.yaml"]),
@@ -197,7 +197,7 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None
     argv += ["--report_to", "tensorboard", "wandb", "--warmup_steps", "0.1", "--debug", "underflow_overflow"]
     command_line = CommandLine(GROUPS, "test")
     groups = command_line.parse(argv)
-    write_yaml(command_line.effective, tmp_path / "config.yaml", "test")
+    write_yaml(command_line.record, tmp_path / "config.yaml", "test")
     again = CommandLine(GROUPS, "test").parse(["--config", str(tmp_path / "config.yaml")])
     for before, after in zip(groups, again, strict=True):
         ignored = ("logging_dir", "_n_gpu", "accelerator_config", "distributed_state", "deepspeed_plugin")
@@ -212,7 +212,7 @@ def test_flags_are_recorded_even_if_they_say_the_default() -> None:
     command_line = CommandLine(GROUPS, "test")
     command_line.parse(["--logging-steps=100", "--cased", "false"])
     assert command_line.flags == {"logging_steps", "lowercase"}
-    assert command_line.effective["logging_steps"] == 100
+    assert command_line.record["logging_steps"] == 100
 
 
 def test_help_has_our_options_first_and_those_of_trainer_only_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,8 +223,8 @@ def test_help_has_our_options_first_and_those_of_trainer_only_if_asked(capsys: p
         assert not stop.value.code
         shown[flag] = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
     ours, everything = shown["--help"], shown["--help_all"]
-    unused = PretrainingArguments.not_in_help
-    declared = [name for group in GROUPS for name in inspect.get_annotations(group) if name not in unused]
-    assert sorted(ours) == sorted({*declared, "help", "help_all", "config", "cased"} - {"not_in_help"})
-    trainers = {f.name for f in fields(TrainingArguments) if f.init} - set(unused)
+    declared = {name for group in GROUPS for name in inspect.get_annotations(group)}
+    hidden = {"remove_unused_columns", "include_num_input_tokens_seen", "data_seed", "resuming"}
+    assert sorted(ours) == sorted((declared | {"help", "help_all", "config", "cased"}) - hidden)
+    trainers = {f.name for f in fields(TrainingArguments) if f.init} - hidden
     assert everything[: len(ours)] == ours and set(everything) == {*ours, *trainers}

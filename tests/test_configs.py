@@ -8,8 +8,9 @@ import torch
 import yaml
 
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.model import build_model
-from electra.pretraining.options import Arguments, parse_arguments
+from electra.pretraining.options import parse_arguments
 from electra.recipes import RECIPES
 
 FOLDER = Path(__file__).parents[1] / "configs" / "pretraining"
@@ -73,7 +74,7 @@ EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run"}))
 """Files that repeat an experiment of a source; the others are this project's own."""
 
 
-def parse(stem: str) -> Arguments:
+def parse(stem: str) -> Configuration:
     return parse_arguments([f"--config={FOLDER / stem}.yaml"])
 
 
@@ -96,7 +97,7 @@ class Vocabulary:
         return {str(row): row for row in range(self.size)}
 
 
-def networks(args: Arguments) -> ElectraForJointPretraining:
+def networks(args: Configuration) -> ElectraForJointPretraining:
     """Of the vocabulary size that is asked for, without memory for their weights."""
     with torch.device("meta"):
         return build_model(args, Vocabulary(args.tokenizer.vocab_size))  # type: ignore[arg-type]

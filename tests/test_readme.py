@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from electra.cli import CommandLine
 from electra.data import tokenizer
-from electra.pretraining.options import GROUPS
+from electra.options import CommandLine
+from electra.pretraining.configuration import GROUPS
 from electra.tasks.glue import task as glue
 from electra.tasks.minimal_pairs import task as minimal_pairs
 from electra.tasks.multiple_choice import task as multiple_choice

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import datasets
 import pyarrow as pa
 
-from electra.config import CorpusArguments
+from electra.data.options import CorpusArguments
 from electra.data.readers import (
     ROWS_PER_BATCH,
     SUPPORTED,

@@ -17,16 +17,17 @@ from typing import Any
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from electra.cli import CommandLine
-from electra.config import CorpusArguments, TokenizerArguments, TokenizerTrainingArguments
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.token_cache import build_folder
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import expand
+from electra.options import CommandLine
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer, plain_backend
+from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
 from electra.tokenizers.train import prepare_documents, train_tokenizer
 
 logger = logging.getLogger(__name__)

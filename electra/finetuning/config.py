@@ -1,15 +1,17 @@
 """Options of fine-tuning: each option once, with its meaning, unit and default.
 
-The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. An option
-that depends on the encoder or the task is None until `resolve` sets it; its annotation is the type after that.
+The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the settings of other sources. Where
+an option that depends on the encoder or the task is not given, `resolve` sets it: it makes a `Tuning`, which has all.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from electra.config import (
+from electra.finetuning.encoder import Encoder
+from electra.io.errors import UserError
+from electra.options import (
     AT_LEAST_8,
     BELOW_ONE,
     NOT_EMPTY,
@@ -20,16 +22,15 @@ from electra.config import (
     Options,
     check,
     option,
+    rules_of,
 )
-from electra.finetuning.encoder import Encoder
-from electra.io.errors import UserError
 from electra.runtime.hardware import computes_bf16
 
 HeadName = Literal["google", "hf", "mean_pool"]
 """Those of `EncoderWithHead` in electra/finetuning/encoder.py."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class EncoderArguments:
     """The encoder to fine-tune."""
 
@@ -46,14 +47,14 @@ class EncoderArguments:
     tokenizer_path: str | None = option(None, "Tokenizer, if the model's folder has none.")
 
 
-@dataclass
+@dataclass(frozen=True)
 class FineTuningArguments(Options):
     """How an encoder is fine-tuned. Options have the names of `transformers.TrainingArguments` where it has them."""
 
-    learning_rate: float = option(
+    learning_rate: float | None = option(
         None, "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5.", UP_TO_ONE
     )
-    layerwise_lr_decay: float = option(
+    layerwise_lr_decay: float | None = option(
         None,
         "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
         "for hidden sizes of 1024 and more.",
@@ -65,23 +66,31 @@ class FineTuningArguments(Options):
         "decay, as in the original code; rc2020: one step less, with the embeddings as the first layer.",
     )
     num_train_epochs: float = option(3.0, "Passes over the training data.", POSITIVE)
-    per_device_train_batch_size: int = option(32, "Training examples per device and batch.", POSITIVE)
-    per_device_eval_batch_size: int = option(128, "Evaluation examples per device and batch.", POSITIVE)
+    per_device_train_batch_size: int = option(
+        32, "Training examples per device and batch.", POSITIVE, always_recorded=True
+    )
+    per_device_eval_batch_size: int = option(
+        128, "Evaluation examples per device and batch.", POSITIVE, changes_score=False
+    )
     gradient_accumulation_steps: int = option(1, "Batches per optimizer step.", POSITIVE)
-    max_length: int = option(
+    max_length: int | None = option(
         None,
         "Maximum input length in tokens; longer inputs are truncated, of a pair the longer text first. Default: 128, "
         "256 for tagging, or the number of positions of the model if that is less.",
         AT_LEAST_8,
     )
     warmup_steps: float = option(
-        0.1, "Steps of linear warm-up; a value below 1 is a fraction of all steps.", NOT_NEGATIVE
+        0.1, "Steps of linear warm-up; a value below 1 is a fraction of all steps.", NOT_NEGATIVE, always_recorded=True
     )
-    weight_decay: float = option(0.0, "Weight decay; not applied to biases and LayerNorms.", NOT_NEGATIVE)
-    max_grad_norm: float = option(1.0, "Maximum gradient norm; 0 disables clipping.", NOT_NEGATIVE)
-    adam_beta1: float = option(0.9, "Adam's beta1.", BELOW_ONE)
-    adam_beta2: float = option(0.999, "Adam's beta2.", BELOW_ONE)
-    adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32)
+    weight_decay: float = option(
+        0.0, "Weight decay; not applied to biases and LayerNorms.", NOT_NEGATIVE, always_recorded=True
+    )
+    max_grad_norm: float = option(
+        1.0, "Maximum gradient norm; 0 disables clipping.", NOT_NEGATIVE, always_recorded=True
+    )
+    adam_beta1: float = option(0.9, "Adam's beta1.", BELOW_ONE, always_recorded=True)
+    adam_beta2: float = option(0.999, "Adam's beta2.", BELOW_ONE, always_recorded=True)
+    adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32, always_recorded=True)
     adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
     product_schedule: bool = option(
         False,
@@ -95,16 +104,22 @@ class FineTuningArguments(Options):
         "set. The latter overestimates the score.",
     )
     bf16: bool | None = option(
-        None, "Compute in bfloat16 with float32 weights and losses. Default: true if the GPU or CPU supports it."
+        None,
+        "Compute in bfloat16 with float32 weights and losses. Default: true if the GPU or CPU supports it.",
+        changes_score=False,
     )
-    fp16: bool = option(False, "Compute in float16 with loss scaling.")
-    use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
-    dataloader_num_workers: int = option(0, "Data loader processes.", NOT_NEGATIVE)
-    logging_steps: int = option(50, "Optimizer steps between two log entries for the trackers.", POSITIVE)
+    fp16: bool = option(False, "Compute in float16 with loss scaling.", changes_score=False)
+    use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.", changes_score=False)
+    dataloader_num_workers: int = option(0, "Data loader processes.", NOT_NEGATIVE, changes_score=False)
+    logging_steps: int = option(
+        50, "Optimizer steps between two log entries for the trackers.", POSITIVE, changes_score=False
+    )
     report_to: list[str] = option(
-        ["none"], "Trackers: tensorboard, wandb, none ... Each task and seed is one tracked run."
+        ["none"],
+        "Trackers: tensorboard, wandb, none ... Each task and seed is one tracked run.",
+        changes_score=False,
     )
-    disable_tqdm: bool = option(False, "Hide the progress bar.")
+    disable_tqdm: bool = option(False, "Hide the progress bar.", changes_score=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,16 +130,11 @@ class FineTuningArguments(Options):
         return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
 
 
-RUNTIME_OPTIONS = (
-    "per_device_eval_batch_size", "bf16", "fp16", "use_cpu", "dataloader_num_workers", "logging_steps", "report_to",
-    "disable_tqdm",
-)  # fmt: skip
-"""Options that say how a run is computed."""
-HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if f.name not in RUNTIME_OPTIONS)
+HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(f).changes_score)
 """Options that a score depends on. They are recorded with each result."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class ClassificationArguments(FineTuningArguments):
     """How an encoder is fine-tuned with a head that reads one vector per text."""
 
@@ -135,13 +145,13 @@ class ClassificationArguments(FineTuningArguments):
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class SpanArguments(FineTuningArguments):
     """How an encoder is fine-tuned to find answers in a text."""
 
     num_train_epochs: float = option(2.0, "Passes over the training data.", POSITIVE)
     per_device_eval_batch_size: int = option(32, "Evaluation windows per device and batch.", POSITIVE)
-    max_length: int = option(
+    max_length: int | None = option(
         None,
         "Maximum window length in tokens: the question and a part of the paragraph. Default: 384, or the number of "
         "positions of the model if that is less; the paper uses 512.",
@@ -155,12 +165,14 @@ class SpanArguments(FineTuningArguments):
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ProtocolArguments(Options):
     """Seeds and output."""
 
     num_seeds: int = option(5, "Number of runs of each task, with the seeds --seed, --seed + 1 ...", POSITIVE)
-    seed: int = option(42, "First seed, for the initialisation of the head, dropout and the order of the data.")
+    seed: int = option(
+        42, "First seed, for the initialisation of the head, dropout and the order of the data.", always_recorded=True
+    )
     output_dir: str = option("output", "Parent folder; this evaluation is written to output_dir/experiment_name.")
     experiment_name: str | None = option(
         None,
@@ -181,7 +193,7 @@ class ProtocolArguments(Options):
         check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
 
 
-@dataclass
+@dataclass(frozen=True)
 class GlueArguments(ProtocolArguments):
     """GLUE tasks and output."""
 
@@ -211,7 +223,7 @@ class GlueArguments(ProtocolArguments):
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class FileTaskArguments(ProtocolArguments):
     """Data of the user, and output."""
 
@@ -224,7 +236,7 @@ class FileTaskArguments(ProtocolArguments):
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class TaggingArguments(FileTaskArguments):
     """Words and labels, and output."""
 
@@ -243,7 +255,7 @@ class TaggingArguments(FileTaskArguments):
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class MultipleChoiceArguments(FileTaskArguments):
     """Questions with choices, and output."""
 
@@ -256,7 +268,7 @@ class MultipleChoiceArguments(FileTaskArguments):
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")
 
 
-@dataclass
+@dataclass(frozen=True)
 class SquadArguments(ProtocolArguments):
     """Questions, windows, answers and output."""
 
@@ -286,7 +298,7 @@ class Arguments(Generic[TaskOptions]):
     encoder: EncoderArguments
     options: TaskOptions  # data, seeds and output of this kind of task
     tuning: FineTuningArguments  # before `resolve`
-    effective: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
+    record: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
 
     def __post_init__(self) -> None:
@@ -307,21 +319,31 @@ BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9)
 """Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
 
 
-def resolve(
-    args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128
-) -> FineTuningArguments:
-    """The options of one task on this encoder and machine, without a None."""
-    chosen = args.overrides.get(task, {})
-    tuning = replace(args.tuning, **{name: value for name, value in chosen.items() if name in HYPERPARAMETERS})
+@dataclass(frozen=True, kw_only=True)
+class Tuning(FineTuningArguments):
+    """How one task is trained on one encoder and machine: all options are set."""
+
+    learning_rate: float
+    layerwise_lr_decay: float
+    max_length: int
+    bf16: bool
+    head: str
+
+
+def resolve(args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128) -> Tuning:
+    """The options of one task on this encoder and machine."""
+    values = dict(vars(args.tuning))
+    values |= {name: value for name, value in args.overrides.get(task, {}).items() if name in HYPERPARAMETERS}
     hidden_size = encoder.model.config.hidden_size
     _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
     defaults = {
         "learning_rate": learning_rate,
         "layerwise_lr_decay": decay,
         "max_length": min(default_max_length, encoder.max_length),
-        "bf16": not tuning.fp16 and computes_bf16(use_cpu=tuning.use_cpu),
+        "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }
-    vars(tuning).update({name: value for name, value in defaults.items() if getattr(tuning, name) is None})
+    values |= {name: value for name, value in defaults.items() if values[name] is None}
+    tuning = Tuning(**values)
     if tuning.max_length > encoder.max_length:
         raise UserError(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "

@@ -28,11 +28,11 @@ from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 from numpy.typing import NDArray
 
-from electra.cli import write_yaml
 from electra.finetuning.config import Arguments
 from electra.io.console import environment
 from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
+from electra.options import write_yaml
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Evaluation:
         """Create the folder and write the options; on the main process, once there is something to run."""
         self.folder.mkdir(exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
-        write_yaml(args.effective, self.folder / "config.yaml", "Effective options; --config reads them back.")
+        write_yaml(args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
         write_json({"kind": kind, **environment()}, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:

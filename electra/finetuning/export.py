@@ -30,13 +30,13 @@ from transformers import (
     PreTrainedModel,
 )
 
-from electra.cli import as_flags
 from electra.finetuning.evaluation import model_name
 from electra.finetuning.task import TaskAdapter
 from electra.io.console import shown_command
 from electra.io.errors import UserError
 from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
 from electra.model.pretrained import silent_transformers
+from electra.options import as_flags
 from electra.report.blocks import Table
 from electra.report.card import Card, write_card
 from electra.report.evaluation import percent
@@ -252,7 +252,7 @@ def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]
         scores_title="Scores on the development set, percent",
         scores=Table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], rows),
         training=[(option, str(value)) for option, value in training.items()],
-        command=shown_command(adapter.script, as_flags(adapter.args.effective)),
+        command=shown_command(adapter.script, as_flags(adapter.args.record)),
     )
     write_card(folder / "README.md", data, card)
 

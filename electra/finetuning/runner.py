@@ -16,7 +16,7 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 
-from electra.finetuning.config import HYPERPARAMETERS, Arguments, FineTuningArguments, resolve
+from electra.finetuning.config import HYPERPARAMETERS, Arguments, Tuning, resolve
 from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
@@ -76,7 +76,7 @@ class PlannedTask(NamedTuple):
     """A task with runs to do."""
 
     name: str
-    options: FineTuningArguments  # resolved
+    options: Tuning  # resolved
     settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskRows
     seeds: list[int]  # that are not finished

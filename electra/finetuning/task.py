@@ -8,7 +8,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from electra.cli import CommandLine
-from electra.finetuning.config import Arguments, FineTuningArguments
+from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.encoding import ColumnRows, PaddingCollator, data_settings
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.trainer import Logits, Outcome, step_loss
 from electra.io.errors import UserError
 from electra.io.files import expand, write_file
+from electra.options import CommandLine
 from electra.report.evaluation import Reporting
 from electra.report.results import Result
 
@@ -99,7 +99,7 @@ class TaskAdapter(ABC):
         """The tasks in the order in which they are run."""
 
     @abstractmethod
-    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         """Read and tokenize unfinished tasks, with their resolved options. Tasks without data may be left out."""
 
     def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
@@ -112,7 +112,7 @@ class TaskAdapter(ABC):
     # ---- training
 
     @abstractmethod
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> nn.Module:
         """A module with the attributes `encoder` and `head`, which is drawn from torch's random state.
 
         It takes the collator's output without `labels` and returns one tensor (B, ...).
@@ -209,11 +209,11 @@ def parse_data_options(
     if given and options.dataset_name is not None:
         raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
     if not given and options.dataset_name is None:
-        vars(options).update({name: getattr(options, name) or value for name, value in default.items()})
+        options = replace(options, **{name: getattr(options, name) or value for name, value in default.items()})
     for name in ("train_file", "validation_file"):
         if options.dataset_name is None and name not in given:
             raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
-    return Arguments(encoder, options, tuning, command_line.effective)
+    return Arguments(encoder, options, tuning, command_line.record)
 
 
 class FileTask(TaskAdapter):

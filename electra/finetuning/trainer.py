@@ -25,7 +25,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from electra.finetuning.config import FineTuningArguments
+from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import ColumnRows
 from electra.io.errors import UserError
 from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
@@ -51,7 +51,7 @@ def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int |
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
-def training_arguments(options: FineTuningArguments, *, seed: int, folder: Path, name: str) -> TrainingArguments:
+def training_arguments(options: Tuning, *, seed: int, folder: Path, name: str) -> TrainingArguments:
     """The `TrainingArguments` of a run."""
     theirs = {f.name for f in fields(TrainingArguments)}
     values = {f.name: getattr(options, f.name) for f in fields(options) if f.name in theirs}
@@ -95,7 +95,7 @@ class FineTuner(Trainer):
 
     lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None
 
-    def __init__(self, options: FineTuningArguments, **kwargs: Any) -> None:
+    def __init__(self, options: Tuning, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.options = options
         for callback in (PrinterCallback, ProgressCallback):
@@ -189,7 +189,7 @@ class KeepBest(TrainerCallback):
 
 def fine_tune(
     make_model: Callable[[], nn.Module],
-    options: FineTuningArguments,
+    options: Tuning,
     *,
     seed: int,
     train: ColumnRows,

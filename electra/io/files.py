@@ -1,8 +1,4 @@
-"""Atomic writes, locks, the paths that users give, and YAML.
-
-YAML is version 1.2 (core schema) with duplicate keys refused. PyYAML reads version 1.1, where `010` is 8, `1:30` is
-90, `no` is false, `2024-01-01` is a date, `1e-4` is text, and the last of two equal keys counts.
-"""
+"""Atomic writes, locks, the paths that users give, and YAML."""
 
 import json
 import math
@@ -143,16 +139,20 @@ def is_encodable(text: str) -> bool:
 
 # ---- YAML
 
-YAML_ERRORS = (yaml.YAMLError, ValueError)
+YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 """Errors of a text that cannot be read. ValueError: an encoding other than UTF-8."""
-_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
-_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
+"""Numbers such as 1e-4, which PyYAML takes for text."""
 
 
-class _TextLoader(yaml.SafeLoader):
-    """Reads every scalar as text, except null."""
+class _Loader(yaml.SafeLoader):
+    """Refuses a name that is given twice, and aliases, with which a short text can stand for a huge one."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(problem="aliases are not supported", problem_mark=mark)
+        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -164,27 +164,22 @@ class _TextLoader(yaml.SafeLoader):
         return node
 
 
-class _Loader(_TextLoader):
-    def construct_int(self, node: yaml.ScalarNode) -> int:
-        text = str(self.construct_scalar(node))
-        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+class _TextLoader(_Loader):
+    """Reads every scalar as text, except null."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that either version would read as something else."""
+    """Quotes text that looks like a number, and repeats what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
-_ALL: list[Any] = [_TextLoader, _Loader, _Dumper]
-for _name, _pattern, _first, _classes in (
-    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""], _ALL),
-    ("merge", "<<", ["<"], _ALL),  # not in the schema, but used with anchors
-    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF"), _ALL[1:]),
-    ("int", _INT, list("-+0123456789"), _ALL[1:]),
-    ("float", _FLOAT, list("-+.0123456789"), _ALL[1:]),
-):
-    for _class in _classes:
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), _first)
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
 
 
 def read_yaml(text: str) -> Any:
@@ -216,5 +211,5 @@ def read_as_written(text: str) -> Any:
 
 
 def write_as_yaml(values: Any) -> str:
-    """Text that readers of YAML 1.1 and 1.2 read back alike."""
+    """Text that `read_yaml` and other readers of YAML read back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -13,10 +13,10 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from electra.data.corpus import BUILTIN, SHORT_NAMES, absolute_dataset_name
+from electra.data.options import held_out_texts
 from electra.io.console import format_seconds, without_secrets
 from electra.io.files import expand, may_be_hub_id, write_as_yaml, write_file
 from electra.objectives import objective_of
-from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.plan import Plan
 from electra.report.blocks import Table
 from electra.report.card import Card, write_card

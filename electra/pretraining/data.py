@@ -4,26 +4,25 @@ import hashlib
 import logging
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.config import TokenizerArguments
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
+from electra.data.options import held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
 from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
-from electra.pretraining.metrics import held_out_texts
-from electra.pretraining.options import Arguments
-from electra.pretraining.resume import FIRST_HELD_OUT, tokenizer_of
+from electra.pretraining.configuration import Configuration
+from electra.pretraining.resume import Origin, tokenizer_of
 from electra.report.runs import FIXED
 from electra.tokenizers.load import check_tokenizer
+from electra.tokenizers.options import TokenizerArguments
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +41,23 @@ class PretrainingData:
     """Of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
     """Of the other held-out texts by name, and `FIXED`."""
-    text: dict[str, Any]
+    text: Origin
     """What is trained and evaluated on: numbers of documents and fingerprints, for origin.json."""
 
 
-def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
+def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     """Open the corpora, tokenize them or open the cache, hold documents out, make training and evaluation segments.
 
     Args:
         checkpoint: the one to resume, if any; it decides the tokenizer.
     """
-    options, data_seed = args.segments, args.training.data_seed
-    corpus = Corpus(args.corpus, data_seed)
+    options, eval_seed = args.segments, args.training.eval_seed
+    corpus = Corpus(args.corpus, eval_seed)
     empty = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
     fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
     try:
-        validation = {name: Corpus(replace(empty, train_file=files), data_seed) for name, files in texts.items()}
+        validation = {name: Corpus(replace(empty, train_file=files), eval_seed) for name, files in texts.items()}
     except UserError as error:
         raise UserError(f"--validation_file: {error}") from error
     tokenizer = _tokenizer(args, checkpoint, corpus)
@@ -67,7 +66,7 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     # One process builds the cache, the others wait for its lock: a collective would time out, see --ddp_timeout.
     cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir)
     if not validation:
-        documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, data_seed)
+        documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, eval_seed)
         held_out_caches = {"": cache}
     else:
         held_out_caches = {
@@ -86,8 +85,8 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
     (_, held_out_cache), *others = held_out_caches.items()
 
     def segments(text: TokenCache, chosen: NDArray[np.int64]) -> EvaluationSegments:
-        fixed = WindowPolicy(text, chosen, max_length=length, seed=data_seed)
-        return EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=data_seed)
+        fixed = WindowPolicy(text, chosen, max_length=length, seed=eval_seed)
+        return EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=eval_seed)
 
     if len(held_out):
         evaluation = segments(held_out_cache, held_out)
@@ -103,16 +102,16 @@ def load_data(args: Arguments, checkpoint: str | None) -> PretrainingData:
         policy=policy,
         evaluation=evaluation,
         more_evaluations=more,
-        text={
-            "corpus": _fingerprint(cache.content_hashes),
-            "documents": len(cache),
-            "training_text": _fingerprint(cache.content_hashes[documents]),
-            "training_documents": len(documents),
-            FIRST_HELD_OUT: _fingerprint(
+        text=Origin(
+            corpus=_fingerprint(cache.content_hashes),
+            documents=len(cache),
+            training_text=_fingerprint(cache.content_hashes[documents]),
+            training_documents=len(documents),
+            held_out_text=_fingerprint(
                 np.concatenate([held_out_cache.content_hashes[held_out], *(t.content_hashes for _, t in others)])
             )
             + (fixed.checksum if fixed is not None else ""),
-        },
+        ),
     )
 
 
@@ -121,7 +120,7 @@ def _fingerprint(content_hashes: NDArray[np.uint64]) -> str:
     return hashlib.blake2b(content_hashes.tobytes(), digest_size=16).hexdigest()
 
 
-def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTrainedTokenizerBase:
+def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus) -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, the one named, that of the trained networks, or one trained on the corpus."""
     trained = args.model.init_discriminator or args.model.init_generator
     role = "discriminator" if args.model.init_discriminator else "generator"
@@ -136,7 +135,7 @@ def _tokenizer(args: Arguments, checkpoint: str | None, corpus: Corpus) -> PreTr
             logger.warning("--%s has no effect: the tokenizer is that of %s", " and --".join(unused), path)
         tokenizer = load_tokenizer_beside_model(path)
     else:
-        tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.data_seed)
+        tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
     check_tokenizer(tokenizer, checkpoint or path or "trained on the corpus")
     if checkpoint is None and args.model.init_discriminator and args.model.init_generator:
         _refuse_two_vocabularies(args.model.init_discriminator, args.model.init_generator)

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,11 +17,10 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import compute_ledger, ledger_line
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.export import export_networks
 from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_metrics
-from electra.pretraining.options import Arguments
-from electra.pretraining.resume import FIRST_HELD_OUT
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import text_table
@@ -34,7 +34,9 @@ SAMPLES = 5
 """Held-out segments in samples.json."""
 
 
-def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, command: str) -> None:
+def finish_run(
+    trainer: ElectraTrainer, args: Configuration, record: Mapping[str, Any], data: PretrainingData, command: str
+) -> None:
     """Evaluate, and write, print and track the results; call it on every process.
 
     With FSDP each process has a part of each weight: the first one gathers the whole model, which becomes the
@@ -60,7 +62,7 @@ def finish_run(trainer: ElectraTrainer, args: Arguments, data: PretrainingData, 
             plan=plan,
             metrics=results.get("trained", {}),
             step=step,
-            options=args.effective,
+            options=record,
             command=command,
             ledger=ledger,
         )
@@ -107,7 +109,8 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         return {name: float(logs[prefix + name]) for name, _ in rows if prefix + name in logs}
 
     columns = {}
-    is_same_text = trainer.checkpoints.origin[FIRST_HELD_OUT] == data.text[FIRST_HELD_OUT]
+    origin = trainer.checkpoints.origin
+    is_same_text = origin is not None and origin.first_held_out_text == data.text.held_out_text
     if is_same_text and first.get("step") == 0 and first["eval_tokens"] == last["eval_tokens"]:
         columns["start" if is_continued else "untrained"] = column(first)
     columns["frequencies"] = unigram_metrics(

@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
-from electra.config import SegmentArguments
 from electra.data.token_cache import TokenCache
-from electra.io.errors import UserError
-from electra.io.files import split_name
 from electra.model.joint import ElectraPretrainingOutput
-from electra.objectives import OBJECTIVES, objective_of
+from electra.objectives import objective_of
 from electra.report.labels import LABELS
 from electra.report.runs import FIXED
 
@@ -250,36 +247,3 @@ def training_names(objective: str) -> tuple[str, ...]:
         *("tokens_seen", "tokens_per_second", "eta_seconds"),
         *("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"),
     )
-
-
-def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
-    """Files of each held-out text of --validation_file by its name; those without a name are one text, the first."""
-    texts: dict[str, list[str]] = {}
-    for given in validation_file:
-        name, path = split_name(given)
-        texts.setdefault(name, []).append(path)
-    ordered = {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}
-    metrics = {metric for objective in OBJECTIVES for metric, _ in rows_of(objective)} | {*fixed_names()}
-    for name in ordered:
-        if name and any(metric.startswith(f"{name}_") for metric in metrics):
-            raise UserError(f"--validation_file {name}=...: {name}_ is a prefix of other metrics; choose another name")
-    return ordered
-
-
-def evaluates(segments: SegmentArguments, eval_strategy: str) -> bool:
-    """Whether text is held out and evaluated on."""
-    return eval_strategy != "no" and (segments.validation_fraction > 0 or bool(segments.validation_file))
-
-
-def check_eval_corruption(segments: SegmentArguments, objective: str, eval_strategy: str) -> None:
-    """Refuse --eval_corruption in a run without a discriminator or without evaluations."""
-    path, spec = segments.eval_corruption, OBJECTIVES[objective]
-    if path is None:
-        return
-    if not spec.finds_replaced or spec.is_energy_based:
-        raise UserError(
-            f"--eval_corruption {path} does not work with --objective {objective}, which trains no network "
-            "to find replaced tokens; leave it out"
-        )
-    if not evaluates(segments, eval_strategy):
-        raise UserError(f"--eval_corruption {path} needs held-out text, and --eval_strategy steps or epoch")

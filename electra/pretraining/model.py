@@ -33,7 +33,7 @@ from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, tr
 from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_state
 from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
-from electra.pretraining.options import Arguments
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.resume import saved_config
 from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
 
@@ -66,7 +66,7 @@ pretrain/... run_pretraining.py (the discriminator's last layer has none: Tensor
 
 
 def build_model(
-    args: Arguments, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None = None
+    args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None = None
 ) -> ElectraForJointPretraining:
     """The joint model with new weights, or those of --init_discriminator and --init_generator.
 
@@ -143,7 +143,7 @@ def build_model(
 
 
 def _discriminator_config(
-    args: Arguments, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
+    args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
 ) -> PreTrainedConfig:
     if args.model.init_discriminator:
         return _trained_config(args, "discriminator", args.model.init_discriminator, tokenizer, checkpoint)
@@ -160,7 +160,7 @@ def _discriminator_config(
 
 
 def _generator_config(
-    args: Arguments, discriminator: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
+    args: Configuration, discriminator: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
 ) -> tuple[PreTrainedConfig, list[str]]:
     sizes = args.model
     if sizes.init_generator:
@@ -186,7 +186,7 @@ def _generator_config(
 
 
 def _trained_config(
-    args: Arguments,
+    args: Configuration,
     role: str,
     path: str,
     tokenizer: PreTrainedTokenizerBase,
@@ -238,10 +238,8 @@ def _trained_config(
     vars(config).pop(STEP_KEY, None)  # the step of another run
     renamed = BACKBONES[config.model_type].renamed
     for name in DROPOUTS:
-        before, now = value_of(config, name), getattr(args.model, name)
-        if before != now:
-            logger.warning("%s: its %s was %g and is %g in this run", named, name, before, now)
-        setattr(config, renamed.get(name, name), now)
+        if name in args.flags | args.lines:
+            setattr(config, renamed.get(name, name), getattr(args.model, name))
     return config
 
 
@@ -310,21 +308,22 @@ def _sizes_beside(discriminator: PreTrainedConfig, generator: PreTrainedConfig, 
 
 
 def record_given_parts(
-    args: Arguments, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
-) -> Arguments:
-    """The options with the sizes of trained networks and of a given tokenizer as `effective`, not the recipe's."""
-    sizes, effective = args.model, dict(args.effective)
+    args: Configuration, model: ElectraForJointPretraining, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Any]:
+    """The options to be written, with the sizes of trained networks and of a given tokenizer, not the recipe's."""
+    sizes = args.model
+    record = dict(args.record)
     generator, discriminator = model.config.generator, model.config.discriminator
     if sizes.init_discriminator:
-        effective.update(_sizes_of(discriminator), **{name: value_of(discriminator, name) for name in DROPOUTS})
+        record.update(_sizes_of(discriminator), **{name: value_of(discriminator, name) for name in DROPOUTS})
         tokenizer.model_max_length = longest_text(discriminator)
     if sizes.init_generator and generator is not None:
-        effective.update(_sizes_beside(discriminator, generator, generator.num_hidden_layers))
+        record.update(_sizes_beside(discriminator, generator, generator.num_hidden_layers))
     if args.tokenizer_path.tokenizer_path or sizes.init_discriminator or sizes.init_generator:
         for field in fields(args.tokenizer):  # options of a new tokenizer
-            effective.pop(field.name, None)
-        effective["vocab_size"] = len(tokenizer)
-    return args._replace(effective=effective)
+            record.pop(field.name, None)
+        record["vocab_size"] = len(tokenizer)
+    return record
 
 
 @torch.no_grad()

@@ -20,8 +20,8 @@ from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.checkpoints import fraction_steps
 from electra.pretraining.callbacks.phases import stage_lengths
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import Arguments
 from electra.pretraining.resume import describe
 
 logger = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ _SHARED = {
 
 
 def make_plan(
-    args: Arguments,
+    args: Configuration,
     model: ElectraForJointPretraining,
     data: PretrainingData,
     changes: Sequence[Mapping[str, Any]] = (),
@@ -187,7 +187,7 @@ def make_plan(
 
 
 def announce_plan(
-    args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, changes: Sequence[Mapping[str, Any]]
+    args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, changes: Sequence[Mapping[str, Any]]
 ) -> Plan:
     """Make the plan of a run and log it, with warnings of options that look like mistakes."""
     training, steps, plan = args.training, args.training.max_steps, make_plan(args, model, data, changes)
@@ -232,7 +232,7 @@ def document_warnings(plan: Plan, document_separator: str, validation_fraction: 
     if validation_fraction and (plan.held_out_documents < FEWEST_HELD_OUT or not is_usual):
         warnings.append(
             f"{plan.held_out_documents} documents with {share:.2%} of the tokens are held out, few or unusual ones: "
-            f"raise --validation_fraction {validation_fraction:g}, try another --data_seed, or name a "
+            f"raise --validation_fraction {validation_fraction:g}, try another --eval_seed, or name a "
             "--validation_file."
         )
     return warnings

@@ -18,8 +18,8 @@ from electra.io.console import format_bytes, format_seconds
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.optimization import muon_groups
+from electra.pretraining.configuration import Configuration, PretrainingArguments
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import Arguments, PretrainingArguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 
@@ -49,7 +49,7 @@ def count_checkpoints(training: PretrainingArguments, plan: Plan) -> tuple[int, 
     return len(plan.checkpoint_steps) + kept, others > kept
 
 
-def check_disk(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> None:
+def check_disk(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> None:
     """Log memory and disk use of a run; refuse a run that does not fit on its disk, unless it is only planned.
 
     The cache and earlier checkpoints already exist. A checkpoint that is deleted exists while the next one is written.
@@ -93,7 +93,7 @@ class _Clock(TrainerCallback):
             self.times.append(time.monotonic())
 
 
-def run_trial(args: Arguments, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
+def run_trial(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
     """Train the model for eleven steps in a temporary folder, and log time and memory."""
     no_log = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": True, "report_to": []}
     no_evaluation = {"eval_strategy": IntervalStrategy.NO, "eval_on_start": False, "load_best_model_at_end": False}
@@ -101,10 +101,10 @@ def run_trial(args: Arguments, model: ElectraForJointPretraining, data: Pretrain
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         training = args.training.with_values(**no_log, **no_evaluation, **steps, output_dir=folder)
         # A gate needs evaluations; without it both networks are trained, which is the longest step.
-        short = args._replace(training=training, objective=replace(args.objective, generator_gate=[]))
+        short = replace(args, training=training, objective=replace(args.objective, generator_gate=[]))
         clock, timed = _Clock(), max(1, short.training.max_steps - 1)
         tune_for_device(model, training)
-        trial = make_trainer(short, model, data, plan, {}, [clock])
+        trial = make_trainer(short, model, data, plan, None, [clock])
         compile_step(trial)
         trial.train()
     seconds = (clock.times[-1] - clock.times[-2]) / timed

@@ -2,16 +2,18 @@
 
 The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
 corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
-compared with earlier ones. So the effect of an option is compared (documents, tokenizer, networks, batch size), or the
-option is in `KEPT` or `NEW`, or it changes nothing that is learned or measured.
+compared with earlier ones. So each option has a rule (`Resuming` in electra/options.py): its value is kept, or
+recorded, or its effect is compared (documents, tokenizer, networks, batch size), or it changes nothing that is learned
+or measured.
 """
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
@@ -20,44 +22,32 @@ from transformers import PreTrainedTokenizerBase, TrainerState
 from electra.io.checkpoints import ORIGIN_NAME
 from electra.io.errors import UserError, first_line
 from electra.io.files import absolute, absolute_if_there, absolute_named
-from electra.model.joint import ElectraForJointPretraining
-from electra.model.pretrained import load_tokenizer_beside_model
-from electra.tokenizers.load import tokenizer_fingerprint
+from electra.options import ALIASES
+from electra.pretraining.configuration import RESUMING
+
+if TYPE_CHECKING:
+    from electra.model.joint import ElectraForJointPretraining
 
 logger = logging.getLogger(__name__)
 
-KEPT, NEW = (
-    names.split()
-    for names in (
-        # Another value is refused: it would change the objective or the masks, or have no effect any more.
-        """
-        tokenizer_algorithm min_frequency lowercase strip_accents max_documents
-        initializer_range initialization init_discriminator init_generator init_generator_layers
-        objective mlm_probability mlm_replacement_probability mlm_random_probability discriminator_weight
-        generator_gate generator_steps init_from_generator temperature disallow_correct
-        max_length segment_policy seed data_seed optim optim_args optim_target_modules adam_bias_correction""",
-        # Another value holds from here on; it is logged, and recorded with its step.
-        """
-        hidden_dropout_prob attention_probs_dropout_prob
-        validation_file validation_fraction max_eval_segments eval_corruption
-        max_steps learning_rate muon_learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps
-        product_schedule weight_decay adam_beta1 adam_beta2 adam_epsilon max_grad_norm
-        bf16 fp16 bf16_full_eval fp16_full_eval tf32
-        logging_strategy logging_steps eval_strategy eval_steps eval_delay save_strategy save_steps
-        checkpoint_fractions load_best_model_at_end metric_for_best_model greater_is_better dataloader_drop_last""",
-    )
-)
-"""What resuming does with options; other ones are compared by their effect, or change nothing that is measured."""
-FIRST_HELD_OUT = "first_held_out_text"
-"""Key of the text that was evaluated on before the first step."""
 BEST_METRIC_OPTIONS = {
-    *("metric_for_best_model", "greater_is_better", "validation_file", "validation_fraction", "max_eval_segments")
+    "metric_for_best_model",
+    "greater_is_better",
+    "validation_file",
+    "validation_fraction",
+    "max_eval_segments",
+    "held_out_text",
 }
 """If one of them changes, the best metric so far cannot be compared with later ones."""
+_HELD_OUT = {"validation_file", "validation_fraction", "eval_corruption"}
+"""Options that name held-out text, whose content is compared."""
 _PATHS = ("init_discriminator", "init_generator", "eval_corruption")
-_SET_BY_OBJECTIVE = (
-    *("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight"),
-    *("generator_steps", "init_from_generator"),
+_BY_OBJECTIVE = (
+    "mlm_replacement_probability",
+    "mlm_random_probability",
+    "discriminator_weight",
+    "generator_steps",
+    "init_from_generator",
 )
 """Options whose values, where they are not given, are in the model's config.json."""
 _SAME_AVERAGES = {"adamw_torch", "adamw_torch_fused"}
@@ -65,75 +55,131 @@ _STATEFUL_SCHEDULES = {"reduce_lr_on_plateau", "greedy"}
 """Their learning rate is not a function of the step, so it cannot change on resuming."""
 
 
-def origin_of(
-    options: Mapping[str, Any], model: ElectraForJointPretraining, text: Mapping[str, Any], batch_size: int
-) -> dict[str, Any]:
-    """The record of text, batch size and options, resolved ones, that each checkpoint keeps.
+@dataclass(frozen=True)
+class Origin:
+    """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
 
-    `batch_size` is that of an optimizer step, over all devices. The model knows values that the objective sets.
+    Attributes:
+        corpus, training_text, held_out_text: fingerprints of documents; of the second, those not held out.
+        first_held_out_text: fingerprint of what was evaluated on before the first step.
+        batch_size: segments of an optimizer step, over all devices.
+        options: resolved ones, by name, that are kept or recorded.
+        changes: of earlier starts, each with step, option, before and now.
     """
+
+    corpus: str
+    documents: int
+    training_text: str
+    training_documents: int
+    held_out_text: str
+    first_held_out_text: str = ""
+    batch_size: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    changes: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, checkpoint: Path) -> "Origin":
+        """The record of a checkpoint; earlier versions have other names, and no fingerprint after the first."""
+        path = checkpoint / ORIGIN_NAME
+        try:
+            saved = json.loads(path.read_text())
+            saved.setdefault("held_out_text", saved["first_held_out_text"])
+            saved["options"] = {ALIASES.get(name, name): value for name, value in saved["options"].items()}
+            return cls(**{f.name: saved[f.name] for f in fields(cls)})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} does not describe a run; name an older checkpoint, or another run") from error
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def origin_of(
+    options: Mapping[str, Any], model: "ElectraForJointPretraining", text: Origin, batch_size: int
+) -> Origin:
+    """The origin of this start, with resolved options. The model knows values that the objective sets."""
     config = model.config.to_dict()
-    kept = {name: options[name] for name in (*KEPT, *NEW) if name in options}
-    kept |= {name: config[name] for name in _SET_BY_OBJECTIVE}
+    kept = {name: options[name] for name, rule in RESUMING.items() if rule in ("kept", "recorded")}
+    kept |= {name: config[name] for name in _BY_OBJECTIVE}
     kept |= {name: kept[name] and absolute_if_there(kept[name]) for name in _PATHS}
     kept["validation_file"] = [*map(absolute_named, kept["validation_file"])]
-    options = json.loads(json.dumps(kept, default=lambda value: value.value))  # as it will be read
-    return {**text, "batch_size": batch_size, "options": options, "changes": []}
+    as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
+    return replace(text, first_held_out_text=text.held_out_text, batch_size=batch_size, options=as_read)
 
 
-def check_resumed(checkpoint: Path, origin: dict[str, Any], model: ElectraForJointPretraining) -> dict[str, Any]:
+def check_resumed(checkpoint: Path, origin: Origin, model: "ElectraForJointPretraining") -> Origin:
     """Refuse text, networks or options that would make it another run; log options that changed.
 
-    `origin` is of this start, see `origin_of`. It is returned with the text that was evaluated on before the first
-    step, and all changes so far, each with step, option, before and now.
+    `origin` is of this start. It is returned with the text that was evaluated on before the first step, and all
+    changes so far.
     """
-    path = checkpoint / ORIGIN_NAME
-    try:
-        saved = json.loads(path.read_text())
-        before = saved["options"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} does not describe a run; name an older checkpoint, or another run") from error
-    # Networks first: they set defaults of other options.
-    old, new = _architecture(saved_config(checkpoint)), _architecture(model.config.to_dict())
-    different = [name for name in old if name in new and old[name] != new[name]]
-    if different:
-        words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
-        raise UserError(f"the model differs from the one in {checkpoint}: {words}; keep its sizes, or start a new run")
-    now = origin["options"]
+    saved = Origin.read(checkpoint)
+    _check_architecture(checkpoint, model)  # first: it sets defaults of other options
+    before = saved.options
+    now = dict(origin.options)
     # A path that is gone since is still the same path.
     now |= {name: before[name] for name in _PATHS if now[name] and absolute(now[name]) == before.get(name)}
     different = [name for name in now if name in before and before[name] != now[name]]
     if {before.get("optim"), now["optim"]} <= _SAME_AVERAGES:
         different = [name for name in different if name != "optim"]
-    kept = {*KEPT}
-    if {before.get("lr_scheduler_type"), now["lr_scheduler_type"]} & _STATEFUL_SCHEDULES:
-        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate", "muon_learning_rate"}
-    if None in (before.get("muon_learning_rate"), now["muon_learning_rate"]):  # Adam's averages are not Muon's
-        kept.add("muon_learning_rate")
+    if saved.held_out_text == origin.held_out_text:
+        different = [name for name in different if name not in _HELD_OUT]
+    kept = _kept_options(before, now)
     for name in different:
         if name in kept:
             was = f"{checkpoint} was trained with --{name} {_shown(before[name])}, not {_shown(now[name])}"
             raise UserError(f"{was}; leave it as it was, or start a new run")
-    if saved["batch_size"] != origin["batch_size"]:
-        raise UserError(
-            f"{checkpoint} was trained with {saved['batch_size']} segments per step, not {origin['batch_size']}: its "
-            f"place in the corpus would be lost; batch size x accumulation x processes must be {saved['batch_size']}"
-        )
-    if saved["corpus"] != origin["corpus"]:
-        raise UserError(
-            f"{checkpoint} was trained on another corpus ({saved['documents']:,} documents, not "
-            f"{origin['documents']:,}); use it, or start a new run with --init_discriminator and --init_generator"
-        )
-    if saved["training_text"] != origin["training_text"]:
-        raise UserError(
-            f"{checkpoint} was trained on {saved['training_documents']} of these documents, not on the "
-            f"{origin['training_documents']} now chosen; keep --validation_fraction and --validation_file as they were"
-        )
+    _check_text(checkpoint, saved, origin)
     step = read_state(checkpoint).global_step
     changes = [{"step": step, "option": name, "before": before[name], "now": now[name]} for name in different]
+    if saved.held_out_text != origin.held_out_text and not _HELD_OUT & {*different}:
+        texts = {"before": saved.held_out_text[:8], "now": origin.held_out_text[:8]}
+        changes.append({"step": step, "option": "held_out_text", **texts})
     for line in describe(changes):
-        logger.warning("%s%s", line, "; the learning rate follows the new schedule" * ("max_steps" in different))
-    return {**origin, FIRST_HELD_OUT: saved[FIRST_HELD_OUT], "changes": [*saved["changes"], *changes]}
+        schedule = "; the learning rate follows the new schedule" if "max_steps" in different else ""
+        logger.warning("%s%s", line, schedule)
+    return replace(
+        origin,
+        options=now,
+        first_held_out_text=saved.first_held_out_text,
+        changes=[*saved.changes, *changes],
+    )
+
+
+def _kept_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Names of options whose value must stay."""
+    kept = {name for name, rule in RESUMING.items() if rule == "kept"}
+    if {before.get("lr_scheduler_type"), now["lr_scheduler_type"]} & _STATEFUL_SCHEDULES:
+        kept |= {"lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate", "muon_learning_rate"}
+    if None in (before.get("muon_learning_rate"), now["muon_learning_rate"]):  # Adam's averages are not Muon's
+        kept.add("muon_learning_rate")
+    return kept
+
+
+def _check_architecture(checkpoint: Path, model: "ElectraForJointPretraining") -> None:
+    old = _architecture(saved_config(checkpoint))
+    new = _architecture(model.config.to_dict())
+    different = [name for name in old if name in new and old[name] != new[name]]
+    if different:
+        words = "; ".join(f"{name} is {old[name]} there and {new[name]} here" for name in different[:4])
+        raise UserError(f"the model differs from the one in {checkpoint}: {words}; keep its sizes, or start a new run")
+
+
+def _check_text(checkpoint: Path, saved: Origin, origin: Origin) -> None:
+    if saved.batch_size != origin.batch_size:
+        raise UserError(
+            f"{checkpoint} was trained with {saved.batch_size} segments per step, not {origin.batch_size}: its place "
+            f"in the corpus would be lost; batch size x accumulation x processes must be {saved.batch_size}"
+        )
+    if saved.corpus != origin.corpus:
+        raise UserError(
+            f"{checkpoint} was trained on another corpus ({saved.documents:,} documents, not {origin.documents:,}); "
+            "use it, or start a new run with --init_discriminator and --init_generator"
+        )
+    if saved.training_text != origin.training_text:
+        raise UserError(
+            f"{checkpoint} was trained on {saved.training_documents} of these documents, not on the "
+            f"{origin.training_documents} now chosen; keep --validation_fraction and --validation_file as they were"
+        )
 
 
 def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -175,6 +221,14 @@ def saved_config(checkpoint: Path | str) -> dict[str, Any]:
     return saved
 
 
+def saved_options(checkpoint: Path) -> Mapping[str, Any]:
+    """The options of a checkpoint by name; none if it has no readable record, which `check_resumed` refuses."""
+    try:
+        return Origin.read(checkpoint).options
+    except UserError:
+        return {}
+
+
 def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None) -> int:
     """Optimizer steps of the generator's stage: the given number, else the resumed checkpoint's, else half."""
     resumed = saved_config(checkpoint).get("generator_steps") if checkpoint is not None else None
@@ -188,6 +242,9 @@ def generator_steps_of(asked: int | None, max_steps: int, checkpoint: str | None
 
 def tokenizer_of(checkpoint: Path, named: str | None) -> PreTrainedTokenizerBase:
     """The checkpoint's own tokenizer, even if the one of --tokenizer_path, `named`, has been moved."""
+    from electra.model.pretrained import load_tokenizer_beside_model  # takes seconds, and parsing needs this module
+    from electra.tokenizers.load import tokenizer_fingerprint
+
     own = load_tokenizer_beside_model(str(checkpoint))
     try:
         other = own if named is None else load_tokenizer_beside_model(named)

@@ -41,22 +41,22 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, run.checkpoint)
     args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
-    args = record_given_parts(args, model, data.tokenizer)
+    record = record_given_parts(args, model, data.tokenizer)
     origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
     if run.checkpoint is not None:
         origin = check_resumed(Path(run.checkpoint), origin, model)
-    plan = announce_plan(args, model, data, origin["changes"])
+    plan = announce_plan(args, model, data, origin.changes)
     check_disk(args, model, plan)
     if args.training.plan:
         run_trial(args, model, data, plan)
         return
     stop = StopRequests(args.training.max_hours, started)
     tune_for_device(model, args.training)
-    callbacks = [*make_callbacks(args, model, plan), stop]
+    callbacks = [*make_callbacks(args, record, model, plan), stop]
     trainer = make_trainer(args, model, data, plan, origin, callbacks)
     compile_step(trainer)
     seed_dropout(args.training)
-    save_options(args, run, data.tokenizer, plan.changes)
+    save_options(args, record, run, data.tokenizer, plan.changes)
     command = shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv)
     if args.training.process_index == 0:
         log.write_to(run.folder)
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    finish_run(trainer, args, data, command)
+    finish_run(trainer, args, record, data, command)
     training = args.training
     if training.push_to_hub and trainer.is_world_process_zero():
         push_run(

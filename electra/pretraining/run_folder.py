@@ -3,7 +3,7 @@
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
-from electra.cli import write_yaml
 from electra.data.corpus import absolute_dataset_name
 from electra.io.checkpoints import (
     UNFINISHED,
@@ -23,7 +22,9 @@ from electra.io.checkpoints import (
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.io.files import absolute, absolute_if_there, absolute_named, holds_files
-from electra.pretraining.options import CONFIG_NAME, Arguments, PretrainingArguments
+from electra.options import write_yaml
+from electra.pretraining.configuration import Configuration, PretrainingArguments
+from electra.pretraining.options import CONFIG_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Run(NamedTuple):
     """With --auto_resume: there is nothing left to do."""
 
 
-def open_run(args: Arguments) -> Run:
+def open_run(args: Configuration) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
     shared: list[Any] = [None]
@@ -152,14 +153,22 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
     return folder
 
 
-def save_options(args: Arguments, run: Run, tokenizer: PreTrainedTokenizerBase, changes: Sequence[str]) -> None:
+def save_options(
+    args: Configuration,
+    record: Mapping[str, Any],
+    run: Run,
+    tokenizer: PreTrainedTokenizerBase,
+    changes: Sequence[str],
+) -> None:
     """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
 
-    `changes` are those of a resumed run, see `Plan`.
+    Args:
+        record: the options to write, by name.
+        changes: those of a resumed run, see `Plan`.
     """
     if not PartialState().is_main_process:
         return
-    values = without_secrets(args.effective)
+    values = without_secrets(record)
     for name in ("resume_from_checkpoint", "auto_resume"):  # how the command starts, not what the run is
         values.pop(name, None)
     # Absolute, so that the run can be resumed from any folder, and after it was moved.

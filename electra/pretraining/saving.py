@@ -25,7 +25,7 @@ from electra.io.errors import UserError
 from electra.io.files import write_json
 from electra.model.pretrained import silent_transformers
 from electra.pretraining.options import CONFIG_NAME
-from electra.pretraining.resume import BEST_METRIC_OPTIONS, translate_loading_errors
+from electra.pretraining.resume import BEST_METRIC_OPTIONS, Origin, translate_loading_errors
 
 
 class AtomicCheckpoints(TrainerCallback):
@@ -39,7 +39,7 @@ class AtomicCheckpoints(TrainerCallback):
         origin: see resume.py; written into each checkpoint.
     """
 
-    def __init__(self, trainer: Any, origin: dict[str, Any]) -> None:
+    def __init__(self, trainer: Any, origin: Origin | None) -> None:
         self.trainer = trainer
         self.origin = origin
         self.run_folder = Path(str(trainer.args.output_dir))
@@ -68,7 +68,8 @@ class AtomicCheckpoints(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._until_begun.close()
         state.compute_steps(args, state.max_steps)
-        changed = {c["option"] for c in self.origin.get("changes", []) if c["step"] == state.global_step}
+        changes = self.origin.changes if self.origin else []
+        changed = {change["option"] for change in changes if change["step"] == state.global_step}
         if BEST_METRIC_OPTIONS & changed:
             state.best_metric = state.best_global_step = state.best_model_checkpoint = None
         self._correct_best_checkpoint(state)
@@ -116,7 +117,7 @@ class AtomicCheckpoints(TrainerCallback):
         trainer = self.trainer
         trainer.state.save_to_json(str(unfinished / "trainer_state.json"))
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
-        write_json(self.origin, unfinished / ORIGIN_NAME)
+        write_json(self.origin.as_dict() if self.origin else {}, unfinished / ORIGIN_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
             trainer.processing_class.save_pretrained(unfinished)

@@ -4,7 +4,7 @@ run.py calls these functions in this order.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from electra.pretraining.callbacks.checkpoints import KeptCheckpoints
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.phases import PhaseOptions
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.configuration import Configuration, PretrainingArguments
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.options import Arguments, PretrainingArguments, gate_of
 from electra.pretraining.plan import Plan
+from electra.pretraining.resume import Origin
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
@@ -37,10 +38,12 @@ def tune_for_device(model: ElectraForJointPretraining, training: PretrainingArgu
         tune_for_gpu(model)
 
 
-def make_callbacks(args: Arguments, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
+def make_callbacks(
+    args: Configuration, record: Mapping[str, Any], model: ElectraForJointPretraining, plan: Plan
+) -> list[TrainerCallback]:
     """What watches and logs a run, and keeps its checkpoints."""
     training = args.training
-    settings = {"options": without_secrets(args.effective), "plan": plan.as_dict()}
+    settings = {"options": without_secrets(record), "plan": plan.as_dict()}
     callbacks: list[TrainerCallback] = [
         RecordSettings(settings),
         KeptCheckpoints(plan.checkpoint_steps, training.save_total_limit),
@@ -55,11 +58,11 @@ def make_callbacks(args: Arguments, model: ElectraForJointPretraining, plan: Pla
 
 
 def make_trainer(
-    args: Arguments,
+    args: Configuration,
     model: ElectraForJointPretraining,
     data: PretrainingData,
     plan: Plan,
-    origin: dict[str, Any],
+    origin: Origin | None,
     callbacks: Sequence[TrainerCallback],
 ) -> ElectraTrainer:
     """The trainer of a run with resolved options.
@@ -70,7 +73,7 @@ def make_trainer(
     training = args.training
     tokenizer = data.tokenizer
     phases = PhaseOptions(
-        gate=gate_of(args),
+        gate=args.gate,
         generator_steps=model.config.generator_steps,
         init_from_generator=args.objective.init_from_generator,
     )

@@ -42,12 +42,12 @@ from electra.optimization import (
 )
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
+from electra.pretraining.configuration import PretrainingArguments
 from electra.pretraining.device import is_compiler_error, translate_failures
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
-from electra.pretraining.options import PretrainingArguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.resume import keeping_options
+from electra.pretraining.resume import Origin, keeping_options
 from electra.pretraining.saving import AtomicCheckpoints
 from electra.pretraining.step_guard import StepGuard
 from electra.report.runs import FIXED
@@ -80,7 +80,7 @@ class ElectraTrainer(Trainer):
         args: PretrainingArguments,
         plan: Plan,
         phases: PhaseOptions,
-        origin: dict[str, Any],
+        origin: Origin | None,
         more_evaluations: dict[str, Any],
         callbacks: Iterable[TrainerCallback],
         **kwargs: Any,

@@ -78,12 +78,12 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pretraining_metrics(argv: list[str]) -> list[str]:
-    from electra.pretraining.metrics import evaluates, fixed_names, rows_of, training_names
+    from electra.pretraining.metrics import fixed_names, rows_of, training_names
     from electra.pretraining.options import parse_arguments
 
     args = parse_arguments(argv)
     training = [f"train/{name}" for name in training_names(args.objective.objective)]
-    if not evaluates(args.segments, args.training.eval_strategy):
+    if not args.evaluates:
         return training
     fixed = fixed_names() if args.segments.eval_corruption else ()
     return [
@@ -120,7 +120,7 @@ def differing_options(commands: Sequence[Sequence[str]], metric: str) -> tuple[s
             continue
         objective, generator_type = args.objective.objective, args.model.generator_type
         asked = {name: getattr(args.objective, name) for name in _MASKS}
-        asked |= {"generator_type": generator_type, "data_seed": args.training.data_seed}
+        asked |= {"generator_type": generator_type, "eval_seed": args.training.eval_seed}
         groups: list[Any] = [args.corpus, args.tokenizer_path, args.tokenizer, args.segments]
         if objective_of(objective, generator_type == UNIFORM).has_generator and not is_of_generator:
             groups += [args.model, args.objective]

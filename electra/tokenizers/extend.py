@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from tokenizers import Tokenizer, models, trainers
 from transformers import PreTrainedTokenizerBase
 
-from electra.config import VOCAB_SIZE
 from electra.io.errors import UserError
+from electra.options import VOCAB_SIZE
 from electra.tokenizers.load import UNMATCHABLE_PREFIX, vocabulary_size
 from electra.tokenizers.train import count_words, train_on_words
 

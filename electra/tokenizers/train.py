@@ -27,9 +27,9 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerBase
 
-from electra.config import TokenizerArguments
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
+from electra.tokenizers.options import TokenizerArguments
 
 logger = logging.getLogger(__name__)
 

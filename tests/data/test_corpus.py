@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from electra.config import CorpusArguments
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.readers import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.io.errors import UserError
 from tests.conftest import refused

@@ -16,12 +16,13 @@ from filelock import FileLock
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.config import CorpusArguments, TokenizerArguments
 from electra.data import token_cache as cache_module
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache, split_documents
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import ALGORITHMS, train_tokenizer
 from tests.conftest import TEXTS, refused
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from electra.config import CorpusArguments, TokenizerArguments
 from electra.data import tokenizer as tokenizer_module
 from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
 from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, main, train_on_corpus
 from electra.io.checkpoints import find_damage
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
 

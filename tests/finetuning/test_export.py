@@ -78,7 +78,7 @@ def test_a_card_tells_the_hub_what_was_scored_on_what(rows: dict[str, int], tmp_
         Result("cola", seed, {"mcc": 0.1 * seed, "accuracy": None}, False, 3.0, "pretrained", model, 1, rows, settings)
         for seed, model in ((4, "google/electra-small-discriminator"), (6, "google/electra-small-discriminator"))
     ]
-    args = SimpleNamespace(effective={"pretrain_path": "google/electra-small-discriminator"})
+    args = SimpleNamespace(record={"pretrain_path": "google/electra-small-discriminator"})
     adapter: Any = SimpleNamespace(
         args=args, evaluation=Evaluation(tmp_path, results), reporting=REPORTING, script="run_glue.py",
         auto_model=SEQUENCE, pipeline="text-classification", note=lambda task: "Scores are on [0, 5].",

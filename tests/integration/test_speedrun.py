@@ -7,7 +7,7 @@ import pytest
 
 import run_pretraining
 from benchmarks import speedrun
-from electra.cli import as_flags
+from electra.options import as_flags
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, write_corpus
 

@@ -67,19 +67,26 @@ def test_a_packaged_config_is_found_from_any_folder(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *(("010", 10), ("0o17", 15), ("0x1F", 31), ("1e-4", 0.0001), ("-.inf", -math.inf), ("True", True), ("", None)),
-        *((text, text) for text in ("1_000", "1:30", "off", "2024-01-01")),
+        ("10", 10),
+        ("1e-4", 0.0001),
+        ("-1E+3", -1000.0),
+        ("-.inf", -math.inf),
+        ("True", True),
+        ("", None),
+        ("'1e-4'", "1e-4"),
+        ("e-4", "e-4"),
     ],
 )
-def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
+def test_numbers_with_an_exponent_are_floats(text: str, value: object) -> None:
     found = read_yaml(text)
     assert found == value and type(found) is type(value)
 
 
-def test_a_name_twice_is_refused_but_may_stand_above_a_merged_one() -> None:
+def test_a_name_twice_and_aliases_are_refused() -> None:
     with pytest.raises(yaml.YAMLError, match=r"(?s)b .*line 3"):
         read_yaml("a: [{c: 1,\n b: 1,\n b: 2}]")
-    assert read_yaml("x: &x {a: 1}\ny: &y {<<: *x, a: 2}\nz: {<<: *y, a: 3}")["z"] == {"a": 3}
+    with pytest.raises(yaml.YAMLError, match=r"(?s)aliases .*line 2"):
+        read_yaml("a: &a [1, 2]\nb: [*a, *a]")
 
 
 @pytest.mark.parametrize("load", [read_yaml, yaml.safe_load])

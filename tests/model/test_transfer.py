@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
-from electra.config import TokenizerArguments
 from electra.model.configuration import discriminator_config, longest_text
 from electra.model.networks import embedding_modules, masked_lm, token_detector
 from electra.model.pretrained import load_network, read_config
 from electra.model.transfer import POSITIONS_KEY, Rows, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import plain_backend
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS
 

@@ -105,7 +105,7 @@ def make(folder: Path, **options: object) -> ElectraTrainer:
     origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
     plan = announce_plan(args, model, data, [])
     tune_for_device(model, args.training)
-    callbacks = [*make_callbacks(args, model, plan), StopRequests()]
+    callbacks = [*make_callbacks(args, args.record, model, plan), StopRequests()]
     trainer = make_trainer(args, model, data, plan, origin, callbacks)
     compile_step(trainer)
     seed_dropout(args.training)

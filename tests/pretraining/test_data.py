@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
 from electra.pretraining.data import PretrainingData, load_data
-from electra.pretraining.metrics import held_out_texts
 from electra.pretraining.options import parse_arguments
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
@@ -34,7 +34,7 @@ def test_each_seed_decides_its_part_of_a_run(folder: Path, glue_tokenizer: PreTr
     files = {"validation_file": write_corpus(folder / "held_out.txt", seed=1), "tokenizer_path": folder / "tok"}
     one, *others = (
         make(folder, **files, **seeds, experiment_name=str(n))
-        for n, seeds in enumerate(({}, {"seed": 7}, {"data_seed": 7}))
+        for n, seeds in enumerate(({}, {"seed": 7}, {"eval_seed": 7}))
     )
     weights = [next(trainer.model.parameters()).sum().item() for trainer in (one, *others)]
     assert weights[0] == weights[2] != weights[1]
@@ -45,11 +45,11 @@ def test_each_seed_decides_its_part_of_a_run(folder: Path, glue_tokenizer: PreTr
 
 
 def test_the_seed_of_the_data_decides_what_is_held_out_and_which_subset_is_used(folder: Path) -> None:
-    first, again, other = load(folder), load(folder, seed=7), load(folder, data_seed=7)
-    assert first.text == again.text and first.text["corpus"] == other.text["corpus"]
-    assert first.text["training_text"] != other.text["training_text"]
+    first, again, other = load(folder), load(folder, seed=7), load(folder, eval_seed=7)
+    assert first.text == again.text and first.text.corpus == other.text.corpus
+    assert first.text.training_text != other.text.training_text
     assert (len(first.training_documents), len(first.held_out_lengths)) == (24, 6)
-    half = [load(folder, dataset_sampling=0.5, data_seed=seed).text["corpus"] for seed in (42, 42, 7)]
+    half = [load(folder, dataset_sampling=0.5, eval_seed=seed).text.corpus for seed in (42, 42, 7)]
     assert half[0] == half[1] != half[2]
 
 
@@ -59,7 +59,7 @@ def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
     data = load(folder, validation_file=folder / "held_out.txt")
     assert [*data.training_documents] == [n for n in range(30) if n not in (3, 5)]
     assert len(data.held_out_lengths) == 3
-    assert (data.text["documents"], data.text["training_documents"]) == (30, 28)
+    assert (data.text.documents, data.text.training_documents) == (30, 28)
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 

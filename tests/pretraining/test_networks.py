@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from electra.config import TokenizerArguments
 from electra.finetuning.encoder import load_encoder
 from electra.model.configuration import discriminator_config
 from electra.model.networks import masked_lm
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from run_pretraining import main
 from tests.conftest import refused
@@ -96,14 +96,15 @@ def test_there_is_a_warning_if_sharing_takes_a_trained_generators_embeddings(
 
 
 def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
-    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished_run: Path, tmp_path: Path
 ) -> None:
     moved = Path(shutil.copytree(finished_run / "discriminator", tmp_path / "moved"))
     longer = extend_tokenizer(load_tokenizer(str(moved)), ["blogofim neredosa"] * 3, 2, 2)
     longer.save_pretrained(tmp_path / "longer")
     options = {"max_steps": 4, "save_steps": 2, "hidden_dropout_prob": 0.0, "generator_size": 0.5}
     run = continued(tmp_path, init_discriminator=moved, tokenizer_path=tmp_path / "longer", **options)
-    assert f"{moved}: its hidden_dropout_prob" in capsys.readouterr().out
+    trained = json.loads((run / "discriminator" / "config.json").read_text())
+    assert (trained["hidden_dropout_prob"], trained["attention_probs_dropout_prob"]) == (0.0, 0.1)
     recorded = yaml.safe_load((run / "config.yaml").read_text())
     sizes = {name: value for name, value in TINY.items() if name in SIZES or name == "max_position_embeddings"}
     assert recorded | sizes | {"hidden_dropout_prob": 0.0, "vocab_size": len(longer)} == recorded

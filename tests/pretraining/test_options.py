@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from electra.io.errors import UserError
-from electra.pretraining.options import Arguments, config_of_resumed_run, parse_arguments, resolve
+from electra.pretraining.configuration import Configuration
+from electra.pretraining.options import config_of_resumed_run, parse_arguments, resolve
 from electra.pretraining.run_folder import open_run
 from tests.conftest import refused
 from tests.io.test_checkpoints import write_checkpoint
@@ -32,11 +33,19 @@ from tests.pretraining.runs import TWO_STAGE, flags
         ({"objective": "replace_mlm", "generator_gate": "['discriminator_auc', 0.6]"}, "replace_mlm mlm_loss"),
         ({**TWO_STAGE, "discriminator_weight": 5}, "--discriminator_weight two_stage"),
         ({"generator_steps": 5}, "--generator_steps electra"),
-        ({**TWO_STAGE, "generator_size": 0.5}, "--generator_size 0.5"),
+        ({**TWO_STAGE, "generator_size": 0.5}, "--generator_size 0.5 two_stage"),
         ({**TWO_STAGE, "tie": "word"}, "--tie word two_stage"),
         ({"objective": "adversarial", "temperature": 2}, "--temperature adversarial"),
         ({"objective": "mlm", "tie": "word"}, "--tie mlm"),
-        ({"objective": "mlm", "generator_type": "uniform"}, "--generator_type mlm electra_15"),
+        ({"objective": "mlm", "generator_type": "uniform"}, "--generator_type mlm"),
+        ({"objective": "adversarial", "generator_type": "uniform"}, "--generator_type adversarial"),
+        ({"mlm_replacement_probability": 0.9, "mlm_random_probability": 0.2}, "0.9 0.2"),
+        ({"objective": "mlm", "temperature": 2}, "--temperature mlm"),
+        ({**TWO_STAGE, "generator_gate": "['loss', 1]"}, "--generator_gate two_stage"),
+        ({"objective": "adversarial", "disallow_correct": True}, "--disallow_correct adversarial"),
+        ({"objective": "electric", "mlm_replacement_probability": 0.5}, "--mlm_replacement_probability electric"),
+        ({"init_generator_layers": 2}, "--init_generator_layers --init_generator"),
+        ({"hub_revision": "draft"}, "--hub_revision"),
         ({"generator_type": "uniform", "discriminator_weight": 5}, "--discriminator_weight uniform"),
     ],
     ids=str,
@@ -73,10 +82,10 @@ def test_the_options_of_a_resumed_run_are_found_from_checkpoint_and_run(tmp_path
 
 
 @pytest.fixture
-def resolved(tmp_path: Path) -> Callable[..., Arguments]:
+def resolved(tmp_path: Path) -> Callable[..., Configuration]:
     """Options resolved for a corpus of 10 segments; 4 segments are a step."""
 
-    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Arguments:
+    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Configuration:
         args = parse_arguments(flags(tmp_path, **options))
         before = dict(vars(args.training))
         args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
@@ -86,7 +95,7 @@ def resolved(tmp_path: Path) -> Callable[..., Arguments]:
     return make
 
 
-def test_epochs_and_shares_become_steps(resolved: Callable[..., Arguments]) -> None:
+def test_epochs_and_shares_become_steps(resolved: Callable[..., Configuration]) -> None:
     training = resolved(max_steps=-1, num_train_epochs=2, eval_strategy="epoch", save_steps=0.3).training
     assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
     assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
@@ -94,7 +103,7 @@ def test_epochs_and_shares_become_steps(resolved: Callable[..., Arguments]) -> N
 
 
 def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
-    resolved: Callable[..., Arguments], tmp_path: Path
+    resolved: Callable[..., Configuration], tmp_path: Path
 ) -> None:
     checkpoint = str(write_checkpoint(tmp_path, 12))
     assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
@@ -105,7 +114,7 @@ def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
         resolved(checkpoint, max_steps=6)
 
 
-def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Arguments]) -> None:
+def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Configuration]) -> None:
     assert resolved().training.ddp_find_unused_parameters is resolved().training.ddp_broadcast_buffers is False
     args = resolved(**TWO_STAGE, hub_token="hf_mine")
     assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6

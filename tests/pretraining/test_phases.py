@@ -7,7 +7,7 @@ import pytest
 
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
-from electra.pretraining.options import gate_of, parse_arguments
+from electra.pretraining.options import parse_arguments
 from electra.pretraining.resume import generator_steps_of
 from tests.pretraining.runs import TWO_STAGE, flags, make
 
@@ -47,7 +47,7 @@ def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path: Path) -> None:
     from_file = parse_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
     from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", "0.6"])
     for args in (from_file, from_flags):
-        assert gate_of(args) == Gate("discriminator_auc", 0.6)
+        assert args.gate == Gate("discriminator_auc", 0.6)
 
 
 def test_both_stages_need_steps() -> None:
@@ -103,4 +103,4 @@ def test_what_is_not_set_is_the_objectives(
     args = parse_arguments(flags(tmp_path, **options))
     assert args.objective.corruption_and_weight() == expected
     # A run's own configuration under another objective: what was not set follows that one.
-    assert ("mlm_replacement_probability" in args.effective) == ("mlm_replacement_probability" in options)
+    assert ("mlm_replacement_probability" in args.record) == ("mlm_replacement_probability" in options)

@@ -52,7 +52,7 @@ def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
     def check(free: int, **values: object) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 0, free))
         training = parse_arguments(flags(tmp_path)).training.with_values(output_dir=str(run), **values)
-        check_disk(parse_arguments(flags(tmp_path))._replace(training=training), model, plan)
+        check_disk(replace(parse_arguments(flags(tmp_path)), training=training), model, plan)
 
     check(3 * checkpoint + networks)
     check(0, plan=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +13,21 @@ from transformers import PreTrainedTokenizerBase
 from electra.io.checkpoints import ORIGIN_NAME
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
-from electra.pretraining.options import GROUPS, parse_arguments
-from electra.pretraining.resume import KEPT, NEW, check_resumed, keeping_options, origin_of, tokenizer_of
+from electra.pretraining.configuration import RESUMING
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.resume import (
+    BEST_METRIC_OPTIONS,
+    Origin,
+    check_resumed,
+    keeping_options,
+    origin_of,
+    tokenizer_of,
+)
 from tests.pretraining.runs import flags
 
 MakePair = Callable[..., ElectraForJointPretraining]
-Begun = tuple[Path, ElectraForJointPretraining, dict[str, Any]]
-TEXT = {"corpus": "c", "documents": 5, "training_text": "t", "training_documents": 4, "first_held_out_text": "h"}
-
-
-COMPARED = """
-    dataset_name dataset_config_name dataset_split train_file dataset_sampling text_column document_separator
-    tokenizer_path vocab_size discriminator_type generator_type embedding_size hidden_size num_hidden_layers
-    num_attention_heads intermediate_size max_position_embeddings generator_size generator_layer_size
-    generator_num_attention_heads generator_intermediate_size tie
-    per_device_train_batch_size gradient_accumulation_steps
-"""
-"""Documents, tokenizer, networks and segments of a step are compared."""
-FREE = """
-    cache_dir model_size output_dir experiment_name run_name plan auto_resume
-    resume_from_checkpoint max_hours num_train_epochs per_device_eval_batch_size
-    eval_accumulation_steps eval_on_start eval_do_concat_batches eval_use_gather_object batch_eval_metrics
-    prediction_loss_only include_for_metrics average_tokens_across_devices label_smoothing_factor
-    activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs
-    torch_compile torch_compile_backend torch_compile_mode use_liger_kernel liger_kernel_config use_cache
-    neftune_noise_alpha torch_empty_cache_steps auto_find_batch_size logging_first_step log_on_each_node
-    logging_nan_inf_filter include_num_input_tokens_seen log_level log_level_replica disable_tqdm report_to project
-    trackio_space_id trackio_bucket_id trackio_static_space_id save_only_model save_on_each_node save_total_limit
-    enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push
-    hub_revision ignore_data_skip restore_callback_states_from_checkpoint full_determinism use_cpu
-    accelerator_config parallelism_config dataloader_num_workers dataloader_pin_memory
-    dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
-    dataloader_in_order remove_unused_columns label_names train_sampling_strategy length_column_name
-    ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout
-    fsdp fsdp_config deepspeed debug skip_memory_metrics do_train do_eval do_predict local_rank
-    license language
-"""
-"""They change nothing that is learned or measured."""
-
-
-def test_every_option_has_a_rule() -> None:
-    options = {f.name for group in GROUPS for f in fields(group)}
-    assert options <= {*KEPT, *NEW, *COMPARED.split(), *FREE.split()}, "what does resuming with another value do?"
+Begun = tuple[Path, ElectraForJointPretraining, Origin]
+TEXT = Origin(corpus="c", documents=5, training_text="t", training_documents=4, held_out_text="h")
 
 
 @pytest.fixture
@@ -64,31 +37,65 @@ def begun(tmp_path: Path, make_pair: MakePair) -> Begun:
     model.save_pretrained(checkpoint)
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 4, "max_steps": 12}))
     origin = origin_of(parse_arguments(flags(tmp_path, muon_learning_rate=1e-3)).values(), model, TEXT, 8)
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
+    write(checkpoint, origin)
     return checkpoint, model, origin
+
+
+def write(checkpoint: Path, origin: Origin) -> None:
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin.as_dict()))
+
+
+def with_options(origin: Origin, **options: Any) -> Origin:
+    return replace(origin, options={**origin.options, **options})
 
 
 def test_each_option_that_changes_what_is_learned_is_refused_or_recorded(begun: Begun) -> None:
     checkpoint, model, origin = begun
     assert check_resumed(checkpoint, origin, model) == origin
-    assert {"objective", "learning_rate"} <= set(origin["options"]) <= {*KEPT, *NEW}
-    for name in origin["options"]:
-        other = {**origin, "options": {**origin["options"], name: "another"}}
-        if name in KEPT:
+    assert {"objective", "learning_rate"} <= set(origin.options)
+    assert {RESUMING[name] for name in origin.options} == {"kept", "recorded"}
+    for name in origin.options:
+        other = with_options(origin, **{name: "another"})
+        if RESUMING[name] == "kept":
             with pytest.raises(UserError, match=f"--{name} .*another"):
                 check_resumed(checkpoint, other, model)
             continue
-        change = {"step": 4, "option": name, "before": origin["options"][name], "now": "another"}
-        assert check_resumed(checkpoint, other, model)["changes"] == [change]
+        is_text = name in ("validation_file", "validation_fraction", "eval_corruption")
+        change = {"step": 4, "option": name, "before": origin.options[name], "now": "another"}
+        assert check_resumed(checkpoint, other, model).changes == ([] if is_text else [change])
 
 
 def test_changes_and_the_first_held_out_text_of_earlier_starts_are_kept(begun: Begun) -> None:
     checkpoint, model, origin = begun
     earlier = [{"step": 2, "option": "learning_rate", "before": 1, "now": 2}]
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps({**origin, "changes": earlier}))
-    origin["first_held_out_text"] = "another"
-    kept = check_resumed(checkpoint, origin, model)
-    assert kept["changes"] == earlier and kept["first_held_out_text"] == "h"
+    write(checkpoint, replace(origin, changes=earlier))
+    kept = check_resumed(checkpoint, replace(origin, first_held_out_text="another"), model)
+    assert kept.changes == earlier and kept.first_held_out_text == "h"
+
+
+@pytest.mark.parametrize("file", ["a", "b"])
+def test_held_out_text_of_another_content_is_recorded(begun: Begun, file: str) -> None:
+    checkpoint, model, origin = begun
+    write(checkpoint, with_options(origin, validation_file=["/a"]))
+    now = replace(with_options(origin, validation_file=[f"/{file}"]), held_out_text="other text")
+    (change,) = check_resumed(checkpoint, now, model).changes
+    if file == "a":  # replaced in place
+        assert change == {"step": 4, "option": "held_out_text", "before": "h", "now": "other te"}
+    else:
+        assert change == {"step": 4, "option": "validation_file", "before": ["/a"], "now": ["/b"]}
+    assert change["option"] in BEST_METRIC_OPTIONS
+
+
+def test_origins_of_earlier_versions_can_be_read(begun: Begun) -> None:
+    checkpoint, model, origin = begun
+    saved = origin.as_dict()
+    del saved["held_out_text"]
+    saved["options"]["data_seed"] = saved["options"].pop("eval_seed")
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(saved))
+    assert Origin.read(checkpoint) == origin
+    assert check_resumed(checkpoint, origin, model).changes == []
+    with pytest.raises(UserError, match="--eval_seed"):
+        check_resumed(checkpoint, with_options(origin, eval_seed=7), model)
 
 
 def test_trained_networks_that_are_gone_since_are_still_the_same(
@@ -96,8 +103,9 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(
 ) -> None:
     checkpoint, model, origin = begun
     monkeypatch.chdir(tmp_path)
-    then, now = ({**origin, "options": {**origin["options"], "init_generator": p}} for p in (f"{tmp_path}/g", "g"))
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(then))
+    then = with_options(origin, init_generator=f"{tmp_path}/g")
+    now = with_options(origin, init_generator="g")
+    write(checkpoint, then)
     assert check_resumed(checkpoint, now, model) == then
 
 
@@ -105,25 +113,23 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(
 def test_another_text_or_batch_is_refused(begun: Begun, name: str, named: str) -> None:
     checkpoint, model, origin = begun
     with pytest.raises(UserError, match=named):
-        check_resumed(checkpoint, {**origin, name: 9}, model)
+        check_resumed(checkpoint, replace(origin, **{name: 9}), model)
 
 
 def test_values_of_the_objective_are_recorded_and_optimizers_with_the_same_averages_exchanged(begun: Begun) -> None:
     checkpoint, model, origin = begun
-    options = origin["options"]
+    options = origin.options
     assert (options["discriminator_weight"], options["mlm_replacement_probability"]) == (50.0, 0.85)
     assert options["optim"] == "adamw_torch_fused"
-    options["optim"] = "adamw_torch"
-    assert check_resumed(checkpoint, origin, model)["changes"] == []
+    assert check_resumed(checkpoint, with_options(origin, optim="adamw_torch"), model).changes == []
 
 
 def test_a_schedule_with_a_memory_keeps_its_learning_rate(begun: Begun) -> None:
     checkpoint, model, origin = begun
-    origin["options"]["lr_scheduler_type"] = "reduce_lr_on_plateau"
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
-    origin["options"]["learning_rate"] = 1.0
+    origin = with_options(origin, lr_scheduler_type="reduce_lr_on_plateau")
+    write(checkpoint, origin)
     with pytest.raises(UserError, match="--learning_rate"):
-        check_resumed(checkpoint, origin, model)
+        check_resumed(checkpoint, with_options(origin, learning_rate=1.0), model)
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, 1e-3), (1e-3, None), (1e-3, 5e-4)])
@@ -131,12 +137,12 @@ def test_the_rate_of_muon_changes_but_adam_s_averages_are_not_continued_by_muon_
     begun: Begun, before: float | None, now: float | None
 ) -> None:
     checkpoint, model, origin = begun
-    origin["options"]["muon_learning_rate"] = before
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin))
-    origin["options"]["muon_learning_rate"] = now
+    origin = with_options(origin, muon_learning_rate=before)
+    write(checkpoint, origin)
+    origin = with_options(origin, muon_learning_rate=now)
     if before is not None and now is not None:
         change = {"step": 4, "option": "muon_learning_rate", "before": before, "now": now}
-        assert check_resumed(checkpoint, origin, model)["changes"] == [change]
+        assert check_resumed(checkpoint, origin, model).changes == [change]
         return
     with pytest.raises(UserError, match="--muon_learning_rate"):
         check_resumed(checkpoint, origin, model)

@@ -92,7 +92,7 @@ def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
 ) -> None:
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
-    save_options(args, run, wordpiece_tokenizer, ["from step 4 on: a line"])
+    save_options(args, args.record, run, wordpiece_tokenizer, ["from step 4 on: a line"])
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
@@ -115,7 +115,7 @@ def test_resuming_leaves_the_results_of_an_earlier_end(
     args = parse_arguments(flags(tmp_path, resume_from_checkpoint=run, max_steps=max_steps))
     opened = open_run(args)
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
-    save_options(args, opened, wordpiece_tokenizer, [])
+    save_options(args, args.record, opened, wordpiece_tokenizer, [])
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
     assert {path.name for path in run.iterdir()} == {"checkpoint-4", "config.yaml", *written}
     assert {(run / name).read_text() for name in written} == {"of step 4"}

@@ -67,7 +67,7 @@ def test_a_file_is_valid_for_wandb_and_its_points_for_the_script(path: Path, mon
         ("eval/discriminator_auc", [[], ["--objective=electra_15"]], {"objective"}),
         ("eval/discriminator_auc", [["--cased"], ["--max_length=64"]], {"lowercase", "max_length"}),
         ("eval/discriminator_auc", [["--seed=1"], ["--hidden_dropout_prob=0", "--max_steps=9"]], set()),
-        ("eval/discriminator_auc", [[], ["--data_seed=1"]], {"data_seed"}),
+        ("eval/discriminator_auc", [[], ["--data_seed=1"]], {"eval_seed"}),
     ],
 )
 def test_a_metric_depends_on_text_and_masks_and_for_a_discriminator_on_its_generator(

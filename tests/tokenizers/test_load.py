@@ -11,7 +11,6 @@ import pytest
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from electra.config import TokenizerArguments
 from electra.io.errors import UserError
 from electra.tokenizers.load import (
     SPECIAL_TOKENS,
@@ -22,6 +21,7 @@ from electra.tokenizers.load import (
     vocabulary_gaps,
     vocabulary_size,
 )
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import ALGORITHMS, _choose_alphabet, _sample_documents, train_tokenizer
 from tests.conftest import TEXTS, refused
 

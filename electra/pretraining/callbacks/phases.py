@@ -17,6 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.tying import difference, encoder_weights
+from electra.pretraining.configuration import Gate
 
 logger = logging.getLogger(__name__)
 
@@ -26,13 +27,6 @@ class Phase(NamedTuple):
 
     train_generator: bool
     train_discriminator: bool
-
-
-class Gate(NamedTuple):
-    """The generator is trained while a held-out metric, without `eval_`, is at least the threshold."""
-
-    metric: str
-    threshold: float
 
 
 class PhaseOptions(NamedTuple):

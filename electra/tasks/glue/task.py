@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from electra.cli import CommandLine, as_flags
 from electra.finetuning.config import (
     HYPERPARAMETERS,
     Arguments,
     ClassificationArguments,
     EncoderArguments,
-    FineTuningArguments,
     GlueArguments,
+    Tuning,
 )
 from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encode
@@ -30,6 +29,7 @@ from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, replace_folder, write_file
+from electra.options import CommandLine, Values, as_flags
 from electra.tasks.glue.data import HUB_ID, load_task, load_tasks, task_data_settings
 from electra.tasks.glue.metrics import combine, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
@@ -49,21 +49,24 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[GlueArguments]:
     """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
-    encoder, glue, tuning = command_line.parse(argv)
-    if command_line.value_of("config", argv) is None and _task_names(glue.tasks) == ["demo"]:
-        encoder, glue, tuning = command_line.parse(argv, str(DEMO))
-    glue.tasks, glue.start_from_mnli = _task_names(glue.tasks), _task_names(glue.start_from_mnli)
+    encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
+    glue = replace(glue, tasks=_task_names(glue.tasks), start_from_mnli=_task_names(glue.start_from_mnli))
     if not glue.tasks:
         raise UserError(f"--tasks is empty; choose from {' '.join(TASKS)}")
     for name in glue.start_from_mnli:
         if name in ("mnli", "demo") or name not in glue.tasks:
             raise UserError(f"--start_from_mnli {name} is not possible: name tasks of --tasks, without mnli and demo")
     if glue.glue_dir is not None:
-        glue.glue_dir = os.path.expanduser(glue.glue_dir)
+        glue = replace(glue, glue_dir=os.path.expanduser(glue.glue_dir))
     overrides = _overrides(glue.task_overrides, command_line.flags)
     # Also if empty: otherwise the default overrides would apply when this file is used as --config.
-    effective = {**command_line.effective, "task_overrides": overrides}
-    return Arguments(encoder, glue, tuning, effective, overrides)
+    record = {**command_line.record, "task_overrides": overrides}
+    return Arguments(encoder, glue, tuning, record, overrides)
+
+
+def _default_config(flags: Values) -> str | None:
+    """The file of the demonstration, which needs no data."""
+    return str(DEMO) if _task_names(flags.get("tasks", [])) == ["demo"] else None
 
 
 def _task_names(names: list[str]) -> list[str]:
@@ -108,7 +111,7 @@ class Glue(TaskAdapter):
         first = ["mnli"] if self.args.options.start_from_mnli else []
         return [*first, *(name for name in self.args.options.tasks if name not in first)]
 
-    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         glue_dir = self.args.options.glue_dir
         data = load_tasks(names, glue_dir, with_test=self.wants_test)
         if self.args.options.start_from_mnli and "mnli" in names and "mnli" not in data:
@@ -142,7 +145,7 @@ class Glue(TaskAdapter):
         data = task_data_settings(TASKS[task], self.args.options.glue_dir)
         return {"double_unordered": self._is_doubled(task), **data}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> EncoderWithHead:
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> EncoderWithHead:
         return EncoderWithHead(encoder, settings.head, max(1, len(TASKS[task].labels)), settings.head_dropout)
 
     def metrics(self, task: str, logits: Logits) -> dict[str, float]:

@@ -14,8 +14,6 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.cli import CommandLine, write_yaml
-from electra.config import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment, setup_logging
 from electra.io.errors import UserError
@@ -24,6 +22,7 @@ from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import STEP_KEY, Networks, load_networks
 from electra.model.probe import run_corruption
+from electra.options import NOT_EMPTY, POSITIVE, UP_TO_ONE, CommandLine, Options, check, option, write_yaml
 from electra.report.blocks import text_table, write_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.cpu import tune_networks, tune_process
@@ -45,7 +44,7 @@ PAIRS_NAME = "pair_scores.jsonl"
 """Each pair with its scores, in the order of the data."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class MinimalPairArguments(Options):
     """Networks, pairs, scores and output."""
 
@@ -254,7 +253,7 @@ def main(argv: list[str] | None = None) -> None:
     content = json.dumps({**about, "scores": results}, indent=2, ensure_ascii=False) + "\n"
     write_file(content.encode(), folder / RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
-    write_yaml(command_line.effective, folder / "config.yaml", "Effective options; --config reads them back.")
+    write_yaml(command_line.record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     found = report([folder])
     paths = write_report(found, folder)

@@ -23,8 +23,8 @@ from electra.finetuning.config import (
     Arguments,
     ClassificationArguments,
     EncoderArguments,
-    FineTuningArguments,
     MultipleChoiceArguments,
+    Tuning,
 )
 from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
@@ -110,7 +110,7 @@ class MultipleChoice(FileTask):
     def folder_prefix(cls, args: Any) -> str:
         return cls.data_name(args) or cls.kind
 
-    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         options = self.args.options
         self.questions = load_splits(self.files, options.dataset_name, options.dataset_config_name)
@@ -124,7 +124,7 @@ class MultipleChoice(FileTask):
             rows[split] = encode_questions(questions, self.encoder.tokenizer, settings[name].max_length)
         return {name: TaskRows.of_splits(rows, self.questions)}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> ChoiceScorer:
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> ChoiceScorer:
         return ChoiceScorer(encoder, settings.head, 1, settings.head_dropout)
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
-from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, SpanArguments, SquadArguments
+from electra.finetuning.config import (
+    Arguments,
+    EncoderArguments,
+    SpanArguments,
+    SquadArguments,
+    Tuning,
+)
 from electra.finetuning.encoding import data_settings
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
@@ -60,7 +66,7 @@ class Squad(TaskAdapter):
     def names(self) -> list[str]:
         return ["squad_v2" if self.is_version_2 else "squad_v1"]
 
-    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("all training questions have an answer, but some of the development set have none")
@@ -88,7 +94,7 @@ class Squad(TaskAdapter):
         options = self.args.options
         return options.beam_size if self.args.tuning.head == "joint" else options.n_best_size
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> SpanModel:
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> SpanModel:
         return SpanModel(encoder, settings.head, self.is_version_2, self.beam_size, settings.head_dropout)
 
     def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments
+from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments, Tuning
 from electra.finetuning.encoder import TaskModel, full_precision
 from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
 from electra.finetuning.runner import evaluate
@@ -127,7 +127,7 @@ class Tagging(FileTask):
     def folder_prefix(cls, args: Any) -> str:
         return "_".join(filter(None, (cls.kind, cls.data_name(args))))
 
-    def load(self, names: Sequence[str], settings: Mapping[str, FineTuningArguments]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         chosen = self.args.options
         files = {split: path for split, (path,) in self.files.items()}
@@ -157,7 +157,7 @@ class Tagging(FileTask):
             self.windows[split] = windows
         return {name: TaskRows.of_splits(self.windows, self.sentences)}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: FineTuningArguments) -> nn.Module:
+    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> nn.Module:
         return EncoderWithTagger(encoder, len(self.tags), settings.head_dropout)
 
     def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:

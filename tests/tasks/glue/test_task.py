@@ -14,13 +14,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Elec
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 import run_glue
-from electra.cli import write_yaml
 from electra.finetuning.config import FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
+from electra.options import write_yaml
 from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
@@ -102,9 +102,9 @@ def test_tasks_are_written_in_any_way_and_run_in_the_order_of_the_tables() -> No
 def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) -> None:
     for argv in (["--num_train_epochs", "3"], ["--learning_rate", "1e-4"], ["--tasks", "rte", "--seed", "3"]):
         args = parse(*argv)
-        write_yaml(args.effective, tmp_path / "config.yaml", "test")
+        write_yaml(args.record, tmp_path / "config.yaml", "test")
         back = parse("--config", str(tmp_path / "config.yaml"))
-        assert replace(back, effective={}, options=args.options) == replace(args, effective={})
+        assert replace(back, record={}, options=args.options) == replace(args, record={})
         assert (back.options.tasks, back.options.seed) == (args.options.tasks, args.options.seed)
 
 

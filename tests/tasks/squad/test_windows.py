@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.config import TokenizerArguments
 from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.windows import Windows, encode_questions
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS
 

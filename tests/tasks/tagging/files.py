@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from electra.config import TokenizerArguments
+from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS

@@ -1,0 +1,104 @@
+"""Options of the text: corpora, their cache, and how documents become segments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from electra.io.files import split_name
+from electra.options import (
+    AT_LEAST_8,
+    BELOW_ONE,
+    NOT_EMPTY,
+    POSITIVE,
+    UP_TO_ONE,
+    Options,
+    Resuming,
+    from_recipe,
+    option,
+)
+
+
+@dataclass(frozen=True)
+class CorpusArguments(Options):
+    """The text to train on."""
+
+    resuming: ClassVar[Resuming] = "compared"
+
+    dataset_name: list[str] = option(
+        [],
+        "Data sets of the Hugging Face Hub by id or short name (openwebtext, wikipedia, bookcorpus, wikitext), "
+        "folders saved by the datasets library, or 'builtin': the documentation that comes with Python.",
+    )
+    dataset_config_name: list[str] = option([], "Configuration of each data set, or one for all; 'none' for none.")
+    dataset_split: str = option("train", "Split of the data sets to read.")
+    train_file: list[str] = option(
+        [],
+        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also compressed. In options with one value "
+        "per corpus, files come after data sets.",
+    )
+    dataset_sampling: list[float] = option(
+        [],
+        "Share of the documents of each corpus to use, in (0, 1]: a random subset. One for all, or one per corpus.",
+        UP_TO_ONE,
+    )
+    text_column: str = option("text", "Column of the text in jsonl, parquet, csv and data sets.")
+    document_separator: Literal["blank_line", "line", "file"] = option(
+        "blank_line", "What separates documents in plain text."
+    )
+
+
+@dataclass(frozen=True)
+class CacheArguments(Options):
+    """Cache of tokenized text and trained tokenizers."""
+
+    cache_dir: str = option("cache", "Folder of tokenized corpora and of the tokenizers trained for runs.", NOT_EMPTY)
+
+
+@dataclass(frozen=True)
+class SegmentArguments(Options):
+    """How documents become training and evaluation segments."""
+
+    resuming: ClassVar[Resuming] = "kept"
+
+    max_length: int = from_recipe(
+        "max_length", "Maximum tokens of a segment, including special tokens.", AT_LEAST_8, inherited=True
+    )
+    segment_policy: Literal["windows", "document", "google", "pairs", "packed"] = option(
+        "windows",
+        "windows: consecutive windows from a random offset, so that an epoch has each token about once; document: one "
+        "random window per document and epoch (rc2020_electra); google: the original's static builder; pairs: random "
+        "pieces of two documents (lmtuners); packed: windows, and short documents share rows, so that nearly no token "
+        "is padding.",
+    )
+    validation_file: list[str] = option(
+        [],
+        "Files, folders or globs of held-out text, in the same format. Not set: a share of the corpus is held out. "
+        "Several texts, each with its own metrics: name=path name=path; the first decides about checkpoints.",
+        resuming="recorded",
+    )
+    validation_fraction: float = option(
+        0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="recorded"
+    )
+    max_eval_segments: int = option(
+        2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE, resuming="recorded"
+    )
+    eval_corruption: str | None = option(
+        None,
+        "File of electra.corruption_set: text with fixed replacements, on which discriminators of several generators "
+        "can be compared. Its metrics are called fixed_*.",
+        NOT_EMPTY,
+        resuming="recorded",
+    )
+
+    def holds_text_out(self) -> bool:
+        """Whether there is text to evaluate on."""
+        return self.validation_fraction > 0 or bool(self.validation_file)
+
+
+def held_out_texts(validation_file: Sequence[str]) -> dict[str, list[str]]:
+    """Files of each held-out text of --validation_file by its name; those without a name are one text, the first."""
+    texts: dict[str, list[str]] = {}
+    for given in validation_file:
+        name, path = split_name(given)
+        texts.setdefault(name, []).append(path)
+    return {name: texts[name] for name in sorted(texts, key=lambda name: name != "")}

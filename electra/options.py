@@ -1,0 +1,391 @@
+"""Options: each is declared once, beside what it configures, with all that is known about it; and command lines.
+
+`option(...)` makes a field of a dataclass: default, help, range, what resuming a run with another value means, whether
+a score depends on it. A `CommandLine` fills such dataclasses from these layers, the later ones first in authority:
+
+    the defaults
+    a recipe (`model_size`)
+    an earlier run, for options that are `inherited`
+    a YAML file (`--config`)
+    the words of the command line
+
+A recipe that is named on the command line overrides the file. Words and file are each parsed once, by one parser, so
+that `5e-4` is a number in both.
+"""
+
+import ast
+import difflib
+import inspect
+import json
+import logging
+import math
+import sys
+from argparse import SUPPRESS, Action, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+
+from transformers import HfArgumentParser
+from transformers.hf_argparser import string_to_bool
+
+from electra.io.errors import UserError
+from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
+from electra.recipes import RECIPES
+
+logger = logging.getLogger(__name__)
+
+Values = Mapping[str, Any]
+"""Options by name."""
+
+# ---- ranges
+
+
+class Range(NamedTuple):
+    """The values that an option may have; None and, in a list, each element on its own."""
+
+    holds: Callable[[Any], bool]
+    expected: str
+
+
+POSITIVE = Range(lambda value: value > 0, "positive")
+NOT_NEGATIVE = Range(lambda value: value >= 0, "0 or more")
+BELOW_ONE = Range(lambda value: 0 <= value < 1, "in [0, 1)")
+UP_TO_ONE = Range(lambda value: 0 < value <= 1, "in (0, 1]")
+INSIDE = Range(lambda value: 0 < value < 1, "in (0, 1)")
+SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
+AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
+STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
+SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
+RATIO = Range(lambda value: 0 < value <= 100, "in (0, 100]")
+NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
+# Larger ids are not exact in float32, in which held-out records are gathered.
+VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
+# Beyond these float32 makes it 0 or infinite.
+TEMPERATURE = Range(lambda value: 1e-30 <= value <= 1e30, "in [1e-30, 1e30]")
+NOT_ZERO_IN_FLOAT32 = Range(lambda value: value >= 1e-30, "at least 1e-30")
+
+# ---- options
+
+Resuming = Literal["kept", "recorded", "compared", "free"]
+"""What another value means for a run that is resumed.
+
+    kept      refused: the objective or the masks would change, or the option would have no effect any more
+    recorded  holds from here on; it is logged, and recorded with its step
+    compared  its effect is compared instead: documents, tokenizer, networks, segments of a step
+    free      changes nothing that is learned or measured
+"""
+
+
+class Rules(NamedTuple):
+    """What is known about an option, beside its default and help."""
+
+    valid: Range | None = None
+    resuming: Resuming | None = None
+    """None: `Options.resuming` of its group."""
+    always_recorded: bool = False
+    """Recorded even at its default, so that a later change of the default does not matter."""
+    inherited: bool = False
+    """A run that starts from the networks of an earlier run has its value, unless one is given."""
+    changes_score: bool = True
+    """A score of fine-tuning depends on it."""
+
+
+def option(default: Any, help: str, valid: Range | None = None, choices: Iterable[str] = (), **rules: Any) -> Any:
+    """A dataclass field with its help text and its `Rules`."""
+    metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
+    if choices:
+        metadata["choices"] = list(choices)
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) -> Any:
+    """An option that every recipe sets. Its default is the paper's ELECTRA-Small."""
+    return option(RECIPES["small"][name], help, valid, always_recorded=True, **rules)
+
+
+def rules_of(option: Field[Any]) -> Rules:
+    return option.metadata.get("rules", Rules())
+
+
+def default_of(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+def check(condition: bool, name: str, value: Any, expected: str) -> None:
+    """Refuse the value of an option unless the condition holds."""
+    if not condition:
+        shown = repr(value) if value == "" else value
+        raise UserError(f"--{name} {shown} is not possible: it must be {expected}")
+
+
+def check_options(options: Any) -> None:
+    """Refuse values that are out of the range of their option, or not finite: those break a run much later."""
+    for f in fields(options):
+        value = getattr(options, f.name, None)
+        valid = rules_of(f).valid
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, float):
+                check(math.isfinite(one), f.name, one, "a finite number")
+            if valid is not None and one is not None:
+                check(valid.holds(one), f.name, one, valid.expected)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A group of options, checked when it is made and never changed."""
+
+    resuming: ClassVar[Resuming] = "free"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+# ---- command lines
+
+WITHOUT_VALUE = {"predict_test": "best", "save_model": "best"}
+"""The value of an option that is given without one."""
+ALIASES = {"data_seed": "eval_seed"}
+"""Earlier names, which are still accepted."""
+RENAMED = {
+    # of rc2020_electra
+    "lr": "learning_rate",
+    "discriminant_loss_factor": "discriminator_weight",
+    "num_proc": "dataloader_num_workers",
+    "pretrain_path": "resume_from_checkpoint",
+    "training_set_size": "dataset_sampling",
+    "training_set_random_seed": "eval_seed",
+    "valid_test_split_random_seed": "eval_seed",
+    "tensorboard_tracking_folder": "report_to",
+    # of transformers 4 and its examples
+    "evaluation_strategy": "eval_strategy",
+    "warmup_ratio": "warmup_steps",
+    "logging_dir": "report_to",
+    "max_seq_length": "max_length",
+    "tokenizer_name": "tokenizer_path",
+    "dataset": "dataset_name",
+    "no_cuda": "use_cpu",
+}
+"""Names of other code bases, and the option to suggest; docs/reference_flags.md has them all."""
+
+_NOT_GIVEN = object()
+
+
+class _HelpAll(Action):
+    def __call__(self, parser: Any, *_: Any) -> None:
+        parser._print_message(parser.format_help(everything=True), sys.stdout)
+        parser.exit()
+
+
+class CommandLine(HfArgumentParser):
+    """An `HfArgumentParser` with `--config FILE`, `--cased` and one-line errors (`UserError`).
+
+    Attributes:
+        flags: after `parse`, the names of options that the command line itself gives.
+        lines: after `parse`, those that the file gives.
+        record: after `parse`, the options to be written for `--config`: given as flags, different from their default,
+            or `always_recorded`.
+    """
+
+    def __init__(self, groups: Sequence[type], description: str) -> None:
+        self._source = ""
+        usage = "%(prog)s [--option value ...]"
+        super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
+        self.flags: frozenset[str] = frozenset()
+        self.lines: frozenset[str] = frozenset()
+        self.record: dict[str, Any] = {}
+        for action in self._actions:
+            if action.dest in WITHOUT_VALUE:
+                action.nargs, action.const = "?", WITHOUT_VALUE[action.dest]
+            elif action.type is string_to_bool and action.nargs is None:  # of `bool | None`
+                action.nargs, action.const = "?", True
+        self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
+        if any(_of_transformers(group) for group in groups):
+            what = "Also list the options of transformers.TrainingArguments, which are accepted too."
+            self.add_argument("--help_all", nargs=0, action=_HelpAll, default=SUPPRESS, help=what)
+        if "--lowercase" in self._option_string_actions:
+            is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}
+            self.add_argument("--cased", nargs="?", help="Keep upper case.", **is_lowercase)
+
+    def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
+        """argparse's, without spellings with hyphens, which `parse` translates, and without a field's rules."""
+        return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
+
+    def format_help(self, everything: bool = False) -> str:
+        """The options by group; with `everything`, those that only transformers declares follow."""
+        groups = [("Options", {"help", "help_all", "config"})]
+        for group in self.dataclass_types:
+            names = {f.name for f in fields(group)}
+            theirs = _of_transformers(group)
+            groups.append((str(inspect.getdoc(group)).splitlines()[0].rstrip("."), names - theirs))
+            if everything and theirs:
+                groups.append(("transformers.TrainingArguments", theirs))
+        actions = [action for action in self._actions if not action.option_strings[0].startswith("--no_")]
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, actions, [])
+        formatter.add_text(self.description)
+        for title, names in groups:
+            formatter.start_section(title)
+            formatter.add_arguments(action for action in actions if action.dest in names)
+            formatter.end_section()
+        return formatter.format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}{self._source}")
+
+    def parse(
+        self,
+        argv: Sequence[str] | None = None,
+        *,
+        default_config: Callable[[Values], str | None] = lambda flags: None,
+        earlier_run: Callable[[Values], Values] = lambda given: {},
+    ) -> tuple[Any, ...]:
+        """Fill the dataclasses from a command line, by default `sys.argv`.
+
+        Args:
+            default_config: the YAML file that is used without `--config`, from the flags.
+            earlier_run: the options of the run that this one starts from, from flags and file.
+        """
+        flags = self._read(_normalized(sys.argv[1:] if argv is None else argv))
+        config = flags.pop("config", None) or default_config(flags)
+        lines = self._read_file(config, flags) if config else {}
+        recipe = RECIPES.get(flags.get("model_size") or lines.get("model_size", ""), {})
+        inherited = self._inherited(earlier_run({**lines, **flags}))
+        values = {**recipe, **inherited, **lines, **flags}
+        if "model_size" in flags:
+            lost = {name: lines[name] for name in lines if name in recipe and name not in flags}
+            if different := {name: value for name, value in lost.items() if value != recipe[name]}:
+                words = " ".join(as_flags(different))
+                logger.warning("--model_size overrides %s of %s; repeat them as flags to keep them", words, config)
+            values |= {name: recipe[name] for name in lost}
+        self.flags = frozenset(flags)
+        self.lines = frozenset(lines)
+        self.record = {}
+        self._source = f" (from {config} or the command line)" if config else ""
+        try:
+            return tuple(self._make(group, values) for group in self.dataclass_types)
+        except UserError as error:
+            raise UserError(f"{error}{self._source}") from error
+
+    def _read(self, words: Sequence[str]) -> dict[str, Any]:
+        """The options that the words give, of the types of their fields; not their defaults."""
+        blank = Namespace(**{action.dest: _NOT_GIVEN for action in self._actions})
+        namespace, unknown = self.parse_known_args(words, blank)
+        if unknown:
+            self._refuse(unknown[0])
+        return {name: _plain(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
+
+    def _inherited(self, earlier: Values) -> dict[str, Any]:
+        options = [f for group in self.dataclass_types for f in fields(group)]
+        names = {f.name for f in options if rules_of(f).inherited}
+        return self._read(as_flags({name: value for name, value in earlier.items() if name in names}))
+
+    def _make(self, group: type, values: Values) -> Any:
+        """A group of options from the values of all groups. It is recorded."""
+        names = {f.name: f for f in fields(group) if f.init}
+        for name, f in names.items():
+            default = default_of(f)
+            value = values.get(name, default)
+            is_recorded = rules_of(f).always_recorded or name in self.flags or value != default
+            if is_recorded and value is not None:
+                self.record[name] = value
+        return group(**{name: values[name] for name in names if name in values})
+
+    def _refuse(self, token: str, where: str = "") -> NoReturn:
+        name = token.lstrip("-").partition("=")[0]
+        if not token.startswith("-"):
+            raise UserError(f"'{token}' does not belong to an option{where}; options start with --")
+        known = [option[2:] for option in self._option_string_actions]
+        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
+        raise UserError(f"unknown option {token.partition('=')[0]}{where}{hint}")
+
+    def _replaced(self, flags: Values) -> set[str]:
+        """Options of the file that flags replace: files give way to data sets and data sets to files."""
+        groups = ({f.name for f in fields(group)} for group in self.dataclass_types)
+        names = set().union(*(group for group in groups if group >= {"dataset_name", "train_file"}))
+        if "dataset_name" in flags:
+            return {name for name in names if name.startswith("dataset_") or name.endswith("_file")}
+        if "train_file" in flags:
+            return {name for name in names if name.startswith("dataset_")}
+        return set()
+
+    def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
+        """The options that a YAML file gives, without those that flags replace."""
+        try:
+            content = read_as_written(config_path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read --config {path}: {error.strerror}") from error
+        except YAML_ERRORS as error:
+            raise UserError(f"--config {path} is not valid YAML: {error}") from error
+        if not isinstance(content, dict | None):
+            raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
+        replaced = self._replaced(flags)
+        words: list[str] = []
+        for key, value in (content or {}).items():
+            name = ALIASES.get(str(key), str(key))
+            if f"--{name}" not in self._option_string_actions or name in ("config", "help", "help_all"):
+                self._refuse(f"--{key}", where=f" in {path}")
+            if name in replaced:
+                logger.info("%s: %s in %s is ignored, because the command line gives other data", key, value, path)
+            elif value == [] and self.get_default(name):
+                raise UserError(f"{key} in {path} is an empty list; give at least one value, or leave it out")
+            else:
+                words += _words(name, value)
+        self._source = f" (from {path})"
+        return self._read(words)
+
+
+def _of_transformers(group: type) -> set[str]:
+    """Fields of an options class that only transformers declares."""
+    ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
+    return {f.name for f in fields(group)}.difference(*map(inspect.get_annotations, ours))
+
+
+def _normalized(argv: Sequence[str]) -> list[str]:
+    """Translate `--model-size`, earlier names, and the words of wandb's agent: `--tasks=['rte']`, `--seed=None`."""
+    words: list[str] = []
+    for token in argv:
+        if not token.startswith("--"):
+            words.append(token)
+            continue
+        name, equals, text = token[2:].partition("=")
+        name = name.replace("-", "_")
+        name = ALIASES.get(name, name)
+        if text == "None" or text[:1] + text[-1:] in ("[]", "{}"):
+            with suppress(ValueError, SyntaxError, RecursionError):  # a file name in brackets, JSON
+                words += _words(name, ast.literal_eval(text))
+                continue
+        words.append(f"--{name}{equals}{text}")
+    return words
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if value is None or value == []:
+        return []
+    if isinstance(value, dict):
+        return [f"--{name}", json.dumps(value)]
+    values = value if isinstance(value, list) else [value]
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return [f"--{name}={texts[0]}"] if len(texts) == 1 else [f"--{name}", *texts]
+
+
+def _plain(value: Any) -> Any:
+    """The value with enums replaced by their values, also in lists."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def as_flags(values: Values) -> list[str]:
+    """Options by name as words of a command line; None and empty lists are left out."""
+    return [word for name, value in values.items() for word in _words(name, value)]
+
+
+def write_yaml(values: Values, path: Path, comment: str) -> None:
+    """Write options atomically to a YAML file that `--config` reads back."""
+    write_file(f"# {comment}\n{write_as_yaml(dict(values))}".encode(), path)

@@ -1,0 +1,283 @@
+"""The options of a pre-training run: Trainer's with our own, and the configuration that all groups make together.
+
+options.py makes it: from a command line, and once more when the data are known.
+"""
+
+from argparse import SUPPRESS
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from transformers import TrainingArguments
+
+from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
+from electra.io.console import without_secrets
+from electra.io.errors import UserError
+from electra.model.options import ModelArguments, ObjectiveArguments
+from electra.options import (
+    BELOW_ONE,
+    NOT_NEGATIVE,
+    NOT_ZERO_IN_FLOAT32,
+    POSITIVE,
+    SEED,
+    STEPS,
+    UP_TO_ONE,
+    Resuming,
+    check,
+    check_options,
+    default_of,
+    from_recipe,
+    option,
+    rules_of,
+)
+from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes
+from electra.recipes import RECIPES
+from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
+
+_OF_TRAINER: dict[str, Resuming] = {
+    "optim": "kept",
+    "optim_args": "kept",
+    "optim_target_modules": "kept",
+    "lr_scheduler_type": "recorded",
+    "lr_scheduler_kwargs": "recorded",
+    "fp16": "recorded",
+    "bf16_full_eval": "recorded",
+    "fp16_full_eval": "recorded",
+    "tf32": "recorded",
+    "logging_strategy": "recorded",
+    "eval_delay": "recorded",
+    "save_strategy": "recorded",
+    "load_best_model_at_end": "recorded",
+    "metric_for_best_model": "recorded",
+    "greater_is_better": "recorded",
+    "dataloader_drop_last": "recorded",
+}
+"""What resuming does with options that only transformers declares; the others are free."""
+
+
+@dataclass
+class PretrainingArguments(TrainingArguments):
+    """The run: steps, optimizer, evaluation, checkpoints.
+
+    All fields of `transformers.TrainingArguments` are available, with defaults for pre-training. `*_steps` are
+    optimizer steps, not samples as in rc2020_electra.
+    """
+
+    resuming: ClassVar[Resuming] = "free"
+
+    output_dir: str = option("output", "Folder of all runs; this one's is output_dir/experiment_name.")
+    experiment_name: str = option(
+        "electra", "Name of the run and its folder; -2, -3 ... is appended if it exists.", always_recorded=True
+    )
+    resume_from_checkpoint: str | None = option(
+        None, "Resume this checkpoint, or the latest valid one of this run folder."
+    )
+    seed: int = option(
+        42, "Seed of weights, order of the text, masks and samples.", SEED, resuming="kept", always_recorded=True
+    )
+    eval_seed: int = option(
+        42,
+        "Seed of the sampled subset, held-out documents and masks of the evaluation; equal in comparisons.",
+        SEED,
+        resuming="kept",
+        always_recorded=True,
+    )
+    data_seed: int | None = field(default=None, init=False)
+    max_steps: int = from_recipe(
+        "max_steps", "Optimizer steps. -1: those of --num_train_epochs.", STEPS, resuming="recorded"
+    )
+    num_train_epochs: float = option(3.0, "Passes over the corpus; only with --max_steps -1.", POSITIVE)
+    per_device_train_batch_size: int = from_recipe(
+        "per_device_train_batch_size", "Segments per device in a micro-batch.", POSITIVE
+    )
+    gradient_accumulation_steps: int = option(1, "Micro-batches per optimizer step.", POSITIVE)
+    per_device_eval_batch_size: int = option(128, "Segments per device in evaluation.", POSITIVE)
+    learning_rate: float = from_recipe("learning_rate", "Peak learning rate.", NOT_NEGATIVE, resuming="recorded")
+    warmup_steps: float = from_recipe(
+        "warmup_steps",
+        "Steps of warm-up; below 1: a share of all. Not given: at most a tenth of the run.",
+        NOT_NEGATIVE,
+        resuming="recorded",
+    )
+    weight_decay: float = from_recipe(
+        "weight_decay", "Weight decay, except of biases and LayerNorms.", NOT_NEGATIVE, resuming="recorded"
+    )
+    max_grad_norm: float = from_recipe(
+        "max_grad_norm", "Maximum norm of the gradient.", NOT_NEGATIVE, resuming="recorded"
+    )
+    adam_beta1: float = from_recipe("adam_beta1", "Adam's decay of the mean gradient.", BELOW_ONE, resuming="recorded")
+    adam_beta2: float = from_recipe(
+        "adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE, resuming="recorded"
+    )
+    adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32, resuming="recorded")
+    adam_bias_correction: bool = option(
+        True, "Use Adam's bias correction; the original code does not.", resuming="kept"
+    )
+    muon_learning_rate: float | None = option(
+        None,
+        "Peak rate of Muon, which updates the layers' matrices; Adam updates the rest. Not set: only Adam.",
+        POSITIVE,
+        resuming="recorded",
+    )
+    product_schedule: bool = option(
+        False,
+        "Decay from step 0 and multiply by the warm-up, as the original code does; else decay after the warm-up.",
+        resuming="recorded",
+    )
+    eval_strategy: str = option("steps", "When to evaluate: no, steps, epoch.", resuming="recorded")
+    eval_steps: float | None = option(
+        5000,
+        "Optimizer steps between evaluations. Not given: at most a twentieth of the run.",
+        POSITIVE,
+        resuming="recorded",
+    )
+    logging_steps: float = option(
+        100, "Optimizer steps between logged averages. Not given: at most a hundredth of the run.", resuming="recorded"
+    )
+    save_steps: float = option(
+        10_000,
+        "Steps between checkpoints. Not given: at most a tenth of the run. The last step is always saved.",
+        NOT_NEGATIVE,
+        resuming="recorded",
+    )
+    save_total_limit: int | None = option(3, "Number of checkpoints to keep: the latest ones.")
+    plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
+    auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
+    max_hours: float | None = option(
+        None, "Save and stop, with exit code 85, this many hours after the start. Leave time for saving.", POSITIVE
+    )
+    checkpoint_fractions: list[float] = option(
+        [],
+        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit never deletes. The "
+        "paper's: 0.0625 0.125 0.25 0.5 1.",
+        UP_TO_ONE,
+        resuming="recorded",
+    )
+    bf16: bool | None = option(
+        None,
+        "Mixed precision in bfloat16. Not set: true if the GPU or CPU supports it, else fp16 on a GPU.",
+        resuming="recorded",
+    )
+    torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
+    logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
+    ddp_broadcast_buffers: bool | None = option(
+        False, "Copy buffers to all processes in each step; not needed, because all are constants."
+    )
+    ddp_find_unused_parameters: bool | None = option(
+        False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."
+    )
+    dataloader_num_workers: int | None = option(
+        None, "Processes that prepare batches. Not set: up to 4 on a GPU, else 0.", NOT_NEGATIVE
+    )
+    remove_unused_columns: bool = option(False, SUPPRESS)
+    include_num_input_tokens_seen: str | bool = option(False, SUPPRESS)
+    license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
+    language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
+    report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        kwargs = self.lr_scheduler_kwargs
+        is_object = not isinstance(kwargs, str) or (kwargs.startswith("{") and kwargs.endswith("}"))
+        check(is_object, "lr_scheduler_kwargs", kwargs, "a JSON object")
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
+        choose_for_device(self)
+        join_processes(self)
+        try:
+            super().__post_init__()
+        except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
+            raise UserError(f"these options do not work: {error}") from error
+        if self.torch_compile is None:  # not earlier: transformers would switch TF32 on
+            self.torch_compile = compiles_by_default(self)
+        if self.device.type == "cuda":  # the step goes on while its batch is copied
+            self.accelerator_config.non_blocking = bool(self.dataloader_pin_memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without tokens: Trainer pickles its arguments into what it pushes to the Hub."""
+        return without_secrets(self.__dict__)
+
+    def with_values(self, **values: Any) -> Self:
+        """A copy with other values. `dataclasses.replace` would run Trainer's checks again, `copy` lose tokens."""
+        other = object.__new__(type(self))
+        other.__dict__.update({**vars(self), **values})
+        return other
+
+    @property
+    def n_gpu(self) -> int:
+        """One at most: with more, Trainer would multiply the batch by their number and use `nn.DataParallel`."""
+        return min(1, self.visible_gpus)
+
+    @property
+    def visible_gpus(self) -> int:
+        """GPUs that a process without torchrun could use; 1 with torchrun, 0 on a CPU."""
+        return int(super().n_gpu)
+
+    @property
+    def segments_per_step(self) -> int:
+        """Segments of an optimizer step, over all devices and accumulated batches."""
+        return int(self.train_batch_size * self.gradient_accumulation_steps * self.world_size)
+
+
+class Gate(NamedTuple):
+    """The generator is trained while a held-out metric, without `eval_`, is at least the threshold."""
+
+    metric: str
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All options of a pre-training run. `parse_arguments` makes it, and `resolve` another one; nothing changes it."""
+
+    corpus: CorpusArguments
+    cache: CacheArguments
+    tokenizer_path: TokenizerPathArguments
+    tokenizer: TokenizerArguments
+    model: ModelArguments
+    objective: ObjectiveArguments
+    segments: SegmentArguments
+    training: PretrainingArguments
+    record: Mapping[str, Any]
+    """The options to be written to config.yaml, by name: given as flags, not the default, or always recorded."""
+    flags: frozenset[str]
+    lines: frozenset[str]
+    """Options given on the command line itself, and in the file of --config; both without those of a recipe."""
+
+    def values(self) -> dict[str, Any]:
+        """All options by name."""
+        groups = [getattr(self, f.name) for f in fields(self)[: len(GROUPS)]]
+        return {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user chose the value of an option.
+
+        A recipe's value does not count, and a size in a file, which may be for several runs, neither.
+        """
+        if name not in self.flags and (name not in self.lines or name in RECIPES["small"]):
+            return False
+        usual = RECIPES[self.model.model_size].get(name, DEFAULTS[name])
+        return bool(self.values()[name] != usual)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether text is held out and evaluated on."""
+        return self.training.eval_strategy != "no" and self.segments.holds_text_out()
+
+    @property
+    def gate(self) -> Gate | None:
+        if not self.objective.generator_gate:
+            return None
+        metric, threshold = self.objective.generator_gate
+        return Gate(metric, float(threshold))
+
+
+GROUPS: tuple[Any, ...] = tuple(Configuration.__annotations__.values())[:8]
+DEFAULTS = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
+RESUMING: dict[str, Resuming] = {
+    f.name: rules_of(f).resuming or _OF_TRAINER.get(f.name) or group.resuming
+    for group in GROUPS
+    for f in fields(group)
+}
+"""What resuming does with another value, by option."""

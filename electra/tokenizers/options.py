@@ -1,0 +1,55 @@
+"""Options of tokenizers: an existing one, or a new one."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Options, Resuming, option
+
+
+@dataclass(frozen=True)
+class TokenizerPathArguments(Options):
+    """An existing tokenizer."""
+
+    resuming: ClassVar[Resuming] = "compared"
+
+    tokenizer_path: str | None = option(
+        None,
+        "Tokenizer to use: a folder, a Hub id, or a JSON file of the tokenizers library. Not set: one is trained on "
+        "the corpus and stored with the run.",
+        NOT_EMPTY,
+    )
+
+
+@dataclass(frozen=True)
+class TokenizerArguments(Options):
+    """A newly trained tokenizer."""
+
+    resuming: ClassVar[Resuming] = "kept"
+
+    tokenizer_algorithm: Literal["wordpiece", "byte_bpe", "unigram"] = option(
+        "wordpiece", "Algorithm of a newly trained tokenizer."
+    )
+    vocab_size: int = option(
+        30522, "Tokens in a newly trained vocabulary, including special tokens.", VOCAB_SIZE, resuming="compared"
+    )
+    min_frequency: int = option(2, "Minimum number of occurrences of a pair that is merged into a token.", POSITIVE)
+    lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).")
+    strip_accents: bool | None = option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
+    max_documents: int | None = option(
+        None, "Train the tokenizer on this many documents, drawn at random. Not set: on all.", POSITIVE
+    )
+
+
+@dataclass(frozen=True)
+class TokenizerTrainingArguments(Options):
+    """The output of a tokenizer training."""
+
+    extend: str | None = option(
+        None,
+        "Tokenizer to extend with the tokens that shorten the text most, instead of training a new one: a folder, a "
+        "Hub id, or a JSON file of the tokenizers library. Its ids stay as they are.",
+        NOT_EMPTY,
+    )
+    new_tokens: int = option(2000, "Tokens to add with --extend.", POSITIVE)
+    output_dir: str = option("tokenizer", "Folder to write the tokenizer to.")
+    seed: int = option(42, "Seed of the sampled subset and of the documents held out to measure the tokenizer.", SEED)
