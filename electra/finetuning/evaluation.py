@@ -3,7 +3,7 @@
 results.jsonl                one line per finished run
 predictions/TASK-SEED.npz    logits of the development sets, and of the test sets if they are predicted
 models/                      fine-tuned models, with --save_model
-report.md .html .json        tables and charts, from results.jsonl alone
+report.md, report.html       tables, from results.jsonl alone
 config.yaml                  options of the last command
 environment.json             kind of the tasks; host, commit and versions of the last command
 

@@ -3,7 +3,7 @@
     python -m electra.report RUN                                     RUN/report.html, RUN/training_curves.png
     python -m electra.report RUN RUN --x tokens --output FILE.html   several runs in one page
     python -m electra.report RUN --glue GLUE_FOLDER                  with GLUE results, also in the model card
-    python -m electra.report EVALUATION EVALUATION --output FOLDER   report.md, report.html, report.json
+    python -m electra.report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
 Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, run_squad.py, run_tagging.py,
 run_swag.py and run_blimp.py.

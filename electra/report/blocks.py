@@ -4,12 +4,10 @@ Blocks hold plain text; the renderers escape it. Names of models and folders may
 """
 
 import base64
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
@@ -59,11 +57,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG picture; only in HTML, because the tables contain the same numbers. `text` describes it."""
+    """An SVG picture; only in HTML. `text` describes it."""
 
     svg: bytes
     text: str
-    caption: str = ""
 
     @property
     def address(self) -> str:
@@ -84,22 +81,19 @@ Block = Heading | Text | Items | Code | Table | Figure | Details | Markup
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says: its blocks, the table for a terminal, and the numbers for report.json, if any."""
+    """What a report says: its blocks, and the table for a terminal."""
 
     title: str
     blocks: Sequence[Block]
     table: Table
-    values: Mapping[str, Any] | None = None
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write report.md, report.html and, if it has values, report.json into a folder."""
+    """Write report.md and report.html into a folder."""
     texts = {
         "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
         "report.html": to_html(report.title, report.blocks),
     }
-    if report.values is not None:
-        texts["report.json"] = json.dumps(report.values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_file(text.encode(errors="backslashreplace"), folder / name)

@@ -1,8 +1,7 @@
 """Training logs -> panels: the curves of each metric over steps, tokens or FLOPs. No torch.
 
 The panels of google-research/electra's training plots come first, in its order; metrics that are not in `MAIN` get
-panels at the end. Long logs are thinned, but every stretch keeps its first, last, lowest and highest value, so that no
-spike is lost.
+panels at the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +22,6 @@ AXES: dict[Axis, str] = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
 Numbers = NDArray[np.float64]
 TOO_LARGE = 1e300
 """Larger values count as not finite: the difference of two of them overflows."""
-POINTS = 1600
-"""Approximate maximum per panel, over all its curves."""
-
 MAIN = (
     *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
     *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
@@ -92,9 +88,7 @@ def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps") -> list[Panel]:
                 curves.append(Curve(number, "frequencies", ends, np.full(2, baselines[name])))
     panels = []
     for name in [*(name for name in MAIN if name in by_metric), *sorted(by_metric.keys() - set(MAIN))]:
-        logged = [curve for curve in by_metric[name] if curve.kind != "frequencies"]
-        stretches = max(10, POINTS // (4 * len(logged)))
-        panels.append(Panel(name, [thin(curve, stretches) for curve in by_metric[name]], name in MAIN))
+        panels.append(Panel(name, by_metric[name], name in MAIN))
     return panels
 
 
@@ -129,18 +123,6 @@ def _tokens_at(run: RunRecord) -> Callable[[Numbers], Numbers]:
     end = max(run.step, run.logs[-1]["step"]) + 1
     tokens_at_end = tokens[-1] / max(1.0, steps[-1]) * end
     return lambda at: np.interp(at, np.append(steps, end), np.append(tokens, tokens_at_end))
-
-
-def thin(curve: Curve, stretches: int) -> Curve:
-    """The curve with the first, last, lowest and highest of each of `stretches` parts, if that leaves out any."""
-    if len(curve.y) <= 4 * stretches:
-        return curve
-    kept: set[int] = set()
-    for part in np.array_split(np.arange(len(curve.y)), stretches):
-        values = curve.y[part]
-        kept |= {int(part[0]), int(part[-1]), int(part[values.argmin()]), int(part[values.argmax()])}
-    positions = sorted(kept)
-    return curve._replace(x=curve.x[positions], y=curve.y[positions])
 
 
 def other_texts(run: RunRecord) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pictures of reports, drawn by matplotlib: curves of a training log, and scores by seed. No torch.
+"""Pictures of reports, drawn by matplotlib: the panels of training logs as SVG and PNG. No torch.
 
 matplotlib is imported inside the functions, because that takes a second. Without pyplot there is no window and no
 global state.
@@ -6,91 +6,85 @@ global state.
 
 import io
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from electra.report.curves import Curve, Panel, other_texts
+from electra.report.runs import RunRecord
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
 """Colours of curves that remain distinguishable."""
-GREY = COLOURS[-1]
 STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 0.8, "alpha": 0.6},
     "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
 }
 """Kind of a curve -> its line."""
+LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
+"""Kind of a curve -> its label in the legend, if that is another."""
 COLUMNS = 4
 WIDTH = 14.4
 """Inches of a picture of `COLUMNS` charts."""
-MAX_LABEL = 24
-"""Longest label of a lane, in characters; longer ones are cut."""
+MOST_POINTS = 2000
+"""Longer curves are part of the SVG as pixels, so that a page stays small."""
 SHARE_SPAN = 0.2
 """Smallest span of an axis of shares, so that a change from .44 to .41 does not look like a collapse."""
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math": False, "font.size": 8}
 """Text stays text; the same numbers give the same bytes; names of runs may contain $."""
 
 
-class Line(NamedTuple):
-    """One curve: points with finite numbers, a number of `COLOURS`, and a kind of `STYLES`."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    colour: int
-    kind: str
-
-
-class Chart(NamedTuple):
-    """Curves over one axis. `is_share`: the values are in [0, 1]."""
-
-    title: str
-    lines: Sequence[Line]
-    is_share: bool = False
-
-
-class Lane(NamedTuple):
-    """Scores of one run by seed, in percent, None if undefined; seeds of the collapsed runs; the median."""
-
-    label: str
-    scores: Mapping[int, float | None]
-    collapsed: frozenset[int]
-    median: float | None
-
-
-class Plot(NamedTuple):
-    """Scores of one task: a lane for each run, and published scores (label, percent) below."""
-
-    title: str
-    lanes: Sequence[Lane]
-    published: Sequence[tuple[str, float]]
-
-
-def draw_curves(charts: Sequence[Chart], legend: Sequence[tuple[str, int, str]], x_label: str) -> Any:
-    """A matplotlib figure with the charts in rows of four; `legend`: labels, colours and kinds of lines."""
+def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> Any:
+    """A matplotlib figure with the panels in rows of four, and a legend of runs and kinds of curves."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-    rows = max(1, math.ceil(len(charts) / COLUMNS))
-    bottom = 0.4 + 0.2 * math.ceil(len(legend) / 6)  # inches; fixed margins take a third of the time of a layout
+    kinds = {curve.kind: curve for panel in panels for curve in panel.curves}
+    entries = [] if len(runs) == 1 else [(run.name, COLOURS[n], "held-out") for n, run in enumerate(runs)]
+    for kind, curve in kinds.items():
+        entries.append((LABELS.get(kind, kind), colour_of(curve, runs) if len(runs) == 1 else COLOURS[-1], kind))
+    rows = max(1, math.ceil(len(panels) / COLUMNS))
+    bottom = 0.4 + 0.2 * math.ceil(len(entries) / 6)  # inches; fixed margins take a third of the time of a layout
     height = 2.5 * rows + bottom
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(WIDTH, height), dpi=110)
         figure.subplots_adjust(0.5 / WIDTH, bottom / height, 1 - 0.2 / WIDTH, 1 - 0.3 / height, 0.18, 0.3)
-        for position, chart in enumerate(charts):
-            axes = figure.add_subplot(rows, COLUMNS, position + 1)
-            for line in chart.lines:
-                axes.plot(line.x, line.y, color=COLOURS[line.colour], **STYLES[line.kind])
-            axes.set_title(chart.title, fontsize=9)
+        for position, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows, COLUMNS, position)
+            for curve in panel.curves:
+                style = {**style_of(curve.kind), "rasterized": len(curve.x) > MOST_POINTS}
+                axes.plot(curve.x, curve.y, color=colour_of(curve, runs), **style)
+            axes.set_title(panel.title, fontsize=9)
             axes.grid(alpha=0.25)
             axes.margins(x=0.01)
-            if chart.is_share:
+            if panel.is_share:
                 axes.set_ylim(*share_limits(*axes.get_ylim()))
-            if position >= len(charts) - COLUMNS:
+            if position > len(panels) - COLUMNS:
                 axes.set_xlabel(x_label)
-        handles = [
-            Line2D([], [], color=COLOURS[colour], label=label, **STYLES[kind]) for label, colour, kind in legend
-        ]
-        figure.legend(handles=handles, loc="lower center", ncols=6, frameon=False)
+        _draw_legend(figure, entries)
     return figure
+
+
+def _draw_legend(figure: Any, entries: Sequence[tuple[str, str, str]]) -> None:
+    """Labels, colours and kinds of lines, below the panels."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=colour, label=label, **style_of(kind)) for label, colour, kind in entries]
+    figure.legend(handles=handles, loc="lower center", ncols=6, frameon=False)
+
+
+def style_of(kind: str) -> dict[str, Any]:
+    """The line of a kind of curve; held-out texts with a name look like the others."""
+    return STYLES[kind.partition(":")[0]]
+
+
+def colour_of(curve: Curve, runs: Sequence[RunRecord]) -> str:
+    """The colour of the run; in the curves of a single one, the last for the baseline, one for each held-out text."""
+    number = curve.run
+    if len(runs) == 1 and curve.kind == "frequencies":
+        number = len(COLOURS)
+    elif len(runs) == 1 and ":" in curve.kind:
+        number = 1 + other_texts(runs[0]).index(curve.kind.partition(": ")[2])
+    return COLOURS[min(number, len(COLOURS) - 1)]
 
 
 def share_limits(low: float, high: float) -> tuple[float, float]:
@@ -102,53 +96,8 @@ def share_limits(low: float, high: float) -> tuple[float, float]:
     return min(low, start), max(high, start + SHARE_SPAN)
 
 
-def draw_scores(plots: Sequence[Plot]) -> Any:
-    """A matplotlib figure with a plot for each task, in rows of three.
-
-    A dot is a seed, hollow if it collapsed, a cross at the left edge if its score is undefined; a line is the median.
-    Published scores are short grey lines.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    columns = 3
-    rows = math.ceil(len(plots) / columns)
-    lanes = max(len(plot.lanes) + len(plot.published) for plot in plots)
-    with rc_context(_SETTINGS):
-        figure = Figure(figsize=(WIDTH, rows * (0.7 + 0.2 * lanes)), dpi=110)
-        for position, plot in enumerate(plots):
-            axes = figure.add_subplot(rows, columns, position + 1)
-            axes.set_title(plot.title, fontsize=9)
-            for height, lane in enumerate(plot.lanes):
-                _draw_lane(axes, height, lane)
-            for height, (_, score) in enumerate(plot.published, start=len(plot.lanes)):
-                axes.vlines(score, height - 0.3, height + 0.3, color=GREY)
-            labels = [lane.label for lane in plot.lanes] + [label for label, _ in plot.published]
-            axes.set_yticks(range(len(labels)), [_cut(label) for label in labels])
-            axes.set_ylim(len(labels) - 0.4, -0.6)
-            axes.grid(axis="x", alpha=0.25)
-        figure.tight_layout()
-    return figure
-
-
-def _draw_lane(axes: Any, height: int, lane: Lane) -> None:
-    for place, (seed, score) in enumerate(lane.scores.items()):
-        seed_height = height + 0.15 * (place % 3 - 1)  # equal scores do not hide each other
-        if score is None:
-            axes.plot(0.0, seed_height, "x", color=COLOURS[0], markersize=4, transform=axes.get_yaxis_transform())
-            continue
-        filling = "none" if seed in lane.collapsed else COLOURS[0]
-        axes.plot(score, seed_height, "o", color=COLOURS[0], markerfacecolor=filling, markersize=4)
-    if lane.median is not None:
-        axes.vlines(lane.median, height - 0.4, height + 0.4, color="black")
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
-
-
-def render(figure: Any, form: str) -> bytes:
-    """A figure as "svg" or "png"."""
+def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
+    """The bytes of a figure."""
     from matplotlib import rc_context
 
     content = io.BytesIO()

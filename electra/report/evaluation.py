@@ -1,4 +1,4 @@
-"""Reports of evaluations: results.jsonl of one or more folders -> blocks, a table and numbers. No torch.
+"""Reports of evaluations: results.jsonl of one or more folders -> blocks and a table. No torch.
 
 A kind of task describes its report by a `Reporting`, which holds data only. Each folder is one row. A report is a
 function of the results alone, without dates: the same results give the same bytes.
@@ -8,11 +8,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from electra.io.errors import UserError
-from electra.report.blocks import Block, Figure, Heading, Items, Link, Report, Table, Text
-from electra.report.drawing import Lane, Plot, draw_scores, render
+from electra.report.blocks import Block, Heading, Items, Link, Report, Table, Text
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
@@ -24,10 +22,6 @@ GENERAL_DEFINITIONS = (
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
     "worst score in the median; mean and std are then undefined, too.",
 )
-HOW_TO_READ = (
-    "A dot is a seed, hollow if the run collapsed; × is an undefined score; a long line is the median. Short lines "
-    "below are published scores on development sets."
-)
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 
 
@@ -36,7 +30,6 @@ class PublishedScores:
     """One row of a published table, in percent with one decimal, as printed by the source.
 
     Args:
-        label: for pictures, at most `electra.report.drawing.MAX_LABEL` characters.
         scores: task -> metric -> percent; empty if the source reports an average alone.
         source, table: URL, and the table within it.
         split: "dev", or "test" where the labels are not public.
@@ -45,7 +38,6 @@ class PublishedScores:
     """
 
     name: str
-    label: str
     scores: Mapping[str, Mapping[str, float]]
     protocol: str
     source: str
@@ -86,7 +78,7 @@ class Reporting:
     def report(self, folders: Sequence[Path]) -> Report:
         """The report of evaluations."""
         runs = self.read_runs(folders)
-        return Report(self.title, self.blocks(runs), terminal_table(self.overview(runs)), self.values(runs))
+        return Report(self.title, self.blocks(runs), terminal_table(self.overview(runs)))
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """One summary per folder and model; a folder that is named twice is read once."""
@@ -134,7 +126,6 @@ class Reporting:
         """The report without its title."""
         tasks = self.tasks_in(runs)
         found: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
-        found += [Figure(self._picture(runs), "Scores by seed", HOW_TO_READ)]
         found += [Heading("By task"), *self._details(runs)]
         dev, test = (self._published_rows(split, tasks) for split in ("dev", "test"))
         if dev:
@@ -182,37 +173,18 @@ class Reporting:
         header = ["Run", "Model", "Start", "Params", "Seeds", *(title for *_, title in columns), *averages]
         return Table(header, rows, words=("Model", "Start", "Seeds"))
 
-    def _picture(self, runs: Sequence[RunSummary]) -> bytes:
-        plots = []
-        for name, task in self.tasks_in(runs).items():
-            beside = [
-                (row.label, row.scores[name][task.headline])
-                for row in self.published
-                if row.split == "dev" and task.headline in row.scores.get(name, {})
-            ]
-            lanes = [_lane(run.name, run.tasks[name]) for run in runs if name in run.tasks]
-            plots.append(Plot(f"{task.title}, {task.headline_title}", lanes, beside))
-        return render(draw_scores(plots), "svg")
-
     def _details(self, runs: Sequence[RunSummary]) -> list[Block]:
         """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
-        header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed", "Epochs", "Start", "Learning rate"]
+        header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed"]
         blocks: list[Block] = []
         for name, task in self.tasks_in(runs).items():
             rows = []
             for run in (run for run in runs if name in run.tasks):
                 summary = run.tasks[name]
-                settings = _settings_cells(summary.results)
-                title = self.metrics.get(task.headline, task.headline)
-                spreads = {f"{title} (headline)": summary.headline}
                 for metric, spread in summary.metrics.items():
-                    if metric != task.headline:
-                        spreads[self.metrics.get(metric, metric)] = spread
-                rows += [
-                    [run.name, metric, *_spread_cells(spread), _by_seed(summary, spread), *settings]
-                    for metric, spread in spreads.items()
-                ]
-            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed", "Start"))]
+                    title = self.metrics.get(metric, metric)
+                    rows.append([run.name, title, *_spread_cells(spread), _by_seed(summary, spread)])
+            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed"))]
         return blocks
 
     def _published_rows(self, split: str, tasks: Mapping[str, ScoredTask]) -> list[PublishedScores]:
@@ -251,28 +223,6 @@ class Reporting:
         header = ["Model", *titles, *([average] if average else []), "Protocol", "Source"]
         return Table(header, cells, words=("Protocol", "Source"))
 
-    # ---- numbers
-
-    def values(self, runs: Sequence[RunSummary]) -> dict[str, Any]:
-        """The content of report.json: the numbers of the report, in percent."""
-        return {
-            "unit": "percent",
-            "average_tasks": {name: list(tasks) for name, tasks in self.averages.items()},
-            "runs": [
-                {
-                    "name": run.name,
-                    "model": run.model,
-                    "parameters": run.parameters,
-                    "tasks": {name: _task_values(summary) for name, summary in run.tasks.items()},
-                    "averages": {
-                        name: {"value": in_percent(average.value), "missing": list(average.missing)}
-                        for name, average in run.averages.items()
-                    },
-                }
-                for run in runs
-            ],
-        }
-
 
 def terminal_table(overview: Table) -> Table:
     """The overview with a row per score and a column per run."""
@@ -284,10 +234,6 @@ def terminal_table(overview: Table) -> Table:
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
     """A fraction in percent; `empty` if it is undefined."""
     return empty if fraction is None else f"{round(100 * fraction, digits) + 0.0:.{digits}f}"  # + 0.0: never -0.0
-
-
-def in_percent(fraction: float | None) -> float | None:
-    return None if fraction is None else round(100 * fraction, 6)
 
 
 def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> str:
@@ -327,18 +273,6 @@ def other_data(runs: Sequence[RunSummary]) -> list[str]:
     return remarks
 
 
-def _lane(name: str, summary: TaskSummary) -> Lane:
-    scores = {seed: in_percent(value) for seed, value in summary.headline.values.items()}
-    collapsed = frozenset(result.seed for result in summary.results if result.collapsed)
-    return Lane(name, scores, collapsed, in_percent(summary.headline.median))
-
-
-def _settings_cells(results: Sequence[Result]) -> list[str]:
-    """Epochs, start and learning rate of the runs, each different value once."""
-    settings = [(f"{r.epoch:g}", r.start, str(r.settings.get("learning_rate", ""))) for r in results]
-    return [", ".join(dict.fromkeys(column)) for column in zip(*settings, strict=True)]
-
-
 def _spread_cells(spread: Spread) -> list[str]:
     std = percent(spread.std, 2) if len(spread.values) > 1 else ""
     return [percent(spread.median, 2), percent(spread.mean, 2), percent(spread.best, 2), std]
@@ -350,23 +284,3 @@ def _by_seed(summary: TaskSummary, spread: Spread) -> str:
         text = f"{result.seed}: {percent(spread.values[result.seed], 2, 'undefined')}"
         texts.append(f"{text} (collapsed)" if result.collapsed else text)
     return ", ".join(texts)
-
-
-def _task_values(summary: TaskSummary) -> dict[str, Any]:
-    return {
-        "headline": _spread_values(summary.headline),
-        "metrics": {name: _spread_values(spread) for name, spread in summary.metrics.items()},
-        "collapsed_seeds": [result.seed for result in summary.results if result.collapsed],
-        "rows_not_official": summary.other_rows,
-    }
-
-
-def _spread_values(spread: Spread) -> dict[str, Any]:
-    return {
-        "median": in_percent(spread.median),
-        "mean": in_percent(spread.mean),
-        "best": in_percent(spread.best),
-        "std": in_percent(spread.std),
-        "undefined": spread.undefined,
-        "values": {str(seed): in_percent(value) for seed, value in spread.values.items()},
-    }

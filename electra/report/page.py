@@ -11,8 +11,8 @@ from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
-from electra.report.curves import AXES, Axis, Curve, Panel, make_panels, other_texts
-from electra.report.drawing import COLOURS, STYLES, Chart, Line, draw_curves, render
+from electra.report.curves import AXES, Axis, Panel, make_panels
+from electra.report.drawing import COLOURS, draw, render
 from electra.report.labels import DEFINITIONS, LABELS, metric_title
 from electra.report.runs import RunRecord, is_number, read_runs
 from electra.samples import to_html as sample_to_html
@@ -20,9 +20,6 @@ from electra.samples import to_html as sample_to_html
 logger = logging.getLogger(__name__)
 
 REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
-KINDS = {"training": "training", "held-out": "held-out text", "frequencies": "token frequencies, no context"}
-"""Kind of a curve -> its label in the legend."""
-GREY = len(COLOURS) - 1
 MAIN_NETWORK = "main network"
 """Replaced by the network's name, such as discriminator, if all runs of the page have the same."""
 ABOUT_HELD_OUT = (
@@ -87,21 +84,20 @@ def report_blocks(
 
 def summary(run: RunRecord) -> list[str]:
     """The verdict of a finished run, and what was trained on what for how long; empty for an unfinished one."""
-    texts = [run.metrics["verdict"]] if run.metrics.get("verdict") else []
-    plan = run.plan
-    if not {"objective", "discriminator_parameters", "documents", "corpus_tokens", "steps"} <= plan.keys():
-        return texts
-    networks = f"a {plan.get('main_network', 'discriminator')} of {plan['discriminator_parameters']:,} parameters"
-    if plan.get("generator_parameters"):
-        networks += f" with a generator of {plan['generator_parameters']:,}"
+    if not run.metrics:
+        return []
+    plan, compute = run.plan, run.metrics.get("compute", {})
     sources = ", ".join(Path(source["name"]).name for source in plan.get("sources", [])[:3])
-    corpus = f"{plan['documents']:,} documents, {plan['corpus_tokens']:,} tokens"
-    text = f"Objective {plan['objective']}: {networks}, trained on {sources or 'a corpus'} ({corpus}) for "
-    text += f"{plan['steps']:,} steps of {plan.get('batch_size')} segments of up to {plan.get('max_length')} tokens"
-    compute = run.metrics.get("compute", {})
-    if is_number(compute.get("training_seconds")):
-        text += f", in {format_seconds(compute['training_seconds'])} on {compute.get('device', 'an unknown device')}"
-    return [*texts, f"{text}."]
+    text = (
+        f"Objective {plan.get('objective')}: a {plan.get('main_network', 'discriminator')} of "
+        f"{plan.get('discriminator_parameters', 0):,} parameters and a generator of "
+        f"{plan.get('generator_parameters', 0):,}, trained on {sources} ({plan.get('documents', 0):,} documents, "
+        f"{plan.get('corpus_tokens', 0):,} tokens) for {plan.get('steps', 0):,} steps of {plan.get('batch_size')} "
+        f"segments of up to {plan.get('max_length')} tokens, in {_cell('_seconds', compute.get('training_seconds'))} "
+        f"on {compute.get('device')}."
+    )
+    verdict = run.metrics.get("verdict")
+    return [verdict, text] if verdict else [text]
 
 
 def _notes(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[str]:
@@ -114,48 +110,9 @@ def _notes(runs: Sequence[RunRecord], panels: Sequence[Panel]) -> list[str]:
     return notes
 
 
-# ---- curves
-
-
 def _figure(panels: Sequence[Panel], runs: Sequence[RunRecord], axis: Axis) -> Figure:
     titles = ", ".join(panel.title for panel in panels)
-    return Figure(render(draw_panels(panels, runs, axis), "svg"), f"Curves of {titles}")
-
-
-def draw_panels(panels: Sequence[Panel], runs: Sequence[RunRecord], axis: Axis) -> Any:
-    """A matplotlib figure with a chart for each panel."""
-    charts = []
-    for panel in panels:
-        lines = [Line(c.x.tolist(), c.y.tolist(), colour_of(c, runs), style_of(c.kind)) for c in panel.curves]
-        charts.append(Chart(panel.title, lines, panel.is_share))
-    return draw_curves(charts, _legend(panels, runs), AXES[axis])
-
-
-def _legend(panels: Sequence[Panel], runs: Sequence[RunRecord]) -> list[tuple[str, int, str]]:
-    """Labels, colours and kinds of lines: the runs of a comparison, then the kinds of curves."""
-    is_single = len(runs) == 1
-    kinds = {curve.kind: colour_of(curve, runs) for panel in panels for curve in panel.curves}
-    entries = [] if is_single else [(run.name, number, "held-out") for number, run in enumerate(runs)]
-    for kind, colour in kinds.items():
-        entries.append((KINDS.get(kind, kind), colour if is_single else GREY, style_of(kind)))
-    return entries
-
-
-def colour_of(curve: Curve, runs: Sequence[RunRecord]) -> int:
-    """The number of the run; in the curves of a single one, the last colour for the baseline, one for each text."""
-    if len(runs) > 1:
-        return curve.run
-    if curve.kind == "frequencies":
-        return GREY
-    kinds = ["held-out", *(f"held-out: {name}" for name in other_texts(runs[0]))]
-    return min(GREY, kinds.index(curve.kind)) if curve.kind in kinds else 0
-
-
-def style_of(kind: str) -> str:
-    """A kind of `STYLES`: the kind of a curve without the name of a held-out text."""
-    style = kind.partition(":")[0]
-    assert style in STYLES
-    return style
+    return Figure(render(draw(panels, runs, AXES[axis]), "svg"), f"Curves of {titles}")
 
 
 # ---- tables
@@ -262,7 +219,7 @@ def write_report(
     main = [panel for panel in panels if panel.is_main and panel.has_points]
     page_file.parent.mkdir(parents=True, exist_ok=True)
     write_file(page.encode(errors="backslashreplace"), page_file)
-    write_file(render(draw_panels(main, runs, axis), "png"), picture_file)
+    write_file(render(draw(main, runs, AXES[axis]), "png"), picture_file)
     return [page_file, picture_file]
 
 

@@ -21,6 +21,7 @@ from wandb.proto import wandb_internal_pb2
 from electra.report.results import read_results
 from electra.runtime import tracking
 from electra.runtime.tracking import check_trackers, track_results
+from electra.tasks.glue.report import REPORTING
 from tests.conftest import refused
 from tests.finetuning.commands import ENVIRONMENT, ROOT
 from tests.pretraining.runs import FAST, flags, write_corpus
@@ -173,10 +174,10 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(
         assert_same_scalars(run, read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
 
     report = runs["run-report"]
-    values = json.loads((folder / "report.json").read_text())["runs"][0]["tasks"]
+    (summary,) = REPORTING.read_runs([folder])
     for task in (task for task in report.table("results") if task["metric"] in ("mcc", "spearman")):
         median = task["median"]
-        assert values[task["task"]]["headline"]["median"] == (median and pytest.approx(100 * median))
+        assert summary.tasks[task["task"]].headline.median == (median and pytest.approx(median))
         assert report.summary.get(f"median/{task['task']}") == median and task["seeds"] == 2
     table = {(row["task"], row["seed"], row["metric"]): row["value"] for row in report.table("runs")}
     assert table == {(r.task, r.seed, name): v for r in results for name, v in r.metrics.items()}

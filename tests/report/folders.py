@@ -59,7 +59,7 @@ def logs_until(step: int) -> list[dict[str, Any]]:
 
 
 PLAN = {"objective": "electra", "steps": 100, "flops": 2.0e11, "google_flops": 3.0e11}
-PLAN |= {"discriminator_shape": "3 layers", "discriminator_parameters": 1000}
+PLAN |= {"discriminator_shape": "3 layers", "discriminator_parameters": 1000, "generator_parameters": 500}
 PLAN |= {"documents": 7, "corpus_tokens": 900, "batch_size": 8, "max_length": 16, "sources": [{"name": "a/books.txt"}]}
 VERDICT = "step 100: the discriminator has started to learn"
 HELD_OUT = {

@@ -4,11 +4,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from electra.io.errors import UserError
-from electra.report.curves import Curve, Panel, make_panels, thin
+from electra.report.curves import Curve, Panel, make_panels
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
@@ -70,15 +69,3 @@ def test_values_that_are_not_finite_are_counted_and_left_out_and_flops_are_sprea
     logs = training_logs([1, 2, 3, 4], grad_norm=[1.0, math.nan, math.inf, 2.0])
     curve = curve_of(make_panels([record(logs, total_flos=8e9)], "flops"), "grad_norm", "training")
     assert (curve.x.tolist(), curve.y.tolist(), curve.not_finite) == ([2e9, 8e9], [1.0, 2.0], 2)
-
-
-def test_thinning_keeps_the_ends_and_every_spike() -> None:
-    random = np.random.default_rng(0)
-    values = random.normal(size=100_000)
-    spikes = np.arange(500, 100_000, 5000)  # each in a stretch of its own
-    values[spikes] += 50 * np.sign(random.normal(size=20))
-    curve = Curve(0, "training", np.arange(100_000.0), values)
-    kept = thin(curve, 100)
-    assert len(kept.x) <= 400 and kept.x[0] == 0 and kept.x[-1] == 99_999
-    assert (np.diff(kept.x) > 0).all() and set(spikes) <= set(kept.x)
-    assert (kept.y == values[kept.x.astype(int)]).all() and thin(curve, 25_000) is curve

@@ -154,7 +154,7 @@ def test_the_command_writes_to_its_output_alone(
     main([str(run), "--output", str(output)])
     markdown = (output / "report.md").read_text()
     assert markdown.startswith(f"# {title} results\n") and "| 50.0 |" in markdown
-    assert {path.name for path in output.iterdir()} == {"report.md", "report.html", "report.json"}
+    assert {path.name for path in output.iterdir()} == {"report.md", "report.html"}
     assert sorted(run.iterdir()) == before
 
 

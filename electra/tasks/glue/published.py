@@ -16,7 +16,6 @@ ELECTRA_PYTORCH = "https://github.com/richarddwang/electra_pytorch"
 
 def _published(
     name: str,
-    label: str,
     split: str,
     scores: tuple[float, ...],
     protocol: str,
@@ -33,7 +32,7 @@ def _published(
     """
     by_task = {task: {TASKS[task].headline: score} for task, score in zip(AVG_TASKS, scores, strict=bool(scores))}
     how = f"{protocol}; MNLI {mnli}" if mnli else protocol
-    return PublishedScores(name, label, by_task, how, source, table, split, printed_average, notes)
+    return PublishedScores(name, by_task, how, source, table, split, printed_average, notes)
 
 
 _MEDIAN_MANY = "median of 10 or more fine-tunings"
@@ -42,21 +41,21 @@ _LMTUNERS_TEST = "best of 5 on dev; RTE, STS-B from MNLI"
 
 PUBLISHED = (
     _published(
-        "ELECTRA-Small++", "ELECTRA-Small++", "dev", (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
+        "ELECTRA-Small++", "dev", (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7),
         _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small",
         notes=("the released ELECTRA-Small is the paper's ELECTRA-Small++: longer text, 4 million steps",),
     ),
     _published(
-        "ELECTRA-Small-OWT", "ELECTRA-Small-OWT", "dev", (56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
+        "ELECTRA-Small-OWT", "dev", (56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5),
         _MEDIAN_MANY, "matched", GOOGLE, "Expected Results, row ELECTRA-Small-OWT",
     ),
     _published(
-        "ELECTRA-Small-OWT (electra_pytorch)", "OWT, electra_pytorch", "dev",
+        "ELECTRA-Small-OWT (electra_pytorch)", "dev",
         (58.72, 88.03, 86.04, 86.16, 88.63, 80.4, 87.45, 67.46),
         "mean of 10 fine-tunings", "matched", ELECTRA_PYTORCH, "README, table 1", 80.36,
     ),
     _published(
-        "ELECTRA-Small-OWT (rc2020_electra)", "OWT, rc2020_electra", "dev",
+        "ELECTRA-Small-OWT (rc2020_electra)", "dev",
         (53.5, 88.7, 87.6, 85.2, 86.1, 80.2, 87.5, 61.5),
         "single run", "pooled", RC2020, "README, Results on GLUE dev set, row Mine", 79.2,
         notes=(
@@ -65,7 +64,7 @@ PUBLISHED = (
         ),
     ),
     _published(
-        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "dev",
+        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "dev",
         (56.3, 88.4, 75.0, 86.1, 89.1, 77.9, 83.0, 67.1),
         _LMTUNERS_DEV, "mean", LMTUNERS, "README, GLUE Dev results",
         notes=(
@@ -74,16 +73,16 @@ PUBLISHED = (
         ),
     ),
     _published(
-        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "dev",
+        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "dev",
         (50.6, 89.1, 86.3, 87.2, 89.1, 78.2, 85.9, 69.6),
         f"{_LMTUNERS_DEV}; settings searched per task", "mean", LMTUNERS, "README, GLUE Dev results",
     ),
     *(
-        _published(name, name, "dev", (), "as the paper reports it", "", PAPER, "table 1", average)
+        _published(name, "dev", (), "as the paper reports it", "", PAPER, "table 1", average)
         for name, average in (("ELECTRA-Small", 79.9), ("BERT-Small", 75.1), ("GPT", 78.8), ("BERT-Base", 82.2))
     ),
     _published(
-        "ELECTRA-Small++", "ELECTRA-Small++", "test", (55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
+        "ELECTRA-Small++", "test", (55.6, 91.1, 84.9, 84.6, 88.0, 81.6, 88.3, 63.6),
         "submission, single task", "", ELECTRA_PYTORCH, "README, table 2, after the paper's table 8", 79.7,
         notes=(
             "electra_pytorch's table 2 prints RTE 6.36; its average, 79.7, is that of 63.6",
@@ -91,34 +90,34 @@ PUBLISHED = (
         ),
     ),
     _published(
-        "ELECTRA-Small", "ELECTRA-Small", "test", (54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
+        "ELECTRA-Small", "test", (54.6, 89.1, 83.7, 80.3, 88.0, 79.7, 87.7, 60.8),
         "submission, single task", "", ELECTRA_PYTORCH, "an earlier README, after the paper's table 8", 78.0,
     ),
     _published(
-        "ELECTRA-Small++ (electra_pytorch)", "++, electra_pytorch", "test",
+        "ELECTRA-Small++ (electra_pytorch)", "test",
         (54.8, 91.6, 84.6, 84.2, 88.5, 82.0, 89.0, 64.7),
         "best of 10 on dev, or an ensemble", "", ELECTRA_PYTORCH, "README, table 2", 79.92,
         notes=("the released checkpoint, fine-tuned by electra_pytorch; not pre-trained by it",),
     ),
     _published(
-        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "OWT, lmtuners", "test",
+        "ELECTRA-Small-OWT (lmtuners, BERT parts)", "test",
         (57.4, 89.3, 76.2, 81.9, 87.5, 78.1, 82.4, 68.1),
         _LMTUNERS_TEST, "mean", LMTUNERS, "README, GLUE Test results",
     ),
     _published(
-        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "OWT, lmtuners, ALBERT", "test",
+        "ALECTRA-Small-OWT (lmtuners, ALBERT parts)", "test",
         (43.9, 87.9, 82.1, 82.0, 87.6, 77.9, 85.8, 67.5),
         f"{_LMTUNERS_TEST}; settings searched per task", "mean", LMTUNERS, "README, GLUE Test results",
     ),
     _published(
-        "GPT", "GPT", "test", (45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
+        "GPT", "test", (45.4, 91.3, 75.7, 80.0, 88.5, 82.1, 88.1, 56.0),
         "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
         notes=(
             "an earlier README of lmtuners prints GPT's QNLI score 88.1 under MNLI, and DistilBERT's 85.3 under QNLI",
         ),
     ),
     _published(
-        "BERT-Base", "BERT-Base", "test", (52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
+        "BERT-Base", "test", (52.1, 93.5, 84.8, 85.9, 89.2, 84.6, 90.5, 66.4),
         "submission", "", LMTUNERS, "README, GLUE Test results, after the paper",
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ DEFINITIONS = (
 )
 BERT = "https://aclanthology.org/N19-1423.pdf"
 PUBLISHED = [
-    PublishedScores(name, name, {"swag": scores}, "one run", BERT, "table 4")
+    PublishedScores(name, {"swag": scores}, "one run", BERT, "table 4")
     for name, scores in (
         ("BERT-Large", {"accuracy": 86.6, "test_accuracy": 86.3}),
         ("BERT-Base", {"accuracy": 81.6}),

@@ -10,19 +10,19 @@ PAPER = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", 
 GOOGLE = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
 """Protocol, source and table."""
 
-_SCORES: tuple[tuple[str, str, tuple[float, ...], tuple[float, ...], tuple[str, str, str]], ...] = (
-    ("ELECTRA-Small++", "ELECTRA-Small++", (75.8,), (70.1,), GOOGLE),
-    ("BERT-Base", "BERT-Base", (80.8, 88.5), (), PAPER),
-    ("XLNet-Base", "XLNet-Base", (81.3,), (78.5,), PAPER),
-    ("ELECTRA-Base", "ELECTRA-Base", (84.5, 90.8), (80.5, 83.3), PAPER),
-    ("ELECTRA-Base++", "ELECTRA-Base++", (86.8,), (80.5,), GOOGLE),
-    ("BERT-Large", "BERT-Large", (84.1, 90.9), (79.0, 81.8), PAPER),
-    ("BERT-Large (the paper's own)", "BERT-Large, paper's own", (88.0, 93.7), (84.7, 87.5), PAPER),
-    ("ELECTRA-Large, 400k steps", "ELECTRA-Large 400k", (88.7, 94.2), (86.9, 89.6), PAPER),
-    ("ELECTRA-Large, 1.75M steps", "ELECTRA-Large 1.75M", (89.7, 94.9), (88.0, 90.6), PAPER),
-    ("ELECTRA-Large (released)", "ELECTRA-Large released", (89.7,), (88.1,), GOOGLE),
+_SCORES: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[str, str, str]], ...] = (
+    ("ELECTRA-Small++", (75.8,), (70.1,), GOOGLE),
+    ("BERT-Base", (80.8, 88.5), (), PAPER),
+    ("XLNet-Base", (81.3,), (78.5,), PAPER),
+    ("ELECTRA-Base", (84.5, 90.8), (80.5, 83.3), PAPER),
+    ("ELECTRA-Base++", (86.8,), (80.5,), GOOGLE),
+    ("BERT-Large", (84.1, 90.9), (79.0, 81.8), PAPER),
+    ("BERT-Large (the paper's own)", (88.0, 93.7), (84.7, 87.5), PAPER),
+    ("ELECTRA-Large, 400k steps", (88.7, 94.2), (86.9, 89.6), PAPER),
+    ("ELECTRA-Large, 1.75M steps", (89.7, 94.9), (88.0, 90.6), PAPER),
+    ("ELECTRA-Large (released)", (89.7,), (88.1,), GOOGLE),
 )
-"""Name, label, exact match and F1 in version 1.1, in version 2.0, and where from; from the smallest to the largest
+"""Name, exact match and F1 in version 1.1, in version 2.0, and where from; from the smallest to the largest
 model. The released Small and Base are the paper's Small++ and Base++."""
 
 METRICS = {"exact_match": "EM", "f1": "F1"}
@@ -33,8 +33,8 @@ def _by_metric(scores: tuple[float, ...]) -> dict[str, float]:
 
 
 PUBLISHED = [
-    PublishedScores(name, label, {"squad_v1": _by_metric(v1), "squad_v2": _by_metric(v2)}, *source)
-    for name, label, v1, v2, source in _SCORES
+    PublishedScores(name, {"squad_v1": _by_metric(v1), "squad_v2": _by_metric(v2)}, *source)
+    for name, v1, v2, source in _SCORES
 ]
 TASKS = {
     "squad_v1": ScoredTask("squad_v1", "SQuAD 1.1", "f1", "F1", {"train": 87_599, "dev": 10_570}, METRICS),

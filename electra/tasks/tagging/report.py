@@ -15,7 +15,7 @@ DEFINITIONS = (
 )
 PUBLISHED = [
     PublishedScores(
-        name, name, {"conll2003": {"f1": f1, "test_f1": test_f1}}, "fine-tuned, document context",
+        name, {"conll2003": {"f1": f1, "test_f1": test_f1}}, "fine-tuned, document context",
         "https://aclanthology.org/N19-1423.pdf", "table 7",
     )
     for name, f1, test_f1 in (("BERT-Large", 96.6, 92.8), ("BERT-Base", 96.4, 92.4))

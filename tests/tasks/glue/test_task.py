@@ -170,7 +170,7 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
     report([str(folder / "output" / "run"), "--output", str(folder / "again")])
     assert (folder / "again" / "report.md").read_bytes() == (folder / "output" / "run" / "report.md").read_bytes()
     names = {path.name for path in (folder / "output" / "run").iterdir()}
-    assert names >= {"report.md", "report.html", "report.json", "config.yaml", "environment.json", "submission.zip"}
+    assert names >= {"report.md", "report.html", "config.yaml", "environment.json", "submission.zip"}
     assert {name: values.shape for name, values in predictions(folder, "mnli-42").items()} == {
         "dev": (12, 3), "dev_mismatched": (12, 3), "test": (6, 3), "test_mismatched": (6, 3), "ax": (6, 3),
     }  # fmt: skip
