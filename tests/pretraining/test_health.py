@@ -55,7 +55,7 @@ HEALTHY = Curve(
         (18000, 5.306, 0.4407, 0.753, 0.162, 0.2111),
     ),
 )
-"""glue_cpu.yaml: slow to start."""
+"""small_glue_cpu.yaml: slow to start."""
 COLLAPSING = Curve(
     4096,
     2048,
@@ -69,7 +69,7 @@ COLLAPSING = Curve(
         (7500, 5.603, 0.3772, 0.511, 0.000, 0.1254),
     ),
 )
-"""An earlier glue_cpu.yaml with three layers, 4,096 WordPieces, 15 % chosen and learning rate 1e-3."""
+"""An earlier small_glue_cpu.yaml with three layers, 4,096 WordPieces, 15 % chosen and learning rate 1e-3."""
 SHORT = Curve(
     30_522,
     1024,

@@ -119,3 +119,34 @@ def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Ca
     args = resolved(**TWO_STAGE, hub_token="hf_mine")
     assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
     assert args.training.hub_token == "hf_mine"
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "given", "expected"),
+    [
+        # warm-up, evaluation, checkpoint, log
+        (1_000_000, {}, (10_000, 5000, 10_000, 100)),
+        (12_000, {}, (1200, 600, 1200, 100)),
+        (12, {}, (2, 1, 2, 1)),
+        (12_000, {"warmup_steps": 9000, "logging_steps": 500}, (9000, 600, 1200, 500)),
+        (12_000, {"eval_steps": 500}, (1200, 500, 1000, 100)),
+    ],
+)
+def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, expected) -> None:
+    names = ("warmup_steps", "eval_steps", "save_steps", "logging_steps")
+    args = resolved(max_steps=max_steps, **{**dict.fromkeys(names), **given})
+    assert tuple(getattr(args.training, name) for name in names) == expected
+    assert all(args.record[name] == value for name, value in zip(names, expected, strict=True))
+
+
+def test_a_run_inherits_from_that_of_its_networks(tmp_path: Path) -> None:
+    run = tmp_path / "first"
+    (run / "discriminator").mkdir(parents=True)
+    lines = "tie: none\nhidden_dropout_prob: 0.0\nmlm_probability: 0.25\nmax_length: 64\nlearning_rate: 1e-3\n"
+    (run / "config.yaml").write_text(lines)
+    for start in (run, run / "discriminator"):
+        args = parse_arguments(["--train_file=text", f"--init_discriminator={start}", "--max_length=32"])
+        assert (args.model.tie, args.model.hidden_dropout_prob, args.objective.mlm_probability) == ("none", 0.0, 0.25)
+        assert args.segments.max_length == 32  # given
+        assert args.training.learning_rate == 5e-4  # of the recipe
+        assert args.record["tie"] == "none"

@@ -33,7 +33,7 @@ GENERATOR_MOVES = 0.5
 """Nats. Below this gain over random guesses a generator has not begun; below this gain while the steps double it has
 settled. Its loss falls about evenly in the logarithm of the steps; the early fall takes 1 to 2 nats."""
 START_BUDGET = 50_000_000
-"""Tokens. The slowest healthy run, glue_cpu, started after 18 million."""
+"""Tokens. The slowest healthy run, small_glue_cpu, started after 18 million."""
 _LOWER = (
     "Try a lower --learning_rate (now {learning_rate:g}), a smaller --generator_size, a larger batch "
     "(--per_device_train_batch_size, --gradient_accumulation_steps), or a longer --warmup_steps (now {warmup_steps}). "
