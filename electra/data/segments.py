@@ -46,6 +46,13 @@ class PackedRow(NamedTuple):
 Row = Segment | PackedRow
 
 
+def segment_length(segment: Segment) -> int:
+    """Tokens of a segment with its special tokens: 2, or 3 for a pair."""
+    if segment.second is None:
+        return len(segment.first) + 2
+    return len(segment.first) + len(segment.second) + 3
+
+
 class SegmentPolicy(Protocol):
     """How documents become segments, or rows of several."""
 
@@ -133,7 +140,7 @@ class SegmentCollator:
         if self.length and lengths.shape[1] > 1:  # few shapes
             lengths = np.pad(lengths, [(0, 0), (0, -lengths.shape[1] % 8)])
         is_used = np.arange(lengths.shape[1]) < np.array([len(row) for row in members])[:, None]
-        lengths[is_used] = [len(s.first) + 2 + (len(s.second) + 1 if s.second is not None else 0) for s in segments]
+        lengths[is_used] = [segment_length(segment) for segment in segments]
         starts, sizes = lengths.cumsum(axis=1) - lengths, lengths.sum(axis=1)
         shape = (len(rows), self.length or int(sizes.max()))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)

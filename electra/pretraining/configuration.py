@@ -142,6 +142,9 @@ class PretrainingArguments(TrainingArguments):
         resuming="recorded",
     )
     save_total_limit: int | None = option(3, "Number of checkpoints to keep: the latest ones.")
+    budget: str | None = option(
+        None, "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial."
+    )
     plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
     auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(

@@ -1,6 +1,8 @@
 """From options to the joint model, with new or trained networks."""
 
+import copy
 import logging
+import os
 from dataclasses import fields
 from typing import Any
 
@@ -8,8 +10,10 @@ import torch
 from accelerate.utils import set_seed
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.initialization import no_init_weights
 
 from electra.backbones import BACKBONES, UNIFORM
+from electra.io.console import format_bytes
 from electra.io.errors import UserError
 from electra.model.configuration import (
     ElectraPretrainingConfig,
@@ -48,6 +52,8 @@ SIZES = (
     "max_position_embeddings",
 )
 """Options that a trained network decides."""
+BYTES_PER_PARAMETER = 8
+"""Bytes of a weight and its gradient in float32, the least that training needs."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 INITIALIZATIONS = ("normal", "truncated_normal", "original", "local")
 """Initial weights.
@@ -70,76 +76,138 @@ def build_model(
 ) -> ElectraForJointPretraining:
     """The joint model with new weights, or those of --init_discriminator and --init_generator.
 
-    `checkpoint` is that of a resumed run. Trainer loads all weights from it, so trained networks are not read.
+    Args:
+        checkpoint: the one to resume. Trainer loads all weights from it, so trained networks are not read.
+    Raises:
+        UserError: the options do not fit the networks, or the networks do not fit into memory.
     """
+    config = _pair_config(args, tokenizer, checkpoint)
+    if not (args.training.fsdp or args.training.deepspeed):  # which share the weights out to several devices
+        _check_memory(config, args.training.device)
+    set_seed(args.training.seed)
+    model = ElectraForJointPretraining(config)
+    if config.init_from_generator:
+        check_same_encoders(model)
+
+    for network in (model.discriminator, model.generator):
+        if network is not None:
+            _check_network(network, args)
+            initialize(network, args.model.initialization)
+    if args.model.initialization == "local" and not args.model.init_discriminator:
+        set_local_heads(model.discriminator)
+
+    if checkpoint is None:
+        _load_trained(model, args, tokenizer)
+    return model
+
+
+def _pair_config(
+    args: Configuration, tokenizer: PreTrainedTokenizerBase, checkpoint: str | None
+) -> ElectraPretrainingConfig:
     sizes, objective = args.model, args.objective
     masked, random, weight = objective.corruption_and_weight()
     uniform_generator = sizes.generator_type == UNIFORM
     spec = objective_of(objective.objective, uniform_generator)
     init_from_generator = spec.has_stages and objective.init_from_generator
+    if init_from_generator and sizes.initialization == "local":
+        raise UserError(
+            "--initialization local has no effect if the discriminator starts from the generator; leave it out, or "
+            "add --no_init_from_generator"
+        )
+
     discriminator = _discriminator_config(args, tokenizer, checkpoint)
     generator, notes = _generator_config(args, discriminator, tokenizer, checkpoint)
-    for note in notes if spec.has_generator else []:
-        logger.info(note)
-    set_seed(args.training.seed)
-    model = ElectraForJointPretraining(
-        ElectraPretrainingConfig(
-            generator,
-            discriminator,
-            objective=objective.objective,
-            mask_token_id=tokenizer.mask_token_id,
-            special_token_ids=sorted(tokenizer.all_special_ids),
-            vocabulary_gaps=vocabulary_gaps(tokenizer),
-            mlm_probability=objective.mlm_probability,
-            mlm_replacement_probability=masked,
-            mlm_random_probability=random,
-            discriminator_weight=spec.discriminator_weight if uniform_generator else weight,
-            sampling_temperature=objective.temperature,
-            disallow_correct=objective.disallow_correct,
-            uniform_generator=uniform_generator,
-            tie=sizes.tie,
-            generator_steps=objective.generator_steps or 0,
-            init_from_generator=init_from_generator,
-            initialized_from=saved_config(checkpoint).get("initialized_from") if checkpoint else None,
-        )
+    if spec.has_generator:
+        for note in notes:
+            logger.info(note)
+    return ElectraPretrainingConfig(
+        generator,
+        discriminator,
+        objective=objective.objective,
+        mask_token_id=tokenizer.mask_token_id,
+        special_token_ids=sorted(tokenizer.all_special_ids),
+        vocabulary_gaps=vocabulary_gaps(tokenizer),
+        mlm_probability=objective.mlm_probability,
+        mlm_replacement_probability=masked,
+        mlm_random_probability=random,
+        discriminator_weight=spec.discriminator_weight if uniform_generator else weight,
+        sampling_temperature=objective.temperature,
+        disallow_correct=objective.disallow_correct,
+        uniform_generator=uniform_generator,
+        tie=sizes.tie,
+        generator_steps=objective.generator_steps or 0,
+        init_from_generator=init_from_generator,
+        initialized_from=saved_config(checkpoint).get("initialized_from") if checkpoint else None,
     )
-    if init_from_generator:
-        if sizes.initialization == "local":
-            raise UserError(
-                "--initialization local has no effect if the discriminator starts from the generator; leave it out, "
-                "or add --no_init_from_generator"
-            )
-        check_same_encoders(model)
-    for network in (model.discriminator, model.generator):
-        if network is None:
-            continue
-        if args.segments.segment_policy == "packed" and not can_share_rows(network.config):
-            raise UserError(
-                f"--segment_policy packed does not work with this {network.config.model_type}: documents that share a "
-                "row would see each other; choose windows"
-            )
-        if args.training.gradient_checkpointing and not network.supports_gradient_checkpointing:
-            raise UserError(
-                f"--gradient_checkpointing does not work with {network.config.model_type}: transformers has none for "
-                "it; leave it out"
-            )
-        initialize(network, sizes.initialization)
-    if sizes.initialization == "local" and not sizes.init_discriminator:
-        set_local_heads(model.discriminator)
-    # The discriminator last: weights that both share are the discriminator's.
+
+
+def _check_memory(config: ElectraPretrainingConfig, device: torch.device) -> None:
+    """Refuse networks whose weights and gradients alone are more than the device's memory."""
+    parameters = count_parameters(config)
+    memory = _memory_of(device)
+    needed = BYTES_PER_PARAMETER * parameters
+    if memory is not None and needed > memory:
+        raise UserError(
+            f"the networks have {parameters:,} parameters, which need {format_bytes(needed)} for weights and "
+            f"gradients alone, and the memory of {device} has {format_bytes(memory)}; lower --hidden_size, "
+            "--num_hidden_layers or --vocab_size"
+        )
+
+
+def count_parameters(config: ElectraPretrainingConfig) -> int:
+    """Parameters of the joint model, counted on a copy without memory."""
+    with torch.device("meta"), no_init_weights():
+        model = ElectraForJointPretraining(copy.deepcopy(config))
+        model.tie_weights()
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _memory_of(device: torch.device) -> int | None:
+    """Bytes of memory of a GPU or of this machine; None if the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _check_network(network: PreTrainedModel, args: Configuration) -> None:
+    """Refuse options that do not work with the architecture of a network."""
+    model_type = network.config.model_type
+    if args.segments.segment_policy == "packed" and not can_share_rows(network.config):
+        raise UserError(
+            f"--segment_policy packed does not work with this {model_type}: documents that share a row would see "
+            "each other; choose windows"
+        )
+    if args.training.gradient_checkpointing and not network.supports_gradient_checkpointing:
+        raise UserError(
+            f"--gradient_checkpointing does not work with {model_type}: transformers has none for it; leave it out"
+        )
+
+
+def _load_trained(model: ElectraForJointPretraining, args: Configuration, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Load --init_generator, then --init_discriminator: weights that both share are the discriminator's."""
+    sizes = args.model
     given: dict[str, Tensor] = {}
-    for role, network in (("generator", model.generator), ("discriminator", model.discriminator)):
-        path = getattr(sizes, f"init_{role}")
-        if path and network is not None and checkpoint is None:
-            started = load_into(network, path, role, tokenizer, args.segments.max_length)
-            model.config.initialized_from = {**(model.config.initialized_from or {}), role: started}
-            shared = {name: model.get_parameter(name) for name in model.all_tied_weights_keys.values()}
-            lost = sorted(name for name in given if not torch.equal(given[name], shared[name]))
-            if lost:
-                its = f"--tie {sizes.tie}: in place of the trained generator's {', '.join(lost)}, the run has the"
-                logger.warning("%s discriminator's; for a pair that shared nothing choose --tie none", its)
-            given = {name: value.detach().clone() for name, value in shared.items()}
-    return model
+    trained = (
+        ("generator", sizes.init_generator, model.generator),
+        ("discriminator", sizes.init_discriminator, model.discriminator),
+    )
+    for role, path, network in trained:
+        if not path or network is None:
+            continue
+        started = load_into(network, path, role, tokenizer, args.segments.max_length)
+        model.config.initialized_from = {**(model.config.initialized_from or {}), role: started}
+        shared = {name: model.get_parameter(name) for name in model.all_tied_weights_keys.values()}
+        lost = sorted(name for name in given if not torch.equal(given[name], shared[name]))
+        if lost:
+            logger.warning(
+                "--tie %s: in place of the trained generator's %s, the run has the discriminator's; for a pair that "
+                "shared nothing choose --tie none",
+                sizes.tie,
+                ", ".join(lost),
+            )
+        given = {name: value.detach().clone() for name, value in shared.items()}
 
 
 def _discriminator_config(

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedConfig
 
 from electra.backbones import BACKBONES
+from electra.data.segments import PackedRow, SegmentPolicy, segment_length
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
@@ -17,12 +19,14 @@ from electra.flops import (
 )
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from electra.model.networks import can_share_rows
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.checkpoints import fraction_steps
 from electra.pretraining.callbacks.phases import stage_lengths
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.resume import describe
+from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,12 @@ MOST_SOURCES = 20
 """Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
 SHORT_DOCUMENT = 256
 """Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
+SAMPLED_ROWS = 256
+"""Rows whose padding is counted."""
+MOST_PADDING = 0.2
+"""Share of padding above which packed rows are proposed."""
+MOST_EPOCHS = 40
+"""Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
 FEWEST_HELD_OUT = 10
 """Held-out documents below which metrics describe these rather than the corpus."""
 
@@ -75,6 +85,8 @@ class Plan:
     """Optimizer steps of the generator's stage; 0: there are no stages."""
 
     shared: str = "embeddings shared"
+    padding: float = 0.0
+    """Share of the positions that are padding, by some segments of an epoch."""
     changes: list[str] = field(default_factory=list)
     """Of a resumed run: a line for each step at which options changed."""
 
@@ -108,7 +120,8 @@ class Plan:
             )
         lines += [
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
-            f"tokens: {self.total_tokens:,} tokens, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
+            f"tokens: {self.total_tokens:,} tokens with padding, about {self.total_tokens * (1 - self.padding):,.0f} "
+            f"without, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
             f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g})",
         ]
@@ -182,8 +195,20 @@ def make_plan(
         shared=_SHARED[tie],
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
+        padding=padding_share(data.policy, max_length),
         changes=describe(changes),
     )
+
+
+def padding_share(policy: SegmentPolicy, max_length: int) -> float:
+    """The share of padding in rows of `max_length` tokens, measured on rows spread evenly over the first epoch."""
+    count = min(len(policy), SAMPLED_ROWS)
+    rows = policy.cut(0, np.linspace(0, len(policy) - 1, count).astype(np.int64))
+    tokens = 0
+    for row in rows:
+        for segment in row.segments if isinstance(row, PackedRow) else [row]:
+            tokens += segment_length(segment)
+    return 1 - tokens / (count * max_length)
 
 
 def announce_plan(
@@ -194,7 +219,19 @@ def announce_plan(
     for line in (*plan.lines(), f"run folder     {training.output_dir}"):
         logger.info(line)
     fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
-    for warning in document_warnings(plan, args.corpus.document_separator, fraction):
+    warnings = document_warnings(plan, args.corpus.document_separator, fraction)
+    can_pack = all(can_share_rows(c) for c in (model.config.discriminator, model.config.generator) if c is not None)
+    if plan.padding > MOST_PADDING and args.segments.segment_policy == "windows" and can_pack:
+        warnings.append(
+            f"{plan.padding:.0%} of the positions are padding; with --segment_policy packed, documents share rows"
+        )
+    if plan.epochs > MOST_EPOCHS:
+        warnings.append(
+            f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little. For "
+            f"{plan.corpus_tokens:,} tokens, choose {size_for(plan.corpus_tokens)}, or more text; --budget 2h sets "
+            "size and steps by the time that training may take"
+        )
+    for warning in warnings:
         logger.warning(warning)
     saves_between = any(step < steps for step in plan.checkpoint_steps)
     if training.save_strategy == "steps" and training.save_steps > steps and not saves_between:
@@ -209,6 +246,21 @@ def announce_plan(
             f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
         )
     return plan
+
+
+def size_for(corpus_tokens: int) -> str:
+    """Options of the largest recipe that repeats a corpus 40 times at most; for less text, fewer steps of tiny."""
+    most = MOST_EPOCHS * corpus_tokens
+    for name in ("large", "base", "small", "mini"):
+        if int(RECIPES[name]["max_steps"]) * tokens_of_step(name) <= most:
+            return f"--model_size {name}"
+    steps = min(int(RECIPES["tiny"]["max_steps"]), max(1, most // tokens_of_step("tiny")))
+    return f"--model_size tiny --max_steps {steps}"
+
+
+def tokens_of_step(recipe: str) -> int:
+    """Tokens of an optimizer step of a recipe on one device, with padding."""
+    return int(RECIPES[recipe]["per_device_train_batch_size"]) * int(RECIPES[recipe]["max_length"])
 
 
 def document_warnings(plan: Plan, document_separator: str, validation_fraction: float) -> list[str]:

@@ -1,6 +1,7 @@
 """What a run needs: disk space, computed before it starts; time and memory, measured in ten steps (--plan)."""
 
 import logging
+import math
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 TRIAL_STEPS = 10
 """Timed steps of a trial, after one for warm-up."""
+TRIAL_SECONDS = 20.0
+"""A trial of one process ends after this time, with the steps that it has."""
 
 
 def bytes_of_averages(training: PretrainingArguments, model: ElectraForJointPretraining) -> int:
@@ -80,44 +83,68 @@ def check_disk(args: Configuration, model: ElectraForJointPretraining, plan: Pla
     logger.warning(missing)
 
 
-class _Clock(TrainerCallback):
-    """Records the start, and the end on the device of the first and the last step; between them nothing waits."""
+class Clock(TrainerCallback):
+    """Measures the seconds of a step, without the first one unless it is the only one.
 
-    def __init__(self) -> None:
-        self.times = [time.monotonic()]
+    The host waits for the device after the first and the last step, and not in between.
+    """
+
+    def __init__(self, longest: float = math.inf) -> None:
+        self.longest = longest
+        self.began = time.monotonic()
+        self.first_ended = 0.0
+        self.steps = 0
+        self.seconds_per_step = 0.0
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.global_step in (1, state.max_steps):
-            if args.device.type != "cpu":
-                torch.accelerator.synchronize()
-            self.times.append(time.monotonic())
+        step = state.global_step
+        is_late = time.monotonic() - self.began > self.longest
+        if step > 1 and step < state.max_steps and not is_late:
+            return
+        if args.device.type != "cpu":
+            torch.accelerator.synchronize()
+        now = time.monotonic()
+        if step == 1:
+            self.first_ended = now
+            self.steps, self.seconds_per_step = 1, now - self.began
+        else:
+            self.steps = step - 1
+            self.seconds_per_step = (now - self.first_ended) / self.steps
+        if is_late:
+            control.should_training_stop = True
 
 
-def run_trial(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> None:
-    """Train the model for eleven steps in a temporary folder, and log time and memory."""
-    no_log = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": True, "report_to": []}
+def run_trial(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
+    """Train the model for a few steps in a temporary folder, and measure their time."""
+    no_log = {"logging_strategy": IntervalStrategy.NO, "disable_tqdm": not sys.stderr.isatty(), "report_to": []}
     no_evaluation = {"eval_strategy": IntervalStrategy.NO, "eval_on_start": False, "load_best_model_at_end": False}
     steps = {"max_steps": min(TRIAL_STEPS + 1, plan.steps), "save_strategy": SaveStrategy.NO}
+    logger.info("trial          up to %d steps, of at most %g s", TRIAL_STEPS, TRIAL_SECONDS)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         training = args.training.with_values(**no_log, **no_evaluation, **steps, output_dir=folder)
         # A gate needs evaluations; without it both networks are trained, which is the longest step.
         short = replace(args, training=training, objective=replace(args.objective, generator_gate=[]))
-        clock, timed = _Clock(), max(1, short.training.max_steps - 1)
+        # Several processes must stop after the same step.
+        clock = Clock(TRIAL_SECONDS if training.world_size == 1 else math.inf)
         tune_for_device(model, training)
         trial = make_trainer(short, model, data, plan, None, [clock])
         compile_step(trial)
         trial.train()
-    seconds = (clock.times[-1] - clock.times[-2]) / timed
-    if trial.is_world_process_zero():
-        rate, duration = plan.tokens_per_step / seconds, format_seconds(seconds * plan.steps)
-        logger.info(
-            f"trial          {timed} steps of {seconds:.3g} s, {rate:,.0f} tokens/s: about {duration} without "
-            "evaluations and checkpoints"
-        )
-        if args.training.device.type == "cuda":
-            logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
-        elif sys.platform == "linux":
-            import resource  # not on Windows; other systems count in other units
+    return clock
 
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            logger.info("               peak memory %s, of the whole process", format_bytes(peak))
+
+def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> None:
+    """Log the speed and the peak memory that a trial has measured, and what the run would take."""
+    rate = plan.tokens_per_step / clock.seconds_per_step
+    duration = format_seconds(clock.seconds_per_step * plan.steps)
+    logger.info(
+        f"trial          {clock.steps} steps of {clock.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
+        f"about {duration} without evaluations and checkpoints"
+    )
+    if training.device.type == "cuda":
+        logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
+    elif sys.platform == "linux":
+        import resource  # not on Windows; other systems count in other units
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        logger.info("               peak memory %s, of the whole process", format_bytes(peak))

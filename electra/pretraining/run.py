@@ -6,6 +6,7 @@ from pathlib import Path
 
 from electra.io.console import RunLog, setup_logging, shown_command
 from electra.io.hub import push_run
+from electra.pretraining.budget import fit_to_budget
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.card import first_command
 from electra.pretraining.data import load_data
@@ -13,7 +14,7 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import check_disk, run_trial
+from electra.pretraining.resources import announce_trial, check_disk, run_trial
 from electra.pretraining.resume import check_resumed, origin_of
 from electra.pretraining.run_folder import open_run, save_options
 from electra.pretraining.setup import (
@@ -31,7 +32,10 @@ def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
     log = RunLog()
+    argv = sys.argv[1:] if argv is None else argv
     args = parse_arguments(argv)
+    if args.training.budget is not None:
+        args = parse_arguments(fit_to_budget(argv, args))
     check_trackers(args.training.report_to)
     run = open_run(args)
     if run.is_finished:
@@ -48,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     plan = announce_plan(args, model, data, origin.changes)
     check_disk(args, model, plan)
     if args.training.plan:
-        run_trial(args, model, data, plan)
+        announce_trial(run_trial(args, model, data, plan), args.training, plan)
         return
     stop = StopRequests(args.training.max_hours, started)
     tune_for_device(model, args.training)
@@ -57,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     compile_step(trainer)
     seed_dropout(args.training)
     save_options(args, record, run, data.tokenizer, plan.changes)
-    command = shown_command("run_pretraining.py", sys.argv[1:] if argv is None else argv)
+    command = shown_command("run_pretraining.py", argv)
     if args.training.process_index == 0:
         log.write_to(run.folder)
         command = first_command(run.folder, command)

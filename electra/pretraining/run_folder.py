@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
+LONGEST_NAME = 200
+"""Bytes of a run's name; file systems allow 255, and names of locks and temporary files are longer."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""
 
@@ -46,6 +48,7 @@ class Run(NamedTuple):
 def open_run(args: Configuration) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
+    _check_names(training, args.cache.cache_dir)
     shared: list[Any] = [None]
     if PartialState().is_main_process:
         try:
@@ -62,6 +65,23 @@ def open_run(args: Configuration) -> Run:
     elif run.folder.name != training.experiment_name:
         logger.info("%s/%s already exists; writing to %s", training.output_dir, training.experiment_name, run.folder)
     return run
+
+
+def _check_names(training: PretrainingArguments, cache_dir: str) -> None:
+    """Refuse names that the libraries that write files cannot write."""
+    names = {
+        "output_dir": str(training.output_dir),
+        "experiment_name": training.experiment_name,
+        "cache_dir": cache_dir,
+    }
+    for option, name in names.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UserError(f"--{option} {name!a} is not UTF-8; choose another name") from error
+    size = len(training.experiment_name.encode("utf-8"))
+    if size > LONGEST_NAME:
+        raise UserError(f"--experiment_name has {size} bytes; choose a name of at most {LONGEST_NAME}")
 
 
 def _find_run(training: PretrainingArguments) -> Run:
@@ -169,7 +189,7 @@ def save_options(
     if not PartialState().is_main_process:
         return
     values = without_secrets(record)
-    for name in ("resume_from_checkpoint", "auto_resume"):  # how the command starts, not what the run is
+    for name in ("resume_from_checkpoint", "auto_resume", "budget"):  # how the command starts, not what the run is
         values.pop(name, None)
     # Absolute, so that the run can be resumed from any folder, and after it was moved.
     values |= {"output_dir": str(run.folder.resolve().parent), "cache_dir": absolute(args.cache.cache_dir)}

@@ -5,10 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.segments import Segment
 from electra.data.token_cache import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
@@ -64,11 +66,24 @@ def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
     return make_numbered_cache([50, 20, 20, 10])
 
 
+class Rows:
+    """A policy of `count` rows with so many tokens, to which two special ones are added."""
+
+    def __init__(self, count: int, tokens: int) -> None:
+        self.count, self.tokens = count, tokens
+
+    def __len__(self) -> int:
+        return self.count
+
+    def cut(self, epoch: int, indices: Any) -> list[Segment]:
+        return [Segment(np.zeros(self.tokens, np.uint16), None) for _ in indices]
+
+
 @pytest.fixture(scope="session")
 def plan_of(cache: TokenCache) -> Callable[[Pair], Plan]:
     """The plan of 12 steps of 10 x 16 tokens with a pair."""
     args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
-    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=range(30))
+    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
     return lambda pair: make_plan(args, pair, data)
 
 

@@ -16,7 +16,8 @@ from electra.flops import TransformerShape, google_training_flops
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.plan import Plan, announce_plan, document_warnings
+from electra.pretraining.plan import Plan, announce_plan, document_warnings, size_for
+from tests.pretraining.conftest import Rows
 from tests.pretraining.runs import flags
 
 MakePair = Callable[..., ElectraForJointPretraining]
@@ -73,7 +74,7 @@ def test_a_plan_follows_the_options_and_warns_of_steps_that_look_like_samples(
 ) -> None:
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
-    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=range(30))
+    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
 
     def announce(**options: object) -> Plan:
         warn.reset_mock()
@@ -87,6 +88,12 @@ def test_a_plan_follows_the_options_and_warns_of_steps_that_look_like_samples(
     for options, named in (({"save_steps": 13}, "save_steps=13"), ({"warmup_steps": 12}, "--warmup_steps 12")):
         announce(**options)
         assert named in warn.call_args[0][0] and warn.call_count == 1
+    announce(max_steps=101, warmup_steps=2)  # 1212 rows, 40.4 epochs
+    assert "--model_size tiny --max_steps 1," in warn.call_args[0][0]
+    data.policy = Rows(30, 10)
+    plan = announce(segment_policy="windows")
+    assert plan.padding == 0.25 and "--segment_policy packed" in warn.call_args[0][0]
+    assert "1,728 without" in " ".join(plan.lines())  # of 12 steps of 12 x 16 positions
 
 
 def books(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
@@ -171,3 +178,13 @@ def test_stages_and_generators_cost_what_they_run(
     assert without.flops == pytest.approx(without.total_tokens * per_token, rel=1e-12)
     assert without.generator_parameters == 0
     assert planned(objective="adversarial")[0].flops == both.flops
+
+
+def test_the_size_follows_from_the_text() -> None:
+    # A recipe's steps and tokens of a step against 40 epochs.
+    for tokens, options in (
+        (10**6, "--model_size tiny --max_steps 9765"),  # 4,096 tokens a step
+        (60_000 * 4096 // 40, "--model_size mini"),
+        (10**6 * 128 * 128 // 40, "--model_size small"),
+    ):
+        assert size_for(tokens) == options

@@ -3,6 +3,7 @@
 import io
 import resource
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
@@ -11,14 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase, TrainerState
+from transformers import PreTrainedTokenizerBase, TrainerControl, TrainerState
 
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
-from electra.pretraining.resources import _Clock, check_disk, count_checkpoints
+from electra.pretraining.resources import Clock, check_disk, count_checkpoints
 from run_pretraining import main
 from tests.pretraining.runs import flags
 
@@ -76,15 +77,29 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pyt
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
 
 
-def test_a_plan_waits_for_the_device_after_its_first_and_its_last_step_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(step))
     for device in ("cuda", "cpu"):
-        clock = _Clock()
+        clock = Clock()
         for step in range(1, 12):
             state = TrainerState(global_step=step, max_steps=11)
             clock.on_step_end(SimpleNamespace(device=torch.device(device)), state, None)
-        assert waits == [1, 11] and len(clock.times) == 3
+        assert waits == [1, 11] and clock.steps == 10
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 2)])
+def test_a_slow_trial_ends_after_its_time(monkeypatch: pytest.MonkeyPatch, seconds: float, steps: int) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock, control = Clock(20.0), TrainerControl()
+    step = 0
+    while not control.should_training_stop:
+        step += 1
+        now[0] += seconds
+        state = TrainerState(global_step=step, max_steps=11)
+        clock.on_step_end(SimpleNamespace(device=torch.device("cpu")), state, control)
+    assert (clock.steps, clock.seconds_per_step) == (steps, seconds)
 
 
 @pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])

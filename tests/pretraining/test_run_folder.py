@@ -46,6 +46,14 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path, auto_re
         assert named in refused(lambda name=name: opened(tmp_path, experiment_name=name, auto_resume=auto_resume))
 
 
+def test_names_that_cannot_be_written_are_refused_first(tmp_path: Path) -> None:
+    latin = "caf\udce9"  # the byte E9, as Python reads it
+    for name in ("output_dir", "experiment_name", "cache_dir"):
+        assert f"--{name} " in refused(lambda name=name: opened(tmp_path, **{name: latin}))
+    assert "250 bytes" in refused(lambda: opened(tmp_path, experiment_name="c" * 250))
+    assert not any(tmp_path.iterdir())
+
+
 # ---- what is resumed
 
 

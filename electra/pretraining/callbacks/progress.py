@@ -139,9 +139,9 @@ def compute_ledger(
 def ledger_line(ledger: Mapping[str, Any]) -> str:
     """The same as one line of text."""
     if "training_seconds" not in ledger:
-        return f"{ledger['tokens']:,} tokens, {ledger['flops']:.3g} FLOPs; too short for a rate"
+        return f"{ledger['tokens']:,} tokens without padding, {ledger['flops']:.3g} FLOPs; too short for a rate"
     return (
-        f"{ledger['tokens']:,} tokens in {format_seconds(ledger['training_seconds'])} of training "
+        f"{ledger['tokens']:,} tokens without padding in {format_seconds(ledger['training_seconds'])} of training "
         f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
         f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product measured here"
     )
