@@ -8,8 +8,8 @@
 AutoTokenizer opens the resulting folder; the other commands take it as --tokenizer_path.
 """
 
-from electra.data.tokenizer import main
 from electra.io.errors import run_script
+from electra.tokenizers.run import main
 
 if __name__ == "__main__":
     run_script(main)

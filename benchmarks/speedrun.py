@@ -44,6 +44,7 @@ YARDSTICK: dict[str, Any] = {
     "discriminator_type": "modernbert",
     "initializer_range": 0.06,
     "vocab_size": 2048,
+    "strip_accents": True,
     "hidden_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
@@ -174,8 +175,8 @@ def main(argv: list[str] | None = None) -> None:
         "cpu_minutes": statistics.fmean(told["cpu_minutes"] for told in seeds),
         "threads": options.threads,
         "seeds": seeds,
-        "test_set": test_set.checksum,
-        "frequencies_auc": test_set.about["frequencies_auc"],
+        "test_set": test_set.fingerprint,
+        "frequencies_auc": test_set.frequencies_auc,
         **environment(),
     }
     with (folder / "records.jsonl").open("a") as file:

@@ -12,7 +12,7 @@ def _command(module: str) -> Callable[[], None]:
 
 
 pretrain = _command("electra.pretraining.run")
-tokenizer = _command("electra.data.tokenizer")
+tokenizer = _command("electra.tokenizers.run")
 glue = _command("electra.tasks.glue.task")
 squad = _command("electra.tasks.squad.task")
 tagging = _command("electra.tasks.tagging.task")

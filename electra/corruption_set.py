@@ -11,7 +11,6 @@ their --validation_file. electra/data/corrupted.py describes the file.
 import logging
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,12 +26,13 @@ from electra.data.token_cache import load_or_build_cache
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError, run_script
 from electra.io.files import expand
+from electra.io.folders import check_replaceable
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.model.probe import corrupt, run_options
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
-from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_gaps, vocabulary_size
+from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
 
 logger = logging.getLogger("electra.corruption_set")
 
@@ -49,7 +49,6 @@ def make_corruption_set(
     *,
     length: int,
     mlm_probability: float,
-    **about: Any,
 ) -> CorruptedSegments:
     """Corrupt the segments with ELECTRA's masks (85 % become [MASK]) and the generator's samples; write and read them.
 
@@ -59,7 +58,6 @@ def make_corruption_set(
         counts: of the token ids of a text, int64 (V,), for the baseline: AUC of token frequencies, without context.
         length: tokens of a row, the longest of a segment.
         mlm_probability: share of the tokens that is masked.
-        about: how the set was made, for its metadata.
     """
     special, gaps = sorted(tokenizer.all_special_ids), vocabulary_gaps(tokenizer)
     config = ElectraPretrainingConfig(
@@ -84,14 +82,17 @@ def make_corruption_set(
     records[..., Field.ORIGINAL_IDS] = np.where(is_real == 1, originals, PADDING)
     records[..., Field.CORRUPTED_INPUT_IDS] = corrupted
     records[..., Field.IS_REPLACED] = originals != corrupted
-    about |= {
-        "tokenizer": tokenizer_fingerprint(tokenizer),
-        "vocabulary": len(tokenizer),
-        "mlm_probability": mlm_probability,
-        "frequencies_auc": unigram_metrics(records, counts, special, gaps)["discriminator_auc"],
-    }
-    write_corruption_set(path, batches, about)
+    frequencies_auc = unigram_metrics(records, counts, special, gaps)["discriminator_auc"]
+    write_corruption_set(path, batches, frequencies_auc, tokenizer)
     return read_corruption_set(str(path))
+
+
+def _is_corruption_set(path: Path) -> bool:
+    try:
+        read_corruption_set(str(path))
+    except UserError:
+        return False
+    return True
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -118,6 +119,7 @@ def main(argv: list[str] | None = None) -> None:
     ):
         if not is_possible:
             raise UserError(f"--{name} {value} is not possible: it must be {expected}")
+    check_replaceable(output, "output_file", _is_corruption_set)
     corpus = Corpus(CorpusArguments(train_file=given.validation_file), given.seed)
     networks = load_networks(given.pretrain_path)
     generator = networks.generator or networks.discriminator
@@ -139,11 +141,10 @@ def main(argv: list[str] | None = None) -> None:
             token_counts(cache, documents, vocabulary_size(tokenizer)),
             length=length,
             mlm_probability=share,
-            seed=given.seed,
         )
-    replaced = 100 * made.arrays["is_replaced"].sum() / made.arrays["attention_mask"].sum()
+    replaced = 100 * made.replaced_rate
     logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(made), length, replaced)
-    logger.info("AUC of token frequencies: %.4f; checksum %s", made.about["frequencies_auc"], made.checksum)
+    logger.info("AUC of token frequencies: %.4f", made.frequencies_auc)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from electra.data import tokenizer
 from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
 from electra.tasks.glue import task as glue
@@ -15,6 +14,7 @@ from electra.tasks.minimal_pairs import task as minimal_pairs
 from electra.tasks.multiple_choice import task as multiple_choice
 from electra.tasks.squad import task as squad
 from electra.tasks.tagging import task as tagging
+from electra.tokenizers import run as train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,7 +25,7 @@ OPTIONS = {
     "run_squad.py": squad.GROUPS,
     "run_swag.py": multiple_choice.GROUPS,
     "run_tagging.py": tagging.GROUPS,
-    "train_tokenizer.py": tokenizer.GROUPS,
+    "train_tokenizer.py": train_tokenizer.GROUPS,
 }
 
 

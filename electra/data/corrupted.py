@@ -4,14 +4,18 @@ A discriminator's held-out metrics depend on its own generator: a weak one inser
 On the same corrupted text all discriminators with the same tokenizer can be compared, whatever they were trained with.
 `python -m electra.corruption_set` makes the file, `run_pretraining.py --eval_corruption` reads it.
 
-The file is safetensors: `original_ids` and `corrupted_ids`, int32 (N, L), padded; `token_type_ids`, `attention_mask`
-and `is_replaced`, uint8 (N, L). A token is replaced if it differs from the original, as in the paper: a sample that
-equals the original counts as original. Its metadata are one JSON object, because safetensors writes several keys in no
-fixed order; the same content is the same bytes.
+The file is safetensors:
+
+    original_ids, corrupted_ids      int32 (N, L), padded
+    token_type_ids, attention_mask   uint8 (N, L)
+    frequencies_auc                  float64 (1,): the AUC of token frequencies, which know no context
+    tokenizer (metadata)             the tokenizer's fingerprint
+
+A token is replaced if it differs from the original, as in the paper: a sample that equals the original counts as
+original.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,28 +32,28 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, write_file
-from electra.tokenizers.load import tokenizer_fingerprint
+from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
 
-_KEY = "corruption_set"
 _DTYPES = {
     "original_ids": np.int32,
     "corrupted_ids": np.int32,
     "token_type_ids": np.uint8,
     "attention_mask": np.uint8,
-    "is_replaced": np.uint8,
 }
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class CorruptedSegments(Dataset):
-    """The rows of a file. `checksum`, hexadecimal, is of arrays and metadata together."""
+    """The rows of a file."""
 
     arrays: Arrays
-    about: dict[str, Any]
-    """`tokenizer`: its fingerprint; `vocabulary`: its number of tokens; `frequencies_auc`: of token frequencies; how
-    it was made."""
-    checksum: str
+    """The arrays of the file with one row for each segment, (N, L)."""
+    frequencies_auc: float
+    tokenizer: str
+    """The fingerprint of the tokenizer."""
+    fingerprint: str
+    """A hash of the file's bytes, hexadecimal."""
 
     def __len__(self) -> int:
         return len(self.arrays["original_ids"])
@@ -59,75 +63,85 @@ class CorruptedSegments(Dataset):
         """Tokens of a row, with special tokens and padding."""
         return int(self.arrays["original_ids"].shape[1])
 
+    @property
+    def replaced_rate(self) -> float:
+        """The share of the tokens that were replaced."""
+        is_replaced = self.arrays["original_ids"] != self.arrays["corrupted_ids"]
+        return float(is_replaced.sum() / self.arrays["attention_mask"].sum())
+
     def __getitem__(self, row: int) -> Arrays:
         return {name: values[row] for name, values in self.arrays.items()}
 
     @staticmethod
     def collate(rows: Sequence[Arrays]) -> dict[str, Tensor]:
-        """`input_ids` (the originals), `corrupted_input_ids`, `token_type_ids`, int64 (B, L), and `attention_mask`."""
+        """Return `input_ids` (the originals), `corrupted_input_ids`, `token_type_ids`, `attention_mask`, int64 (B, L).
+
+        As in `SegmentCollator`, a batch without padding has no `attention_mask`.
+        """
         found = {name: torch.from_numpy(np.stack([row[name] for row in rows]).astype(np.int64)) for name in rows[0]}
-        batch = {"input_ids": found["original_ids"], "corrupted_input_ids": found["corrupted_ids"]}
-        batch["token_type_ids"] = found["token_type_ids"]
-        if not found["attention_mask"].all():  # as in `SegmentCollator`
+        batch = {
+            "input_ids": found["original_ids"],
+            "corrupted_input_ids": found["corrupted_ids"],
+            "token_type_ids": found["token_type_ids"],
+        }
+        if not found["attention_mask"].all():
             batch["attention_mask"] = found["attention_mask"]
         return batch
 
 
-def write_corruption_set(path: Path, batches: Sequence[Mapping[str, Tensor]], about: Mapping[str, Any]) -> None:
+def write_corruption_set(
+    path: Path, batches: Sequence[Mapping[str, Tensor]], frequencies_auc: float, tokenizer: PreTrainedTokenizerBase
+) -> None:
     """Write batches of equal length, with the names of `CorruptedSegments.collate` and an `attention_mask`."""
     names = {"original_ids": "input_ids", "corrupted_ids": "corrupted_input_ids"}
-    found = {
-        name: np.concatenate([batch[names.get(name, name)].numpy() for batch in batches]).astype(dtype)
-        for name, dtype in _DTYPES.items()
-        if name != "is_replaced"
-    }
-    found["is_replaced"] = (found["original_ids"] != found["corrupted_ids"]).astype(np.uint8)
-    content = {"about": dict(about), "checksum": _checksum(found, about)}
+    arrays: Arrays = {"frequencies_auc": np.array([frequencies_auc])}
+    for name, dtype in _DTYPES.items():
+        parts = [batch[names.get(name, name)].numpy() for batch in batches]
+        arrays[name] = np.concatenate(parts).astype(dtype)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(save(found, metadata={_KEY: json.dumps(content)}), path)
+    write_file(save(arrays, metadata={"tokenizer": tokenizer_fingerprint(tokenizer)}), path)
 
 
 def read_corruption_set(path: str) -> CorruptedSegments:
-    """Read and check a file.
+    """Read a file.
 
     Raises:
-        UserError: it is not there, or not as it was written.
+        UserError: it is not there, or not a file of `write_corruption_set`.
     """
+    file = expand(path)
     try:
-        with safe_open(expand(path), framework="numpy") as file:
-            content = json.loads((file.metadata() or {})[_KEY])
-            found = CorruptedSegments(
-                {name: file.get_tensor(name) for name in _DTYPES}, content["about"], content["checksum"]
-            )
-        if found.checksum != _checksum(found.arrays, found.about):
-            raise ValueError("it is not what was written")
+        with safe_open(file, framework="numpy") as opened:
+            arrays = {name: opened.get_tensor(name) for name in _DTYPES}
+            (frequencies_auc,) = opened.get_tensor("frequencies_auc").tolist()
+            tokenizer = (opened.metadata() or {})["tokenizer"]
+        fingerprint = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         problem = "there is no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise UserError(
             f"--eval_corruption {path} cannot be read ({problem}); make one with python -m electra.corruption_set"
         ) from error
-    return found
+    return CorruptedSegments(arrays, frequencies_auc, tokenizer, fingerprint)
 
 
 def check_corruption_set(
     found: CorruptedSegments, path: str, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> None:
-    """Refuse a set of another tokenizer, or with segments longer than those of the run."""
-    if found.about["tokenizer"] != tokenizer_fingerprint(tokenizer):
+    """Refuse a set of another tokenizer, with longer segments than those of the run, or with ids that cannot be."""
+    if found.tokenizer != tokenizer_fingerprint(tokenizer):
         raise UserError(
-            f"--eval_corruption {path} was made with a tokenizer of {found.about['vocabulary']} tokens, not with this "
-            f"run's ({len(tokenizer)} tokens); pass the tokenizer of its generator with --tokenizer_path"
+            f"--eval_corruption {path} was made with another tokenizer than this run has ({len(tokenizer)} tokens); "
+            "pass the tokenizer of its generator with --tokenizer_path"
         )
+    originals, corrupted = found.arrays["original_ids"], found.arrays["corrupted_ids"]
+    have_one_shape = len({values.shape for values in found.arrays.values()}) == 1
+    is_sound = have_one_shape and originals.ndim == 2 and originals.size > 0
+    if is_sound:
+        ids = np.stack([originals, corrupted])
+        is_sound = ids.min() >= 0 and ids.max() < vocabulary_size(tokenizer)
+    if not is_sound:
+        raise UserError(f"--eval_corruption {path} is damaged: its rows or its token ids cannot be; make it again")
     if found.length > max_length:
         raise UserError(
             f"--eval_corruption {path} has segments of {found.length} tokens, more than --max_length {max_length}; "
             f"make one with --max_length {max_length}"
         )
-
-
-def _checksum(arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> str:
-    checksum = hashlib.blake2b(json.dumps(dict(about)).encode(), digest_size=16)
-    for name in _DTYPES:
-        checksum.update(f"{name} {arrays[name].shape} {arrays[name].dtype}".encode())
-        checksum.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return checksum.hexdigest()

@@ -17,10 +17,9 @@ import json
 import logging
 import os
 import re
-import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,8 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.rng import random_bits
-from electra.io.checkpoints import find_damage, write_manifest
 from electra.io.errors import UserError
-from electra.io.files import lock_beside, replace_folder
+from electra.io.folders import build_folder
 from electra.tokenizers.load import plain_backend, tokenizer_fingerprint, vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -109,60 +106,6 @@ def load_or_build_cache(
     target = Path(cache_dir) / f"documents-{fingerprint[:16]}"
     build_folder(target, "the token cache", lambda folder: _build(corpus, tokenizer, folder, fingerprint))
     return TokenCache(target)
-
-
-def build_folder(target: Path, what: str, build: Callable[[Path], None], overwrite: bool = False) -> None:
-    """Make `target` once, whatever is killed and however many processes try: nobody sees an incomplete folder.
-
-    `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
-    that is damaged is built again.
-    """
-    if not overwrite and find_damage(target) is None:
-        return  # without the lock, which a read-only folder would refuse
-    with lock_beside(target, what):
-        wrong = "is to be overwritten" if overwrite else find_damage(target)
-        if wrong is None:  # another process has built it meanwhile
-            return
-        if target.exists():
-            logger.warning("Building %s %s again: it %s", what, target, wrong)
-        unfinished = Path(f"{target}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
-        try:
-            unfinished.mkdir()
-            build(unfinished)
-            write_manifest(unfinished)
-            replace_folder(unfinished, target)
-        except Exception as error:
-            # A full disk, above all. The Rust side of tokenizers has no type for it: a bare Exception says "os error".
-            if isinstance(error, OSError) or (type(error) is Exception and "os error" in str(error)):
-                raise UserError(f"cannot write {what} to {target}: {error}; name another folder") from error
-            raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def split_documents(
-    content_hashes: NDArray[np.uint64], held_out_fraction: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of the training and of the held-out documents, both sorted; equal documents stay together.
-
-    Args:
-        content_hashes: uint64 (D,).
-        held_out_fraction: share of the distinct documents to hold out, in [0, 1); at least one document unless 0.
-    """
-    everything = np.arange(len(content_hashes))
-    if held_out_fraction == 0:
-        return everything, everything[:0]
-    rank = random_bits(seed, content_hashes)
-    distinct = np.unique(rank)
-    if len(distinct) < 2:
-        raise UserError(
-            "the corpus has only one distinct document, so none can be held out for evaluation; choose another "
-            "--document_separator (line), give a --validation_file, or set --validation_fraction 0"
-        )
-    wanted = min(len(distinct) - 1, max(1, round(held_out_fraction * len(distinct))))
-    is_held_out = rank <= distinct[wanted - 1]
-    return everything[~is_held_out], everything[is_held_out]
 
 
 def _batches(documents: Iterator[str]) -> Iterator[list[str]]:

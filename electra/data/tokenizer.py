@@ -18,57 +18,19 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
-from electra.data.options import CorpusArguments
-from electra.data.token_cache import build_folder
-from electra.io.checkpoints import MANIFEST_NAME
-from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.files import expand
-from electra.options import CommandLine
+from electra.io.folders import build_folder
 from electra.tokenizers.extend import extend_tokenizer
-from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer, plain_backend
-from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
-from electra.tokenizers.train import prepare_documents, train_tokenizer
+from electra.tokenizers.load import load_tokenizer, plain_backend
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import prepare_documents, train_tokenizer, warn_of_stripped_accents
 
 logger = logging.getLogger(__name__)
 
-GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
 HELD_OUT_FRACTION = 0.05
 HELD_OUT_BYTES = 5_000_000
 """At most so much held-out text is kept in memory and measured on."""
 REPORT_NAME = "tokenizer_report.json"
-_MORE_FILES = ("special_tokens_map.json", "added_tokens.json", "merges.txt", REPORT_NAME, MANIFEST_NAME)
-_OWN_FILES = {*TOKENIZER_FILES, *_MORE_FILES}
-"""The only files in a folder that a tokenizer may replace: the folder of a model has a tokenizer, too."""
-
-
-def main(argv: list[str] | None = None) -> None:
-    """The command train_tokenizer.py."""
-    setup_logging()
-    command_line = CommandLine(GROUPS, "Train a tokenizer.")
-    corpus_args, options, output = command_line.parse(argv)
-    _check_extension(output, command_line.flags)
-    folder = Path(output.output_dir)
-    check_tokenizer_folder(folder)
-    corpus = Corpus(corpus_args, output.seed)
-    logger.info("corpus: %s", corpus.names)
-    source = None if output.extend is None else load_tokenizer(output.extend)
-    tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
-    check_tokenizer_folder(folder)
-    build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new), overwrite=True)
-    logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
-
-
-def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
-    if output.extend is None:
-        if "new_tokens" in flags:
-            raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")
-        return
-    for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
-        if name in flags:
-            raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
-    if Path(output.output_dir).resolve() == expand(output.extend).resolve():
-        raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
 
 
 def load_or_train_tokenizer(
@@ -81,27 +43,10 @@ def load_or_train_tokenizer(
     return load_tokenizer(str(target))
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: dict[str, Any] | None, folder: Path) -> None:
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, report: dict[str, Any], folder: Path) -> None:
+    """Write a tokenizer and its report into a folder."""
     tokenizer.save_pretrained(folder)
-    if report is not None:
-        (folder / REPORT_NAME).write_text(json.dumps(report, indent=2) + "\n")
-
-
-def check_tokenizer_folder(folder: Path) -> None:
-    """Check that a tokenizer can be written to a folder, before the training.
-
-    Raises:
-        UserError: the folder cannot be written, or has other files than a tokenizer's.
-    """
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-        if not os.access(folder.parent, os.W_OK):
-            raise PermissionError(f"{folder.parent} is read-only")
-    except OSError as error:
-        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
-    if names and ("tokenizer_config.json" not in names or not names <= _OWN_FILES):
-        raise UserError(f"{folder} has files that are not a tokenizer's; choose a new folder with --output_dir")
+    (folder / REPORT_NAME).write_text(json.dumps(report, indent=2) + "\n")
 
 
 def train_on_corpus(
@@ -110,56 +55,36 @@ def train_on_corpus(
     seed: int = 42,
     source: PreTrainedTokenizerBase | None = None,
     new_tokens: int = 0,
-) -> tuple[PreTrainedTokenizerBase, dict[str, Any] | None]:
+) -> tuple[PreTrainedTokenizerBase, dict[str, Any]]:
     """Train on all documents but a twentieth, measure on that twentieth.
 
     Args:
         source: a tokenizer to extend with `new_tokens`; it is measured, too.
     Returns:
-        the tokenizer and its report, which is None if no document was held out.
+        the tokenizer and its report, which has no measurements if no document was held out.
     """
-    held_out: list[str] = []
-    used = 0
-
-    def training_documents() -> Iterator[str]:
-        nonlocal used
-        held_out_bytes = 0
-        with tqdm(
-            total=corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5, disable=None
-        ) as bar:
-            for document in corpus:
-                if not is_held_out(document, seed):
-                    used += 1
-                    yield document
-                elif held_out_bytes < HELD_OUT_BYTES:
-                    held_out.append(document)
-                    held_out_bytes += len(document.encode())
-                bar.update(corpus.bytes_read - bar.n)
-        if not used and not held_out:
-            raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
-        if not used:  # one or two documents: a tokenizer without a report is better than none
-            used = len(held_out)
-            yield from held_out
-            held_out.clear()
-
+    stream = _TrainingStream(corpus, seed)
     started = time.monotonic()
     if source is None:
-        tokenizer = train_tokenizer(training_documents(), options, seed)
+        tokenizer = train_tokenizer(stream, options, seed)
     else:
-        documents = prepare_documents(training_documents(), options.max_documents, seed)
+        documents = prepare_documents(stream, options.max_documents, seed)
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
     seconds = round(time.monotonic() - started, 2)
-    used = min(used, options.max_documents or used)
+    used = min(stream.used, options.max_documents or stream.used)
     logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
-    if not held_out:
-        return tokenizer, None
-    report = {
+    if source is None and options.strip_accents:
+        warn_of_stripped_accents(stream.held_out)
+    held_out = stream.held_out if stream.is_measured else []
+    report: dict[str, Any] = {
         "vocab_size": len(tokenizer),
         "training_documents": used,
         "training_seconds": seconds,
         "held_out_documents": len(held_out),
-        **_measure(tokenizer, held_out),
     }
+    if not held_out:
+        return tokenizer, report
+    report |= _measure(tokenizer, held_out)
     line = "unknown tokens %(unknown_token_rate).5f, bytes per token %(bytes_per_token).2f"
     if source is not None:
         report["before"] = {"vocab_size": len(source), **_measure(source, held_out)}
@@ -168,14 +93,54 @@ def train_on_corpus(
     return tokenizer, report
 
 
+class _TrainingStream:
+    """The documents of a corpus to train on; those to measure on are kept in `held_out`.
+
+    If all are held out, which is one or two documents, they are trained on and nothing is measured: a tokenizer
+    without measurements is better than none.
+    """
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self.corpus = corpus
+        self.seed = seed
+        self.used = 0
+        self.held_out: list[str] = []
+        self.is_measured = True
+
+    def __iter__(self) -> Iterator[str]:
+        held_out_bytes = 0
+        bar = tqdm(
+            total=self.corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5, disable=None
+        )
+        with bar:
+            for document in self.corpus:
+                if not is_held_out(document, self.seed):
+                    self.used += 1
+                    yield document
+                elif held_out_bytes < HELD_OUT_BYTES:
+                    self.held_out.append(document)
+                    held_out_bytes += len(document.encode())
+                bar.update(self.corpus.bytes_read - bar.n)
+        if self.used:
+            return
+        if not self.held_out:
+            raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
+        self.used = len(self.held_out)
+        self.is_measured = False
+        yield from self.held_out
+
+
 def _measure(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
     tokens = unknown = 0
     for encoding in plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False):
         tokens += len(encoding.ids)
         unknown += encoding.ids.count(tokenizer.unk_token_id)
     size = sum(len(document.encode()) for document in documents)
-    rates = {"unknown_token_rate": unknown / max(1, tokens), "bytes_per_token": size / max(1, tokens)}
-    return {**rates, "tokens": tokens}
+    return {
+        "unknown_token_rate": unknown / max(1, tokens),
+        "bytes_per_token": size / max(1, tokens),
+        "tokens": tokens,
+    }
 
 
 def is_held_out(document: str, seed: int) -> bool:

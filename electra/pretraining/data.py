@@ -14,7 +14,8 @@ from electra.data.corrupted import CorruptedSegments, check_corruption_set, read
 from electra.data.options import held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.data.token_cache import TokenCache, load_or_build_cache, split_documents
+from electra.data.split import split_documents
+from electra.data.token_cache import TokenCache, load_or_build_cache
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
@@ -110,7 +111,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
             held_out_text=_fingerprint(
                 np.concatenate([held_out_cache.content_hashes[held_out], *(t.content_hashes for _, t in others)])
             )
-            + (fixed.checksum if fixed is not None else ""),
+            + (fixed.fingerprint if fixed is not None else ""),
         ),
     )
 

@@ -126,7 +126,7 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         if next(iter(columns)) != "frequencies":
             columns[f"{name}: {next(iter(columns))}"] = column(first, f"eval_{name}_")
         if isinstance(segments, CorruptedSegments):
-            columns[f"{name}: frequencies"] = {"discriminator_auc": segments.about["frequencies_auc"]}
+            columns[f"{name}: frequencies"] = {"discriminator_auc": segments.frequencies_auc}
         columns[f"{name}: trained"] = column(last, f"eval_{name}_")
     return columns
 

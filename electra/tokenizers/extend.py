@@ -14,6 +14,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tokenizers import Tokenizer, models, trainers
 from transformers import PreTrainedTokenizerBase
@@ -27,8 +28,9 @@ logger = logging.getLogger(__name__)
 
 _FIRST_SYMBOL = 0x20000
 """Pieces become characters from here on, none of which is white space, for the trainer of BPE."""
-_LONGEST_WORD = 100
-"""Characters of the longest word of BERT's WordPiece; longer ones are unknown."""
+_WORDS_AT_ONCE = 10_000
+LONGEST_TOKEN = 30
+"""Characters of the longest new token; that of WordPiece is a whole word."""
 _BETTER = 1e-3
 """Log probability by which a new Unigram piece is better than the pieces that it replaces."""
 
@@ -38,82 +40,126 @@ def extend_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """A copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
 
+    A new token has a letter or a digit and at most 30 characters: rules of tables are no words.
+
     Raises:
         UserError: its algorithm cannot be continued, its ids would be too large, or the text has nothing to add.
     """
     backend = tokenizer.backend_tokenizer
-    state, name = json.loads(backend.to_str()), tokenizer.name_or_path
-    model, old, size = state["model"], tokenizer.get_vocab(), vocabulary_size(tokenizer)
-    if model["type"] not in ("WordPiece", "BPE", "Unigram"):
-        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
-    if model["type"] == "BPE" and (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
-        raise UserError(f"tokenizer {name}: BPE with marked word ends or continuations cannot be extended")
-    if backend.pre_tokenizer is None:
-        raise UserError(f"tokenizer {name} does not split text into words, so none can be counted; train a new one")
-    if not VOCAB_SIZE.holds(size + new_tokens):
-        raise UserError(f"--new_tokens {new_tokens}: no room beside {size} tokens; ids must be {VOCAB_SIZE.expected}")
-    words = count_words(documents, backend.normalizer, backend.pre_tokenizer)
-    words = {word: count for word, count in words.items() if count >= min_frequency}
-    pieces = Tokenizer(backend.model)  # of a word that is normalized already
+    name = tokenizer.name_or_path
+    state = json.loads(backend.to_str())
+    model = state["model"]
+    old = tokenizer.get_vocab()
+    size = vocabulary_size(tokenizer)
+    _check_extensible(tokenizer, model, new_tokens)
+
+    counted = count_words(documents, backend.normalizer, backend.pre_tokenizer)
+    words = {word: count for word, count in counted.items() if count >= min_frequency and _has_letters(backend, word)}
+    merges: list[tuple[str, str]] = []
     if model["type"] == "WordPiece":
-        prefix, unknown = model["continuing_subword_prefix"], tokenizer.unk_token_id
-        words = {w: count for w, count in words.items() if len(w) <= _LONGEST_WORD and not w.startswith(prefix)}
-        saved = {
-            word: count * (len(word) if unknown in ids else len(ids) - 1)
-            for word, count, ids, _ in _encode(pieces, words)
-            if word not in old
-        }
-        ranked = sorted((word for word in saved if saved[word] > 0), key=lambda word: (-saved[word], word))
-        new = {word: size + rank for rank, word in enumerate(ranked[:new_tokens])}
-        model["vocab"] = {**old, **new}
+        names = _best_words(tokenizer, model["continuing_subword_prefix"], words)[:new_tokens]
     else:
-        merges = _further_merges(pieces, words, new_tokens, min_frequency, tokenizer.unk_token_id)
-        names = dict.fromkeys(a + b for a, b in merges if a + b not in old)
-        new = {token: size + rank for rank, token in enumerate(names)}
-        if model["type"] == "BPE":
-            model["vocab"] = {**old, **new}
-            model["merges"] = [*model["merges"], *map(list, merges)]
-        else:
-            scores = dict(model["vocab"])
-            for a, b in merges:
-                scores[a + b] = max(scores[a] + scores[b] + _BETTER, scores.get(a + b, -float("inf")))
-            by_id = {index: token for token, index in old.items()}
-            between = range(len(model["vocab"]), size)  # ids of added tokens; a model's ids have no gaps
-            model["vocab"] += [[by_id.get(index, f"{UNMATCHABLE_PREFIX}{index}"), 0.0] for index in between]
-            model["vocab"] += [[token, scores[token]] for token in new]
-    if not new:
+        merges = _further_merges(tokenizer, words, new_tokens, min_frequency)
+        joined = [first + second for first, second in merges]
+        names = [token for token in dict.fromkeys(joined) if token not in old]
+    if not names:
         raise UserError(
             f"the text gives tokenizer {name} no new token: no word of several pieces occurs {min_frequency} times; "
             "name more text, or use the tokenizer as it is"
         )
-    if len(new) < new_tokens:
-        logger.warning("the text gave %d new tokens, fewer than --new_tokens %d", len(new), new_tokens)
+    if len(names) < new_tokens:
+        logger.warning("the text gave %d new tokens, fewer than --new_tokens %d", len(names), new_tokens)
+
+    new = {token: size + rank for rank, token in enumerate(names)}
+    if model["type"] == "Unigram":
+        _add_pieces(model, old, size, names, merges)
+    else:
+        model["vocab"] = {**old, **new}
+    if model["type"] == "BPE":
+        model["merges"] = [*model["merges"], *map(list, merges)]
     longer = copy.deepcopy(tokenizer)
     longer._tokenizer = Tokenizer.from_str(json.dumps(state))
     if not (old | new).items() <= longer.get_vocab().items():
         raise UserError(f"tokenizer {name}: its ids would change; train a new tokenizer")
-    logger.info("added %d tokens, such as %s", len(new), ", ".join(list(new)[:10]))
+    logger.info("added %d tokens, such as %s", len(names), ", ".join(names[:10]))
     return longer
 
 
-def _encode(pieces: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int, list[int], list[str]]]:
-    """Each word with its count, and the ids and names of its pieces."""
+def _check_extensible(tokenizer: PreTrainedTokenizerBase, model: dict[str, Any], new_tokens: int) -> None:
+    name = tokenizer.name_or_path
+    size = vocabulary_size(tokenizer)
+    if model["type"] not in ("WordPiece", "BPE", "Unigram"):
+        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
+    if model["type"] == "BPE" and (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
+        raise UserError(f"tokenizer {name}: BPE with marked word ends or continuations cannot be extended")
+    if tokenizer.backend_tokenizer.pre_tokenizer is None:
+        raise UserError(f"tokenizer {name} does not split text into words, so none can be counted; train a new one")
+    if not VOCAB_SIZE.holds(size + new_tokens):
+        raise UserError(f"--new_tokens {new_tokens}: no room beside {size} tokens; ids must be {VOCAB_SIZE.expected}")
+
+
+def _text(backend: Tokenizer, token: str) -> str:
+    """The text of a token: a byte-level one is written in other letters."""
+    is_written = "ByteLevel" in str(backend.decoder)
+    return str(backend.decoder.decode([token])) if is_written else token
+
+
+def _has_letters(backend: Tokenizer, token: str) -> bool:
+    """Whether a token has a letter, a digit or, in a byte-level tokenizer, a part of a character."""
+    return any(character.isalnum() or character == "\ufffd" for character in _text(backend, token))
+
+
+def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str, int]) -> list[str]:
+    """The words that are no token yet and have several pieces, those that save most pieces first."""
+    old = tokenizer.get_vocab()
+    candidates = {
+        word: count
+        for word, count in words.items()
+        if word not in old and len(word) <= LONGEST_TOKEN and not word.startswith(prefix)
+    }
+    saved: dict[str, int] = {}
+    for word, count, ids, _ in _encode(tokenizer.backend_tokenizer, candidates):
+        pieces = len(word) if tokenizer.unk_token_id in ids else len(ids) - 1
+        if pieces > 0:
+            saved[word] = count * pieces
+    return sorted(saved, key=lambda word: (-saved[word], word))
+
+
+def _add_pieces(
+    model: dict[str, Any], old: dict[str, int], size: int, names: list[str], merges: list[tuple[str, str]]
+) -> None:
+    """Append pieces to a Unigram model, each a little better than the best two pieces that it replaces."""
+    scores = dict(model["vocab"])
+    for first, second in merges:
+        score = scores[first] + scores[second] + _BETTER
+        scores[first + second] = max(score, scores.get(first + second, -float("inf")))
+    by_id = {index: token for token, index in old.items()}
+    for index in range(len(model["vocab"]), size):  # ids of added tokens; a model's ids have no gaps
+        model["vocab"].append([by_id.get(index, f"{UNMATCHABLE_PREFIX}{index}"), 0.0])
+    model["vocab"] += [[token, scores[token]] for token in names]
+
+
+def _encode(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int, list[int], list[str]]]:
+    """Yield each word, which is normalized already, with its count, and the ids and names of its pieces."""
+    pieces = Tokenizer(backend.model)
     ordered = sorted(words)
-    for first in range(0, len(ordered), 10_000):
-        some = ordered[first : first + 10_000]
+    for first in range(0, len(ordered), _WORDS_AT_ONCE):
+        some = ordered[first : first + _WORDS_AT_ONCE]
         for word, encoding in zip(some, pieces.encode_batch(some, add_special_tokens=False), strict=True):
             yield word, words[word], encoding.ids, encoding.tokens
 
 
 def _further_merges(
-    pieces: Tokenizer, words: dict[str, int], count: int, min_frequency: int, unknown: int | None
+    tokenizer: PreTrainedTokenizerBase, words: dict[str, int], count: int, min_frequency: int
 ) -> list[tuple[str, str]]:
     """The next merges of BPE if the pieces of each word count as its characters."""
+    backend = tokenizer.backend_tokenizer
     symbols: dict[str, str] = {}
     rewritten: Counter[str] = Counter()
-    for word, times, ids, tokens in _encode(pieces, words):
-        if len(ids) > 1 and unknown not in ids and "".join(tokens) == word:  # no byte of an unknown character
-            written = (symbols.setdefault(token, chr(_FIRST_SYMBOL + len(symbols))) for token in tokens)
+    for word, times, ids, tokens in _encode(backend, words):
+        is_known = tokenizer.unk_token_id not in ids and "".join(tokens) == word  # no byte of an unknown character
+        if len(ids) > 1 and is_known:
+            written = [symbols.setdefault(token, chr(_FIRST_SYMBOL + len(symbols))) for token in tokens]
             rewritten["".join(written)] += times
     if not rewritten:
         return []
@@ -125,4 +171,12 @@ def _further_merges(
         show_progress=False,
     )
     trained = json.loads(train_on_words(models.BPE(), trainer, rewritten).to_str())["model"]["merges"]
-    return [("".join(names[c] for c in a), "".join(names[c] for c in b)) for a, b in trained]
+    merges = []
+    known = set(symbols)
+    for pair in trained:
+        first, second = ("".join(names[symbol] for symbol in side) for side in pair)
+        is_short = len(_text(backend, first + second)) <= LONGEST_TOKEN
+        if is_short and _has_letters(backend, first + second) and known.issuperset((first, second)):
+            known.add(first + second)
+            merges.append((first, second))
+    return merges

@@ -1,14 +1,13 @@
 """Load a tokenizer, check that it can be used for pre-training, fingerprint it, encode a corpus with it.
 
 A tokenizer here is a Hugging Face one with a Rust backend that encodes a pair as `[CLS] A [SEP] B [SEP]` with token
-types 0 and 1. tokenizer_training.py trains new ones.
+types 0 and 1. train.py trains new ones.
 """
 
 import hashlib
 import importlib.util
 import json
 import logging
-import unicodedata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,11 @@ logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 """In the order of their ids, 0 to 4."""
-_RC2020_TOKENS = {"pad": "<PAD>", "mask": "<MASK>", "cls": "<BOS>", "eos": "<EOS>", "sep": "<SEP>", "unk": "<UNK>"}
-SPECIAL_TOKEN_CONVENTIONS = (SPECIAL_TOKENS, {f"{role}_token": token for role, token in _RC2020_TOKENS.items()})
-"""A bare `tokenizers` JSON does not say which token has which role. `unk_token` and `eos_token` may be missing."""
 REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
 ROLES = (*REQUIRED_ROLES, "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
+MOST_GAPS = 10
+"""Ids for each token. The Rust side walks through all ids below the largest, which may be 2^32 in a damaged file."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
     "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
@@ -101,16 +99,18 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     except Exception as error:  # tokenizers raises nothing more specific
         raise UserError(f"tokenizer {path}: not a tokenizers JSON file, or damaged ({first_line(error)})") from error
     vocab = backend.get_vocab(with_added_tokens=True)
-    for convention in SPECIAL_TOKEN_CONVENTIONS:
-        roles = {role: token for role, token in convention.items() if token in vocab}
-        if roles.keys() >= set(REQUIRED_ROLES):
-            return wrap_backend(backend, roles)
-    known = " or ".join(" ".join(names[role] for role in REQUIRED_ROLES) for names in SPECIAL_TOKEN_CONVENTIONS)
-    raise UserError(f"tokenizer {path}: the special tokens in its vocabulary are unknown here, expected {known}")
+    roles = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocab}
+    missing = [SPECIAL_TOKENS[role] for role in REQUIRED_ROLES if role not in roles]
+    if missing:
+        raise UserError(
+            f"tokenizer {path}: its vocabulary has no {' and no '.join(missing)}; a file with other names needs a "
+            "tokenizer_config.json beside it (PreTrainedTokenizerFast(tokenizer_file=..., mask_token=...) saves one)"
+        )
+    return wrap_backend(backend, roles)
 
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
-    """Load a BERT `vocab.txt`, one token per line. It does not say whether it is cased; its tokens do."""
+    """Load a BERT `vocab.txt`, one token per line, as that of an uncased BERT."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -120,14 +120,12 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     missing = [token for token in SPECIAL_TOKENS.values() if token not in vocab]
     if missing:
         raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")
-    tokens = [token for token in vocab if not token.startswith("[")]
-    accepted = len(tokens) // 1000  # a few stray tokens do not make a vocabulary cased or accented
-    is_cased = sum(token != token.lower() for token in tokens) > accepted
-    decomposed = (unicodedata.normalize("NFD", token) for token in tokens)
-    is_accented = sum(any(unicodedata.category(c) == "Mn" for c in token) for token in decomposed) > accepted
-    strip_accents = False if is_accented and not is_cased else None
-    logger.info("%s: do_lower_case=%s, strip_accents=%s, judging by its tokens", path, not is_cased, strip_accents)
-    return BertTokenizer(vocab=vocab, do_lower_case=not is_cased, strip_accents=strip_accents)
+    logger.info(
+        "%s: text is lower-cased and accents go, as in BERT's uncased models; a tokenizer_config.json beside the file "
+        "says otherwise (do_lower_case, strip_accents)",
+        path,
+    )
+    return BertTokenizer(vocab=vocab, do_lower_case=True)
 
 
 def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokenizerBase:
@@ -239,6 +237,12 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "
             "corpus needs; choose a fast tokenizer, one with a tokenizer.json"
+        )
+    tokens = len(tokenizer.get_vocab())
+    if vocabulary_size(tokenizer) > MOST_GAPS * (tokens + 1000):
+        raise UserError(
+            f"tokenizer {tokenizer.name_or_path}: its largest id is {vocabulary_size(tokenizer) - 1}, but it has only "
+            f"{tokens} tokens; its tokenizer.json is damaged"
         )
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return state

@@ -34,7 +34,7 @@ class TokenizerArguments(Options):
     )
     min_frequency: int = option(2, "Minimum number of occurrences of a pair that is merged into a token.", POSITIVE)
     lowercase: bool = option(True, "Lower-case the text (--cased keeps the case).")
-    strip_accents: bool | None = option(None, "Remove accents: ü becomes u. Not set: if the text is lower-cased.")
+    strip_accents: bool = option(False, "Remove accents, as BERT does for English: ü becomes u, й becomes и.")
     max_documents: int | None = option(
         None, "Train the tokenizer on this many documents, drawn at random. Not set: on all.", POSITIVE
     )

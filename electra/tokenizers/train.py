@@ -7,10 +7,11 @@ Three algorithms, each with the Rust trainers of `tokenizers`, five special toke
     byte_bpe   GPT-2's byte-level BPE; nothing is ever unknown, and without lowercasing decoding is lossless
     unigram    SentencePiece's model; needs no spaces between words
 
-The same documents give the same vocabulary. The trainers alone do not guarantee that, because they iterate over a hash
-map: WordPiece gives its `##` characters ids in another order each time, which also decides ties between merges
-(huggingface/tokenizers#1794; to be removed when it is merged), and Unigram sums its probabilities in another order. So
-the words are counted first, the alphabet is sorted here, and the trainer gets the counted words instead of the corpus.
+For WordPiece and BPE, the same documents give the same vocabulary. The trainers alone do not guarantee that, because
+they iterate over a hash map: WordPiece gives its `##` characters ids in another order each time, which also decides
+ties between merges (huggingface/tokenizers#1794; to be removed when it is merged). So the words are counted first, the
+alphabet is sorted here, and the trainer gets the counted words instead of the corpus. Unigram adds its probabilities
+in another order each time: the last digits of its scores differ between two trainings, and rarely a piece.
 
 WordPiece reads about 6 MB/s of English on two cores. Memory grows with the number of distinct words, not with the
 corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents` there.
@@ -22,7 +23,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerBase
@@ -38,8 +39,11 @@ SPECIAL = list(SPECIAL_TOKENS.values())
 # frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
 # that limit alone, common Chinese and Japanese characters would be unknown; without a limit, thousands of rows of the
 # embedding would belong to characters seen once.
-CHARACTER_COVERAGE, COMMON_CHARACTERS = 0.9995, 1000
+CHARACTER_COVERAGE = 0.9995
+COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
+STRIPPED_SHARE = 0.001
+"""More words than this lose an accent: it is said."""
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 
@@ -89,6 +93,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
     continuations = {f"##{character}" for word in words for character in word[1:]}
     symbols = [*sorted(alphabet), *sorted(continuations)]
     _check_vocab_size(options, len(symbols))
+
     # The single-character symbols get fixed ids, because they are named here as "special" to this trainer.
     trainer = trainers.WordPieceTrainer(
         vocab_size=options.vocab_size,
@@ -97,8 +102,8 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
         show_progress=False,
     )
     vocab = train_on_words(models.WordPiece(unk_token="[UNK]"), trainer, words).get_vocab()
-    vocab = dict(sorted(vocab.items(), key=lambda item: item[1]))
-    return BertTokenizer(vocab=vocab, do_lower_case=options.lowercase, strip_accents=options.strip_accents)
+    by_id = sorted(vocab.items(), key=lambda item: item[1])
+    return BertTokenizer(vocab=dict(by_id), do_lower_case=options.lowercase, strip_accents=options.strip_accents)
 
 
 def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
@@ -107,11 +112,13 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     _check_vocab_size(options, len(alphabet))
     backend = Tokenizer(models.BPE())
-    if folding := _case_folding(options):
+    folding = _case_folding(options)
+    if folding:
         # NFC composes again what NFD decomposed besides accents, such as Hangul.
         backend.normalizer = normalizers.Sequence([*folding, normalizers.NFC()])
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+
     trainer = trainers.BpeTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
@@ -133,16 +140,21 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
     words = count_words(documents, normalizer, pre_tokenizers.Metaspace())
     alphabet = _choose_alphabet(words, options.vocab_size)
     _check_vocab_size(options, len(alphabet))
+
     # Unigram makes a token of every character it gets, so words are cut where one is outside the alphabet.
     parts: Counter[str] = Counter()
     for word, count in words.items():
-        for part in "".join(c if c in alphabet else " " for c in word).split():
+        known = "".join(character if character in alphabet else " " for character in word)
+        for part in known.split():
             parts[part] += count
+
     trainer = trainers.UnigramTrainer(
-        vocab_size=options.vocab_size, special_tokens=SPECIAL, unk_token="[UNK]", show_progress=False
+        vocab_size=options.vocab_size,
+        special_tokens=SPECIAL,
+        unk_token="[UNK]",
+        show_progress=False,
     )
-    pieces = _canonical_pieces(train_on_words(models.Unigram(), trainer, parts))
-    backend = Tokenizer(models.Unigram(pieces, unk_id=SPECIAL.index("[UNK]")))
+    backend = train_on_words(models.Unigram(), trainer, parts)
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
@@ -151,9 +163,30 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
 
 def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
     """What BertNormalizer does with accents and capitals, for the algorithms that do not use it."""
-    strips_accents = options.lowercase if options.strip_accents is None else options.strip_accents
-    folding: list[normalizers.Normalizer] = [normalizers.NFD(), normalizers.StripAccents()] if strips_accents else []
-    return [*folding, normalizers.Lowercase()] if options.lowercase else folding
+    folding: list[normalizers.Normalizer] = []
+    if options.strip_accents:
+        folding += [normalizers.NFD(), normalizers.StripAccents()]
+    if options.lowercase:
+        folding.append(normalizers.Lowercase())
+    return folding
+
+
+def warn_of_stripped_accents(documents: Iterable[str]) -> None:
+    """Log how many words lose an accent, if it is more than one in a thousand: й, ї, ş and ñ are letters."""
+    composed = normalizers.NFC()
+    stripped = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()])
+    words: Counter[str] = Counter()
+    for document in documents:
+        words.update(document.lower().split())
+    changed: Counter[str] = Counter()
+    for word, count in words.items():
+        before, after = composed.normalize_str(word), stripped.normalize_str(word)
+        if before != after:
+            changed[f"{before} -> {after}"] += count
+    share = changed.total() / max(1, words.total())
+    if share > STRIPPED_SHARE:
+        examples = ", ".join(change for change, _ in changed.most_common(5))
+        logger.warning(f"--strip_accents changes {share:.1%} of the words, such as {examples}; are these accents?")
 
 
 def count_words(
@@ -161,7 +194,8 @@ def count_words(
 ) -> dict[str, int]:
     """Count every pre-token, in Rust on all cores, while the documents are streamed."""
     counter = Tokenizer(models.WordLevel())
-    counter.normalizer, counter.pre_tokenizer = normalizer, pre_tokenizer
+    counter.normalizer = normalizer
+    counter.pre_tokenizer = pre_tokenizer
     trainer = trainers.WordLevelTrainer(vocab_size=0, show_progress=False)
     counter.train_from_iterator(documents, trainer)
     # The counts of the trainer are only in its pickled state.
@@ -187,30 +221,15 @@ def train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[s
     """Train on counted words, which have no plain space, by repeating each as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-    texts = (
-        " ".join([word] * min(REPEATS_PER_CHUNK, count - start))
-        for word, count in words.items()
-        for start in range(0, count, REPEATS_PER_CHUNK)
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+
+    def texts() -> Iterator[str]:
+        for word, count in words.items():
+            for start in range(0, count, REPEATS_PER_CHUNK):
+                repeats = min(REPEATS_PER_CHUNK, count - start)
+                yield " ".join([word] * repeats)
+
+    tokenizer.train_from_iterator(texts(), trainer)
     return tokenizer
-
-
-def _canonical_pieces(trained: Tokenizer) -> list[tuple[str, float]]:
-    """The trained Unigram pieces, special ones first, without the differences between two trainings on the same words.
-
-    The order of a sum changes the last digits of every score, so scores are rounded. Characters that the model lost
-    get the lowest score plus multiples of 1e-4 in the order of a hash set (`finalize` in tokenizers'
-    models/unigram/trainer.rs), so these scores are given out again in the order of the characters.
-    """
-    pieces = {piece: score for piece, score in json.loads(trained.to_str())["model"]["vocab"] if piece not in SPECIAL}
-    characters = sorted(piece for piece in pieces if len(piece) == 1)
-    lowest = min(pieces.values())
-    steps = {character: (pieces[character] - lowest) / 1e-4 for character in characters}
-    lost = [c for c in characters if steps[c] < len(characters) and abs(steps[c] - round(steps[c])) < 1e-3]
-    pieces.update(zip(lost, sorted((pieces[character] for character in lost), reverse=True), strict=True))
-    rounded = [(piece, round(score, 6)) for piece, score in pieces.items()]
-    return [*((token, 0.0) for token in SPECIAL), *sorted(rounded, key=lambda item: (-item[1], item[0]))]
 
 
 def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:

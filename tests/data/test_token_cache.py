@@ -19,7 +19,8 @@ from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from electra.data import token_cache as cache_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache, split_documents
+from electra.data.split import split_documents
+from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments

@@ -10,10 +10,12 @@ import pytest
 from electra.data import tokenizer as tokenizer_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, main, train_on_corpus
+from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, train_on_corpus
 from electra.io.checkpoints import find_damage
+from electra.tokenizers import run as command
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
 
@@ -47,7 +49,7 @@ def test_it_is_trained_on_all_documents_but_those_held_out_and_the_report_can_be
     assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(train_tokenizer(training, OPTIONS))
     apart = held_out(documents)
     ids = [i for text in apart for i in tokenizer(text, add_special_tokens=False).input_ids]
-    assert report is not None and report.pop("training_seconds") > 0
+    assert report.pop("training_seconds") > 0
     assert report == {
         "vocab_size": len(tokenizer),
         "training_documents": len(training),
@@ -63,14 +65,14 @@ def test_only_some_held_out_text_is_kept_in_memory(write_corpus: WriteCorpus, mo
     documents = texts(300)
     _, report = train_on_corpus(write_corpus(documents), OPTIONS)
     kept = next(n for n in range(300) if len("".join(held_out(documents)[:n]).encode()) >= 100)
-    assert report is not None and report["held_out_documents"] == kept
+    assert report["held_out_documents"] == kept
     assert report["training_documents"] == 300 - len(held_out(documents))
 
 
 def test_a_corpus_whose_only_document_would_be_held_out_is_learned_from(write_corpus: WriteCorpus) -> None:
     (document, *_) = held_out(["\n".join(texts(40, seed)) for seed in range(100)])
     tokenizer, report = train_on_corpus(write_corpus([document]), OPTIONS)
-    assert report is None
+    assert report["held_out_documents"] == 0 and "tokens" not in report
     assert tokenizer.unk_token_id not in tokenizer(document).input_ids
     assert "documents.jsonl" in refused(lambda: train_on_corpus(write_corpus([" "]), OPTIONS))
 
@@ -108,7 +110,7 @@ def test_another_corpus_option_or_seed_has_its_own_tokenizer_and_the_second_call
 def test_the_command_replaces_a_tokenizer_but_never_a_model_or_other_files(
     write_corpus: WriteCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizer_module, "setup_logging", lambda: None)  # which hides logs from other tests
+    monkeypatch.setattr(command, "setup_logging", lambda: None)  # which hides logs from other tests
     folder = tmp_path / "tokenizer"
     flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder), "--cased"]
     for size in (110, 100):
@@ -118,6 +120,12 @@ def test_the_command_replaces_a_tokenizer_but_never_a_model_or_other_files(
     expected = train_tokenizer(training, TokenizerArguments(vocab_size=100, lowercase=False))
     assert tokenizer_fingerprint(load_tokenizer(str(folder))) == tokenizer_fingerprint(expected)
     assert json.loads((folder / REPORT_NAME).read_text())["vocab_size"] == 100
+
+    extension = ["--train_file", flags[1], "--extend", str(tmp_path), "--output_dir", str(folder)]
+    (folder / REPORT_NAME).rename(tmp_path / REPORT_NAME)  # as the tokenizer/ of a run, which has no report
+    for line in (flags, extension):
+        assert "not written by this command" in refused(lambda line=line: main(line))
+    (tmp_path / REPORT_NAME).rename(folder / REPORT_NAME)
 
     for name in ("model.safetensors", "notes.txt"):
         (folder / name).write_text("mine")

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModelForPreTraining
 
@@ -46,12 +47,12 @@ def test_a_replaced_token_differs_from_the_original_and_the_rest_does_not(test_s
     arrays = load_file(test_set)
     originals, corrupted, is_real = (arrays[name] for name in ("original_ids", "corrupted_ids", "attention_mask"))
     assert originals.shape[1] == 16  # as of the run
-    assert (arrays["is_replaced"] == (originals != corrupted)).all()
+    is_replaced = originals != corrupted
     vocabulary = json.loads((finished_run / "tokenizer" / "tokenizer.json").read_text())["model"]["vocab"]
     special = [vocabulary[token] for token in ("[PAD]", "[CLS]", "[SEP]")]
-    assert not arrays["is_replaced"][np.isin(originals, special)].any()
+    assert not is_replaced[np.isin(originals, special)].any()
     assert (originals[is_real == 0] == vocabulary["[PAD]"]).all()
-    replaced = arrays["is_replaced"].sum() / is_real.sum()
+    replaced = is_replaced.sum() / is_real.sum()
     assert 0.08 < replaced < 0.17  # of 15 %, an untrained generator's sample is rarely the original
 
 
@@ -77,7 +78,7 @@ def test_the_metrics_are_those_of_plain_transformers_and_independent_of_generato
             attention_mask=torch.from_numpy(arrays["attention_mask"]).long(),
             token_type_ids=torch.from_numpy(arrays["token_type_ids"]).long(),
         ).logits.numpy()
-    is_real, labels = arrays["attention_mask"] == 1, arrays["is_replaced"] == 1
+    is_real, labels = arrays["attention_mask"] == 1, arrays["original_ids"] != arrays["corrupted_ids"]
     nll = np.logaddexp(0, np.where(labels, -logits, logits))[is_real].mean()
     auc = roc_auc_score(labels[is_real], logits[is_real])
     found = []
@@ -113,7 +114,7 @@ def test_a_run_measures_it_before_the_first_step_and_at_each_evaluation(
     assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]
     columns = json.loads((run / "metrics.json").read_text())["held_out"]
     assert list(columns)[-3:] == ["fixed: untrained", "fixed: frequencies", "fixed: trained"]
-    baseline = read_corruption_set(str(test_set)).about["frequencies_auc"]
+    baseline = read_corruption_set(str(test_set)).frequencies_auc
     assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
     assert columns["fixed: trained"]["discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
     measured = pretraining_metrics(run, "eval/fixed_discriminator_auc")
@@ -153,13 +154,10 @@ def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     content = test_set.read_bytes()
-    edited = bytearray(content)
-    edited[-5] ^= 1
     weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
     for name, wrong in {
         "missing": None,
         "cut": content[:-9],
-        "edited": bytes(edited),
         "other": weights,
         "": b"",
     }.items():
@@ -172,7 +170,8 @@ def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
             make_set, command(finished_run, folder / "corpus.txt", folder / "a.safetensors", *more), capsys
         )
         assert more[0].partition("=")[0] in line
-    for output in (folder / "corpus.txt", folder):  # a text is not overwritten
+    (folder / "model.safetensors").write_bytes(weights)
+    for output in (folder / "corpus.txt", folder, folder / "model.safetensors"):  # nothing is overwritten
         assert "--output_file" in refused_command(make_set, command(finished_run, test_set, output), capsys)
     discriminator = finished_run / "discriminator"
     assert "generator" in refused_command(
@@ -182,6 +181,19 @@ def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
     Path("config.yaml").write_text("max_length: 4\n")  # of no run
     line = refused_command(make_set, command(Path("nobody"), folder / "corpus.txt", Path("a.safetensors")), capsys)
     assert "nobody" in line and "--max_length" not in line
+
+
+def test_rows_and_ids_that_cannot_be_are_one_line(test_set, finished_run, folder):
+    arrays = load_file(test_set)
+    with safe_open(test_set, framework="numpy") as file:
+        metadata = file.metadata()
+    originals = arrays["original_ids"]
+    forged = {"negative": originals - 100, "large": originals + 99_999, "empty": originals[:0], "fewer": originals[1:]}
+    path = folder / "forged.safetensors"
+    for name, wrong in forged.items():
+        save_file({**arrays, "original_ids": wrong}, path, metadata)
+        own = {"eval_corruption": path, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
+        assert "is damaged" in refused(lambda own=own: make(folder, **own)), name
 
 
 def test_it_is_a_sweep_s_metric_comparable_between_networks_and_generators(test_set: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from electra.data.tokenizer import REPORT_NAME, main
+from electra.data.tokenizer import REPORT_NAME
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
 
@@ -111,3 +112,15 @@ def test_the_command_measures_before_and_after_and_refuses_options_of_a_new_toke
     assert "--extend" in refused_command(main, [*command, "--new_tokens", "5"], capsys)
     assert "nowhere" in refused_command(main, [*command, "--extend", str(tmp_path / "nowhere")], capsys)
     assert "--output_dir" in refused_command(main, [*extend, "--extend", f"{tmp_path}/old/../new"], capsys)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rules_of_tables_and_long_words_are_not_added(algorithm):
+    options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
+    tokenizer = train_tokenizer([*TEXTS * 3, "+-=|_. kubelet mo"], options)
+    table = ["+" + "-" * 20 + "=" * 60, "kubelet" * 12, "kubelet |_____| kubelet"] * 20
+    longer = extend_tokenizer(tokenizer, table, 40, min_frequency=2)
+    new = longer.get_vocab().keys() - tokenizer.get_vocab().keys()
+    texts = [longer.convert_tokens_to_string([token]).strip() for token in new]
+    assert "kubelet" in texts
+    assert all(any(c.isalnum() for c in text) and len(text) <= 30 for text in texts)

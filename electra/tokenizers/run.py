@@ -1,0 +1,74 @@
+"""The command train_tokenizer.py: train a tokenizer on a corpus, or extend one, and measure it."""
+
+import logging
+import os
+from pathlib import Path
+
+from electra.data.corpus import Corpus
+from electra.data.options import CorpusArguments
+from electra.data.tokenizer import REPORT_NAME, save_tokenizer, train_on_corpus
+from electra.io.checkpoints import MANIFEST_NAME
+from electra.io.console import setup_logging
+from electra.io.errors import UserError
+from electra.io.files import expand
+from electra.io.folders import build_folder, check_replaceable
+from electra.options import CommandLine
+from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer
+from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
+
+logger = logging.getLogger("electra.tokenizers")
+
+GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
+_OWN_FILES = {
+    *TOKENIZER_FILES,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    REPORT_NAME,
+    MANIFEST_NAME,
+}
+"""The files that this command writes. The folder of a model has a tokenizer, too, but more files or no report."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    command_line = CommandLine(GROUPS, "Train a tokenizer.")
+    corpus_args, options, output = command_line.parse(argv)
+    _check_extension(output, command_line.flags)
+    folder = Path(output.output_dir)
+    _check_output(folder)
+    corpus = Corpus(corpus_args, output.seed)
+    logger.info("corpus: %s", corpus.names)
+    source = None if output.extend is None else load_tokenizer(output.extend)
+    tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
+    _check_output(folder)
+    build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new), overwrite=True)
+    logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
+
+
+def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
+    if output.extend is None:
+        if "new_tokens" in flags:
+            raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")
+        return
+    for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
+        if name in flags:
+            raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
+    if Path(output.output_dir).resolve() == expand(output.extend).resolve():
+        raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
+
+
+def _check_output(folder: Path) -> None:
+    """Check that a tokenizer can be written to a folder, before and after the training."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            raise PermissionError(f"{folder.parent} is read-only")
+    except OSError as error:
+        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
+    check_replaceable(folder, "output_dir", _is_own)
+
+
+def _is_own(folder: Path) -> bool:
+    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    return REPORT_NAME in names and names <= _OWN_FILES
