@@ -25,8 +25,8 @@ SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK"
 REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
 ROLES = (*REQUIRED_ROLES, "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
-MOST_GAPS = 10
-"""Ids for each token. The Rust side walks through all ids below the largest, which may be 2^32 in a damaged file."""
+MOST_IDS = 2**24
+"""The Rust side walks through all ids below the largest, which is up to 2^32 in a damaged file."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
     "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
@@ -238,11 +238,10 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "
             "corpus needs; choose a fast tokenizer, one with a tokenizer.json"
         )
-    tokens = len(tokenizer.get_vocab())
-    if vocabulary_size(tokenizer) > MOST_GAPS * (tokens + 1000):
+    if vocabulary_size(tokenizer) > MOST_IDS:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: its largest id is {vocabulary_size(tokenizer) - 1}, but it has only "
-            f"{tokens} tokens; its tokenizer.json is damaged"
+            f"{len(tokenizer)} tokens; its tokenizer.json is damaged"
         )
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return state
