@@ -7,9 +7,9 @@ paper. Standard errors take the paradigms as given and their pairs as a sample.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +31,6 @@ DEFINITIONS = (
     "from D and the generator's probability of the token where it is masked. "
     "pll: the language model's log probability of a token where it and the rest of its word are masked.",
 )
-LANGUAGE_MODELS = ("5-gram", "LSTM", "Transformer-XL", "GPT-2")
-PUBLISHED_PHENOMENA = {
-    "anaphor_agreement": (47.9, 91.7, 94.1, 99.3),
-    "argument_structure": (71.9, 73.2, 72.2, 81.8),
-    "binding": (64.4, 73.5, 74.7, 80.9),
-    "control_raising": (68.5, 67.0, 71.5, 81.9),
-    "determiner_noun_agreement": (70.1, 85.4, 83.0, 95.8),
-    "ellipsis": (36.9, 67.6, 77.2, 89.3),
-    "filler_gap_dependency": (60.2, 73.9, 66.6, 81.3),
-    "irregular_forms": (79.5, 89.0, 78.1, 91.9),
-    "island_effects": (57.2, 46.6, 48.3, 72.7),
-    "npi_licensing": (45.5, 51.7, 55.2, 76.8),
-    "quantifiers": (53.5, 64.5, 69.3, 79.0),
-    "subject_verb_agreement": (60.3, 80.1, 75.9, 86.4),
-}
-"""Percent, as in models_summary.jsonl of BLiMP's repository, which corrects the tables of its paper."""
 _PAPER = "models_summary.jsonl", "https://github.com/alexwarstadt/blimp/tree/master/raw_results/summary"
 _BABYLM = "README", "https://github.com/babylm/evaluation-pipeline-2024"
 PUBLISHED = (
@@ -66,40 +50,35 @@ that its text does not have."""
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
     """Accuracies as fractions, overall and by paradigm and phenomenon, from 1, 0.5 or 0 for each pair."""
     rows: dict[str, list[int]] = defaultdict(list)
-    members: dict[str, list[str]] = defaultdict(list)
     for row, pair in enumerate(pairs):
-        if not rows[pair.paradigm]:
-            members[pair.phenomenon].append(pair.paradigm)
         rows[pair.paradigm].append(row)
-    paradigms: dict[str, dict[str, Any]] = {}
-    for name in sorted(rows):
-        values = outcomes[rows[name]]
-        count = len(values)
-        error = float(values.std() / math.sqrt(count)) if count > 1 else None
-        paradigms[name] = {"accuracy": float(values.mean()), "standard_error": error, "pairs": count}
-
-    def mean(names: Sequence[str]) -> dict[str, Any]:
-        chosen = [paradigms[name] for name in names]
-        errors = [one["standard_error"] for one in chosen if one["standard_error"] is not None]
-        return {
-            "accuracy": float(np.mean([one["accuracy"] for one in chosen])),
-            "standard_error": math.hypot(*errors) / len(chosen) if len(errors) == len(chosen) else None,
-            "pairs": sum(one["pairs"] for one in chosen),
-            "paradigms": len(chosen),
-        }
-
+    paradigms = {name: _accuracy(outcomes[rows[name]]) for name in sorted(rows)}
+    phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name in paradigms:
+        phenomena[pairs[rows[name][0]].phenomenon].append(paradigms[name])
     return {
-        "overall": {**mean(list(rows)), "ties": int((outcomes == 0.5).sum())},
-        "phenomena": {name: mean(members[name]) for name in sorted(members)},
+        "overall": {**_mean(list(paradigms.values())), "ties": int((outcomes == 0.5).sum())},
+        "phenomena": {name: _mean(phenomena[name]) for name in sorted(phenomena)},
         "paradigms": paradigms,
     }
 
 
-class Column(NamedTuple):
-    """One score of one folder; `results`: see `summarize`."""
+def _accuracy(outcomes: NDArray[np.float64]) -> dict[str, Any]:
+    """Of one paradigm; a single pair has no standard error."""
+    count = len(outcomes)
+    error = float(outcomes.std() / math.sqrt(count)) if count > 1 else None
+    return {"accuracy": float(outcomes.mean()), "standard_error": error, "pairs": count}
 
-    title: str
-    results: dict[str, Any]
+
+def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    errors = [one["standard_error"] for one in paradigms if one["standard_error"] is not None]
+    count = len(paradigms)
+    return {
+        "accuracy": sum(one["accuracy"] for one in paradigms) / count,
+        "standard_error": math.hypot(*errors) / count if len(errors) == count else None,
+        "pairs": sum(one["pairs"] for one in paradigms),
+        "paradigms": count,
+    }
 
 
 def read_results(folder: Path) -> dict[str, Any]:
@@ -114,38 +93,20 @@ def read_results(folder: Path) -> dict[str, Any]:
     return dict(results)
 
 
-def read_columns(folders: Sequence[Path]) -> list[Column]:
-    """All scores of all folders."""
-    columns = []
-    for folder in folders:
-        prefix = f"{folder.resolve().name}: " if len(folders) > 1 else ""
-        columns += [Column(prefix + name, scores) for name, scores in read_results(folder)["scores"].items()]
-    return columns
+def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
+    """A row for each of the "phenomena" or "paradigms", and the mean; `columns`: title -> see `summarize`."""
+    names = dict.fromkeys(name for results in columns.values() for name in results[level])
+    rows = [_row(name, [results[level].get(name) for results in columns.values()]) for name in names]
+    overall = [results["overall"] for results in columns.values()]
+    counts = dict.fromkeys(str(one["paradigms"]) for one in overall)
+    rows.append(_row(f"overall, mean of {' / '.join(counts)} paradigms", overall))
+    return Table([level, "pairs", *columns], rows)
 
 
-def accuracy_table(columns: Sequence[Column], level: Literal["phenomena", "paradigms"]) -> Table:
-    """A row per phenomenon or paradigm; below phenomena the mean, beside BLiMP's the published accuracies."""
-    names = list(dict.fromkeys(name for column in columns for name in column.results[level]))
-    # The published accuracies are of BLiMP's 67 paradigms.
-    all_paradigms = [column.results["overall"]["paradigms"] for column in columns]
-    has_published = {*names} == {*PUBLISHED_PHENOMENA} and {*all_paradigms} == {67}
-    rows = []
-    for name in names:
-        found = [column.results[level].get(name) for column in columns]
-        published = [f"{value:.1f}" for value in PUBLISHED_PHENOMENA[name]] if has_published else []
-        rows.append([name, _each(one["pairs"] for one in found if one), *map(_cell, found), *published])
-    if level == "phenomena":
-        found = [column.results["overall"] for column in columns]
-        published = [row[1] for row in PUBLISHED[: len(LANGUAGE_MODELS)]] if has_published else []
-        title = f"overall, mean of {_each(all_paradigms)} paradigms"
-        rows.append([title, _each(one["pairs"] for one in found), *map(_cell, found), *published])
-    header = [level, "pairs", *(column.title for column in columns), *(LANGUAGE_MODELS if has_published else ())]
-    return Table(header, rows)
-
-
-def _each(counts: Iterable[int]) -> str:
-    """The different counts of the columns, from the left."""
-    return " / ".join(dict.fromkeys(map(str, counts)))
+def _row(name: str, found: Sequence[dict[str, Any] | None]) -> list[str]:
+    """The different numbers of pairs, from the left, and the accuracies."""
+    counts = dict.fromkeys(str(one["pairs"]) for one in found if one)
+    return [name, " / ".join(counts), *map(_cell, found)]
 
 
 def _cell(result: dict[str, Any] | None) -> str:
@@ -158,14 +119,19 @@ def _cell(result: dict[str, Any] | None) -> str:
 
 def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
-    columns = read_columns(folders)
+    columns = {}
+    for folder in folders:
+        prefix = f"{folder.resolve().name}: " if len(folders) > 1 else ""
+        for name, results in read_results(folder)["scores"].items():
+            columns[prefix + name] = results
     table = accuracy_table(columns, "phenomena")
     blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
     blocks += [Heading("By phenomenon"), table]
-    ties = {column.title: column.results["overall"]["ties"] for column in columns}
+    ties = {title: results["overall"]["ties"] for title, results in columns.items()}
     if any(ties.values()):
         blocks.append(Items([f"{title}: {count} ties" for title, count in ties.items() if count]))
-    if table.header[-1] == LANGUAGE_MODELS[-1]:
+    # The published accuracies are of BLiMP's 67 paradigms.
+    if all(results["overall"]["paradigms"] == 67 for results in columns.values()):
         header = ["model", "overall", "training data", "score", "source"]
         rows: list[list[str | Link]] = [[*row[:4], Link(*row[4:])] for row in PUBLISHED]
         blocks += [Heading("Beside published results"), Table(header, rows, words=header[2:])]

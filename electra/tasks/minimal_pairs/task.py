@@ -102,6 +102,12 @@ class Judges:
     def networks(self) -> list[PreTrainedModel]:
         return [network for network in (self.discriminator, self.language_model) if network is not None]
 
+    def generator_source(self, networks: Networks) -> str | None:
+        """Where the generator of a run or checkpoint is; None without one."""
+        if self.discriminator is None or self.language_model is None:
+            return None
+        return networks.source if networks.joint is not None else str(Path(networks.source).parent / "generator")
+
     def missing(self, score: str) -> str:
         """What the networks lack for a score; "" if nothing."""
         is_fitting = self.discriminator is not None and self.is_electric == (score == "electric")
@@ -170,35 +176,27 @@ def check_sentences(
             raise UserError(f"{where}: the tokenizer {problem} {text!a:.60}; remove the pair")
 
 
-def fingerprint_of_networks(networks: Sequence[PreTrainedModel]) -> str:
-    """12 hexadecimal digits of the weights."""
-    digest = hashlib.sha256()
+def fingerprint(networks: Sequence[PreTrainedModel], pairs: Sequence[Pair]) -> str:
+    """12 hexadecimal digits of the weights and of the sentences."""
+    digest = hashlib.sha256(json.dumps([pair[:2] for pair in pairs]).encode())
     for network in networks:
-        for name, value in sorted(network.state_dict().items()):
-            digest.update(name.encode())
+        for value in network.state_dict().values():
             digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()[:12]
 
 
-def fingerprint_of_pairs(pairs: Sequence[Pair]) -> str:
-    """12 hexadecimal digits of the sentences in their order."""
-    return hashlib.sha256(json.dumps([pair[:2] for pair in pairs]).encode()).hexdigest()[:12]
-
-
 def check_folder(folder: Path, about: dict[str, Any]) -> None:
     """Refuse a folder that this command did not write, or that holds results of other networks or other pairs."""
-    path = folder / RESULTS_NAME
     if not folder.exists() or (folder.is_dir() and not holds_files(folder)):
         return
-    if not path.is_file():
+    if not (folder / RESULTS_NAME).is_file():
         raise UserError(f"{folder} contains other files; choose another --experiment_name")
     found = read_results(folder)
-    for what in ("networks", "sentences"):
-        if found.get(what) != about[what]:
-            raise UserError(
-                f"{folder} holds results of {found.get('model')} on {found.get('data')}, with other {what} than "
-                f"{about['model']} on {about['data']}; choose another --experiment_name"
-            )
+    if found.get("fingerprint") != about["fingerprint"]:
+        raise UserError(
+            f"{folder} holds results of other networks or sentences, {found.get('model')} on {found.get('data')}; "
+            "choose another --experiment_name"
+        )
 
 
 def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Values]) -> None:
@@ -224,11 +222,10 @@ def main(argv: list[str] | None = None) -> None:
     about = {
         "model": args.pretrain_path,
         "source": networks.source,
-        "generator": generator_source(args, networks, judges),
+        "generator": args.generator or judges.generator_source(networks),
         "data": args.data,
         "pairs": len(pairs),
-        "networks": fingerprint_of_networks(judges.networks),
-        "sentences": fingerprint_of_pairs(pairs),
+        "fingerprint": fingerprint(judges.networks, pairs),
         "replaced_share": judges.replaced_share(args.mlm_probability),
     }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
@@ -260,16 +257,6 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("\n%s\n", text_table(found.table.header, found.table.rows))
     for path in (folder / RESULTS_NAME, folder / PAIRS_NAME, *paths):
         logger.info("%s", path)
-
-
-def generator_source(args: MinimalPairArguments, networks: Networks, judges: Judges) -> str | None:
-    """Where the language model beside a discriminator is from; None if there is none."""
-    if judges.discriminator is None or judges.language_model is None:
-        return None
-    if args.generator is not None:
-        return args.generator
-    is_checkpoint = networks.joint is not None
-    return networks.source if is_checkpoint else str(Path(networks.source).parent / "generator")
 
 
 def make_scorer(args: MinimalPairArguments, judges: Judges, mask_token_id: int) -> Scorer:
