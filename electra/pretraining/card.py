@@ -3,17 +3,15 @@
 Nothing is claimed that the user did not state or the run did not measure.
 """
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from electra.data.corpus import BUILTIN, SHORT_NAMES, absolute_dataset_name
-from electra.data.options import held_out_texts
 from electra.io.console import format_seconds, without_secrets
 from electra.io.files import expand, may_be_hub_id, write_as_yaml, write_file
 from electra.objectives import objective_of
@@ -26,55 +24,13 @@ COMMAND_NAME = "command.txt"
 """The command that began a run, in its folder."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of network.
-
-    Args:
-        about: what it does.
-        auto_class: the class of transformers that opens it.
-        task, task_name: the Hub's task, and what we call it.
-        metrics: our metrics -> the Hub's.
-    """
-
-    about: str
-    auto_class: str
-    task: str
-    task_name: str
-    metrics: Mapping[str, str]
-
-
 _TO_FINE_TUNE = "This is the network to fine-tune; the classes of transformers for a task drop its head and report so."
-KINDS = {
-    "discriminator": Kind(
-        f"Detects for every token whether it was replaced. {_TO_FINE_TUNE}",
-        "AutoModelForPreTraining",
-        "token-classification",
-        "Replaced token detection",
-        {
-            "discriminator_accuracy": "accuracy",
-            "discriminator_precision": "precision",
-            "discriminator_recall": "recall",
-            "discriminator_f1": "f1",
-            "discriminator_mcc": "matthews_correlation",
-            "discriminator_auc": "roc_auc",
-        },
-    ),
-    "generator": Kind(
-        "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
-        "AutoModelForMaskedLM",
-        "fill-mask",
-        "Masked language modeling",
-        {"masked_accuracy": "accuracy", "generator_loss": "loss"},
-    ),
-    "masked language model": Kind(
-        f"Predicts the original tokens. {_TO_FINE_TUNE}",
-        "AutoModelForMaskedLM",
-        "fill-mask",
-        "Masked language modeling",
-        {"mlm_accuracy": "accuracy", "mlm_loss": "loss"},
-    ),
+ABOUT = {
+    "discriminator": f"Detects for every token whether it was replaced. {_TO_FINE_TUNE}",
+    "generator": "Fills in masked tokens. It was trained to challenge the other network, not for use downstream.",
+    "masked language model": f"Predicts the original tokens. {_TO_FINE_TUNE}",
 }
+"""What a network does."""
 HOW_IT_WAS_TRAINED = {
     ("mlm", "discriminator"): "It was trained like BERT, with [MASK] at most of the predicted positions.",
     ("replace_mlm", "discriminator"): "It was trained on replaced tokens and never saw [MASK].",
@@ -131,18 +87,29 @@ def write_network_card(path: Path, network: str, made: Made) -> None:
     plan = made.plan
     objective = objective_of(plan.objective, plan.uniform_generator)
     is_main = network == "discriminator"
-    title = "masked language model" if is_main and not objective.finds_replaced else network
-    kind = KINDS[title]
-    about = [kind.about, HOW_IT_WAS_TRAINED.get((plan.objective, network), "")]
-    auto_class = kind.auto_class
-    if title == "discriminator" and plan.discriminator_type != "electra":
+    kind = "masked language model" if is_main and not objective.finds_replaced else network
+    about = [ABOUT[kind], HOW_IT_WAS_TRAINED.get((plan.objective, network), "")]
+    auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
+    if kind == "discriminator" and plan.discriminator_type != "electra":
         about.append(OWN_HEAD)
         auto_class = "AutoModel"
+    # A main network that never saw [MASK] does not fill it in.
+    fills_masks = not is_main or not (objective.finds_replaced or objective.sees_samples)
     scores = [[metric_title(name), f"{value:.4g}"] for name, value in made.metrics.items()]
     options = without_secrets(made.options)
+    start = options.get(f"init_{network}") or ""
+    data = ModelCardData(
+        language=options.get("language") or None,
+        license=options.get("license"),
+        library_name="transformers",
+        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
+        tags=["electra", plan.objective, kind.replace(" ", "-")],
+        datasets=_hub_names(plan) or None,
+        base_model=start if start and may_be_hub_id(start) and not expand(start).exists() else None,
+    )
     card = Card(
-        title=f"ELECTRA {title}: {made.run}",
-        about=" ".join(text for text in about if text),
+        title=f"ELECTRA {kind}: {made.run}",
+        about=" ".join(filter(None, about)),
         auto_class=auto_class,
         folder=network,
         scores_title="Held-out metrics",
@@ -152,60 +119,17 @@ def write_network_card(path: Path, network: str, made: Made) -> None:
         options=write_as_yaml(options) if options else "",
         fine_tune=f"python run_glue.py --pretrain_path {network}" if is_main else "",
     )
-    write_card(path, _metadata(network, title, made), card)
-
-
-def _metadata(network: str, title: str, made: Made) -> ModelCardData:
-    """What the Hub reads."""
-    objective = objective_of(made.plan.objective, made.plan.uniform_generator)
-    results = _results(KINDS[title], made)
-    # A main network that never saw [MASK] does not fill it in.
-    fills_masks = network == "generator" or not (objective.finds_replaced or objective.sees_samples)
-    start = made.options.get(f"init_{network}")
-    is_on_hub = start and may_be_hub_id(start) and not expand(start).exists()
-    return ModelCardData(
-        language=made.options.get("language") or None,
-        license=made.options.get("license"),
-        library_name="transformers",
-        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
-        tags=["electra", made.plan.objective, title.replace(" ", "-")],
-        datasets=[name for name in _hub_names(made.plan) if name] or None,
-        base_model=start if is_on_hub else None,
-        model_name=f"{made.run}-{network}" if results else None,
-        eval_results=results or None,
-    )
-
-
-def _results(kind: Kind, made: Made) -> list[EvalResult]:
-    """The held-out metrics that are finite."""
-    hub_names = _hub_names(made.plan)
-    held_out = next(iter(held_out_texts(made.options.get("validation_file") or []).values()), [])
-    names = held_out or [source["name"] for source in made.plan.sources]
-    is_of_hub = not held_out and all(hub_names)
-    return [
-        EvalResult(
-            task_type=kind.task,
-            task_name=kind.task_name,
-            dataset_type=hub_names[0] if is_of_hub else "custom",
-            dataset_name=", ".join(Path(name).name for name in names),
-            dataset_split="held-out documents",
-            metric_type=metric_type,
-            metric_name=metric,
-            metric_value=float(f"{made.metrics[metric]:.6g}"),
-        )
-        for metric, metric_type in kind.metrics.items()
-        if math.isfinite(made.metrics.get(metric, math.nan))
-    ]
+    write_card(path, data, card)
 
 
 def _hub_names(plan: Plan) -> list[str]:
-    """The Hub's name of each source of text; "" for others."""
+    """The sources of text that are data sets of the Hub."""
     names = []
     for source in plan.sources:
         name = source["name"]
         hub_name = SHORT_NAMES[name][0] if name in SHORT_NAMES else absolute_dataset_name(name)
-        is_on_hub = not source["files"] and hub_name != BUILTIN and not os.path.isabs(hub_name)
-        names.append(hub_name if is_on_hub else "")
+        if not source["files"] and hub_name != BUILTIN and not os.path.isabs(hub_name):
+            names.append(hub_name)
     return names
 
 
