@@ -2,7 +2,6 @@
 
     python -m tests.chaos --kills 20 --segment_policy google --workers 2 --accumulation 2
     python -m tests.chaos --matrix --kills 50         the kills shared out to every entry of MATRIX
-    python -m tests.chaos --hours 1                   a soak: kills every few minutes
 
 After each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for bit.
 """
@@ -141,56 +140,11 @@ def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[tuple[s
     return reached
 
 
-def soak(folder: Path, hours: float, seed: int, minutes: tuple[float, float], **options: Any) -> tuple[int, int]:
-    """Train for half of the time undisturbed; then the same steps again, killed every few minutes.
-
-    Args:
-        minutes: least and most between two kills.
-    Returns:
-        the step that was compared, and the number of kills.
-    Raises:
-        AssertionError: a checkpoint is not whole, or the two runs differ.
-    """
-    write_corpus(folder / "corpus.txt", documents=300)
-    options = {
-        "hidden_size": 16, "num_hidden_layers": 1, "save_steps": 500, "logging_steps": 10_000, "eval_steps": 5000,
-        "max_steps": 10**8, "save_total_limit": 0, **options,
-    }  # fmt: skip
-    source, runs = random.Random(seed), folder / "output"
-
-    def train(name: str, seconds: float, until: int | None) -> None:
-        log = folder / f"{name}.log"
-        with open(log, "a") as said:
-            argv = flags(folder, experiment_name=name, auto_resume=True, **options)
-            command = [sys.executable, str(ROOT / "run_pretraining.py"), *argv]
-            process = subprocess.Popen(
-                command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=said, stderr=subprocess.STDOUT
-            )
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not (until and (runs / name / f"checkpoint-{until}").is_dir()):
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.2)
-        process.kill()
-        process.wait()
-
-    train("whole", hours * 1800, None)
-    step, kills = newest_step(runs / "whole"), 0
-    assert step > 0, "no checkpoint was saved in that time; ask for more hours"
-    while not (runs / "killed" / f"checkpoint-{step}").is_dir():
-        train("killed", 60 * source.uniform(*minutes), step)
-        kills += 1
-        print(f"kill {kills}: newest checkpoint {newest_step(runs / 'killed')} of {step}", flush=True)
-    assert_same_state(runs / "whole" / f"checkpoint-{step}", runs / "killed" / f"checkpoint-{step}")
-    return step, kills
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--matrix", action="store_true", help="Share the kills out to every entry of MATRIX.")
-    parser.add_argument("--hours", type=float, help="A soak of that long.")
-    parser.add_argument("--minutes", type=float, nargs=2, default=(1, 4), help="Least and most between its kills.")
     parser.add_argument("--objective", default="electra", choices=["electra", "two_stage", "adversarial"])
     parser.add_argument("--segment_policy", default="windows", choices=POLICIES)
     parser.add_argument("--workers", type=int, default=0)
@@ -202,11 +156,6 @@ def main() -> None:
         "gradient_accumulation_steps": args.accumulation,
         **(TWO_STAGE if args.objective == "two_stage" else {"objective": args.objective}),
     }
-    if args.hours:
-        with tempfile.TemporaryDirectory() as folder:
-            step, kills = soak(Path(folder), args.hours, args.seed, tuple(args.minutes), **chosen)
-        print(f"killed {kills} times on the way to step {step}: it was bit for bit alike there")
-        return
     entries = MATRIX if args.matrix else (chosen,)
     total: Counter[str] = Counter()
     for number, options in enumerate(entries):

@@ -4,9 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
-from electra.io.errors import UserError
 from electra.samples import Sample, read_samples, to_html, to_terminal, write_samples
 
 SAMPLE = Sample(
@@ -24,16 +21,6 @@ def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_samples(tmp_path) == others
     assert json.loads((tmp_path / "samples.json").read_text())["step"] == 3
     assert read_samples(tmp_path / "nothing") == []
-
-
-@pytest.mark.parametrize("change", [{"probabilities": [0.5]}, {"original": 3}, {"other": 1}], ids=str)
-def test_damaged_samples_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    write_samples([SAMPLE], tmp_path)
-    values = json.loads((tmp_path / "samples.json").read_text())
-    values["samples"][0] |= change
-    (tmp_path / "samples.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"samples\.json"):
-        read_samples(tmp_path)
 
 
 def test_the_text_for_a_terminal_has_every_probability() -> None:

@@ -1,12 +1,6 @@
-"""The scripts of fine-tuning as a user runs them, and the command line that their tiny runs share."""
+"""The command line that tiny runs of fine-tuning share."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline"}
 
 
 def file_flags(folder: Path, train: str, validation: str, **options: object) -> list[str]:
@@ -33,18 +27,3 @@ def tiny_flags(folder: Path, **options: object) -> list[str]:
         elif value is not None:
             words.append(f"--{name}={value}")
     return words
-
-
-def start(script: str, argv: list[str], cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(ROOT / script), *argv]
-    return subprocess.Popen(
-        command, cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def run(script: str, argv: list[str], cwd: Path, expect: int = 0) -> tuple[str, str]:
-    """Standard output and standard error of a command that ends with this exit code."""
-    process = start(script, argv, cwd)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == expect, out + err
-    return out, err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from tests.finetuning.commands import run
+from tests.helpers import run
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,6 @@ Torch's own FSDP, on CPUs and gloo; only accelerate's choice of devices is chang
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +12,11 @@ from safetensors.torch import load_file
 
 from electra.io.checkpoints import find_damage
 from run_pretraining import main
+from tests.helpers import ROOT, torchrun
 from tests.pretraining.runs import flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 SHARDED = {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]}
 OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "max_steps": 4, "save_steps": 2}
 
@@ -36,14 +33,9 @@ def test_it_trains_as_without_goes_on_bit_for_bit_and_exports_whole_networks(
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "fsdp.json").write_text(json.dumps(config))
     options = {**OPTIONS, "per_device_train_batch_size": 4, "fsdp": "full_shard"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command += [str(ROOT / "tests" / "integration" / "fsdp_on_cpu.py"), str(tmp_path)]
-    done = subprocess.run(
-        [*command, json.dumps({**options, "fsdp_config": str(tmp_path / "fsdp.json")})],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    arguments = {**options, "fsdp_config": str(tmp_path / "fsdp.json")}
+    program = ROOT / "tests" / "integration" / "fsdp_on_cpu.py"
+    done = torchrun(program, [tmp_path, json.dumps(arguments)], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     main(flags(tmp_path, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
     one, whole, resumed = (networks(tmp_path / "output" / name) for name in ("one", "whole", "resumed"))

@@ -1,7 +1,5 @@
 """run_glue.py as a user runs it: from pre-training to a score, and on two processes."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import run_glue
 import run_pretraining
 from electra.finetuning.encoder import load_encoder
 from electra.report.results import read_results
-from tests.finetuning.commands import ENVIRONMENT, ROOT, run
+from tests.helpers import ROOT, run, torchrun
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags
 from tests.tasks.glue.files import flags, write_encoder, write_glue
@@ -45,12 +43,8 @@ def test_two_processes_give_one_set_of_results_and_the_same_as_one(
     write_glue(tmp_path / "glue", "MNLI")
     options = {"tasks": ["mnli"], "num_seeds": 1, "use_cpu": True, "head_dropout": 0, "learning_rate": 1e-2}
     options["bf16"] = False  # whose rounding is more than what is compared
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     argv = flags(tmp_path, experiment_name="two", **{**options, "per_device_train_batch_size": 4})
-    result = subprocess.run(
-        [*command, str(ROOT / "run_glue.py"), *argv],
-        cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    result = torchrun(ROOT / "run_glue.py", argv, tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("mnli seed 42:") == 1
     assert [r.settings["processes"] for r in read_results(tmp_path / "output" / "two" / "results.jsonl")] == [2]

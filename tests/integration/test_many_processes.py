@@ -5,7 +5,6 @@ process's own. A host that is killed ends the other one with one line and a chec
 """
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -20,11 +19,11 @@ from safetensors.torch import load_file
 
 from electra.io.checkpoints import find_damage
 from electra.pretraining.run import main as pretrain
+from tests.helpers import ENVIRONMENT, ROOT, torchrun
 from tests.pretraining.runs import FAST, flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 STEPS = 6
 
 
@@ -38,7 +37,7 @@ def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]
     with log.open("w") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *launcher, str(ROOT / "run_pretraining.py"), *argv],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            env=ENVIRONMENT,
             stdout=said,
             stderr=subprocess.STDOUT,
         )
@@ -134,10 +133,7 @@ def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> N
     """--ddp_timeout holds on CPUs too, and does not end the wait for the cache."""
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "build.py").write_text(SLOW_CACHE)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "build.py")]
-    argv = options(tmp_path, "run", ddp_timeout=2)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, *launcher, *argv], env=environment, capture_output=True, text=True)
+    done = torchrun(tmp_path / "build.py", options(tmp_path, "run", ddp_timeout=2), tmp_path)
     assert done.stdout.count("documents: 30") == 2, done.stderr
     assert "gave up" in done.stdout and "waited" not in done.stdout, done.stdout
 
@@ -165,13 +161,7 @@ run_script(main)
 @pytest.mark.parametrize("code", [0, 85])
 def test_a_process_that_is_done_stays_until_the_first_has_written(tmp_path: Path, code: int) -> None:
     (tmp_path / "leave.py").write_text(LEAVING)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "leave.py")]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(tmp_path / "written"), str(tmp_path / "told"), str(code)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = torchrun(tmp_path / "leave.py", [tmp_path / "written", tmp_path / "told", code], tmp_path)
     assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
     assert "terminate called" not in done.stderr
     assert done.returncode == (1 if code else 0) and (not code or f"exitcode  : {code} " in done.stderr)

@@ -1,10 +1,7 @@
 """Whole runs of every objective, of two stages, gate and lambda's warm-up: what they train, log, export, resume."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.metrics import rows_of, training_names
 from electra.pretraining.options import parse_arguments
 from run_pretraining import main
+from tests.helpers import ROOT, torchrun
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -148,14 +146,8 @@ def test_a_discriminator_need_not_start_from_the_generator(folder: Path, capsys:
 
 def test_two_processes_leave_frozen_networks_alone_and_agree(folder: Path) -> None:
     """torchrun with gloo: networks without gradient neither hang nor move, and both copies stay equal."""
-    root = Path(__file__).parents[2]
     options = flags(folder, **TWO_STAGE, use_cpu="true", eval_strategy="no", experiment_name="processes")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    result = subprocess.run(
-        [*command, str(root / "run_pretraining.py"), *options],
-        cwd=root, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    result = torchrun(ROOT / "run_pretraining.py", options, ROOT)
     assert result.returncode == 0, result.stderr[-3000:]
     run = folder / "output" / "processes"
     assert changed(run / "checkpoint-4", run / "checkpoint-8") == set(weights(run / "checkpoint-4"))

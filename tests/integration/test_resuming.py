@@ -19,7 +19,7 @@ from electra.pretraining import saving
 from electra.report.page import write_report
 from electra.report.runs import read_run
 from run_pretraining import main
-from tests.finetuning.commands import run
+from tests.helpers import contents, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -169,11 +169,11 @@ def test_a_killed_run_has_a_report_of_what_it_had_saved(copy: Copy) -> None:
 
 
 def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished: Path) -> None:
-    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    before = contents(finished)
     # This process holds the run until it ends.
     _, err = run("run_pretraining.py", flags(finished, **FAST, max_steps=14, auto_resume=True), finished, expect=2)
     assert err.startswith("error: ") and err.count("\n") == 1 and f"{finished}/output/run" in err
-    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+    assert contents(finished) == before
 
 
 def test_another_corpus_or_held_out_text_is_refused(copy: Copy) -> None:

@@ -21,9 +21,8 @@ from wandb.proto import wandb_internal_pb2
 from electra.report.results import read_results
 from electra.runtime import tracking
 from electra.runtime.tracking import check_trackers, track_results
-from electra.tasks.glue.report import REPORTING
 from tests.conftest import refused
-from tests.finetuning.commands import ENVIRONMENT, ROOT
+from tests.helpers import ENVIRONMENT, ROOT
 from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
@@ -107,7 +106,7 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     code = f"import runpy, sys; {before}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     command = [sys.executable, "-c", code, str(ROOT / script), *argv]
-    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "WANDB_DIR": str(folder), **variables}
+    environment = {**ENVIRONMENT, "WANDB_DIR": str(folder), **variables}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -174,11 +173,8 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(
         assert_same_scalars(run, read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
 
     report = runs["run-report"]
-    (summary,) = REPORTING.read_runs([folder])
     for task in (task for task in report.table("results") if task["metric"] in ("mcc", "spearman")):
-        median = task["median"]
-        assert summary.tasks[task["task"]].headline.median == (median and pytest.approx(median))
-        assert report.summary.get(f"median/{task['task']}") == median and task["seeds"] == 2
+        assert report.summary.get(f"median/{task['task']}") == task["median"] and task["seeds"] == 2
     table = {(row["task"], row["seed"], row["metric"]): row["value"] for row in report.table("runs")}
     assert table == {(r.task, r.seed, name): v for r in results for name, v in r.metrics.items()}
     assert (report.folder / "files" / report.values("report.path")[-1]).suffix == ".html"

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from electra.finetuning.encoder import load_encoder
 from electra.model.configuration import discriminator_config
 from electra.model.networks import masked_lm
 from electra.tokenizers.extend import extend_tokenizer
@@ -234,14 +233,6 @@ def test_what_cannot_be_continued_is_one_line(
     options = {"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED, **options}
     message = refused(lambda: continued(tmp_path, **options))
     assert all(word in message for word in named.split()), message
-
-
-def test_a_checkpoint_and_an_export_give_fine_tuning_the_same_encoder(folder: Path) -> None:
-    main(flags(folder, max_steps=4, eval_strategy="no", tie="gdes"))
-    run = folder / "output" / "run"
-    exported, saved = load_encoder(str(run)).model, load_encoder(str(run / "checkpoint-4")).model
-    expected = exported.state_dict()
-    assert all(torch.equal(value, expected[name]) for name, value in saved.state_dict().items())
 
 
 def test_a_vocabulary_whose_ids_have_gaps_is_trained_with_to_the_end(folder: Path) -> None:

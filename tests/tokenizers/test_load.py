@@ -137,15 +137,6 @@ def test_cased_byte_bpe_is_lossless_and_knows_everything() -> None:
         assert tokenizer.unk_token_id not in ids
 
 
-def test_unigram_reads_any_white_space_and_compatibility_form_as_the_plain_one() -> None:
-    tokenizer = train("unigram", lowercase=False)
-    ids = tokenizer("the words are real")["input_ids"]
-    assert tokenizer("  the\nwords\t\x00ａｒｅ\u3000real \n")["input_ids"] == ids
-    assert tokenizer.unk_token_id not in ids
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "the words are real"
-    assert tokenizer.unk_token_id in tokenizer("the 狐 dog")["input_ids"]
-
-
 def test_the_alphabet_is_what_covers_the_text_and_at_least_the_common_characters() -> None:
     rare = [chr(0x4E00 + i) for i in range(2000)]
     words = {"ab": 10_000_000, "c": 1_000_000, **dict.fromkeys(rare, 1)}
@@ -374,16 +365,6 @@ def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch
     for path, asks_the_hub in [("", False), ("~/mine", False), ("a/b/c", False), ("no/such-tokenizer", True)]:
         message = refused(lambda path=path: load_tokenizer(path))
         assert path in message and ("not on the Hub" in message) == asks_the_hub
-
-
-def test_a_tokenizer_without_a_rust_backend_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class SlowTokenizer:
-        is_fast, name_or_path = False, "slow"
-
-    monkeypatch.setattr("electra.tokenizers.load.AutoTokenizer.from_pretrained", lambda *_, **__: SlowTokenizer())
-    for name in ("tokenizer_config.json", "vocab.json"):
-        (tmp_path / name).write_text("{}")
-    assert "SlowTokenizer" in refused(lambda: load_tokenizer(str(tmp_path)))
 
 
 def test_checking_says_what_a_tokenizer_lacks() -> None:

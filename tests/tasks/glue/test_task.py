@@ -25,6 +25,7 @@ from electra.report.__main__ import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
+from tests.helpers import contents
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import mnli, result
 
@@ -146,10 +147,6 @@ def copy(folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(folder, tmp_path / "copy")
 
 
-def content(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def results_of(folder: Path, name: str = "run") -> list[Result]:
     return read_results(folder / "output" / name / "results.jsonl")
 
@@ -256,12 +253,12 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path, mon
 
 
 def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Path, glue_tokenizer: Tokenizer) -> None:
-    before = content(copy / "output" / "run")
+    before = contents(copy / "output" / "run")
 
     def refused(message: str, **options: object) -> None:
         with pytest.raises(UserError, match=message):
             run_glue.main(flags(copy, **{**OPTIONS, **STARTED, **options}))
-        assert content(copy / "output" / "run") == before  # config.yaml, too
+        assert contents(copy / "output" / "run") == before  # config.yaml, too
 
     refused("learning_rate", learning_rate=1e-3)
     refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
@@ -275,13 +272,13 @@ def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Pa
 
 def test_what_is_lost_is_made_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = copy / "output" / "run"
-    before = content(run)
+    before = contents(run)
     path = run / "predictions" / "cola-43.npz"
     path.write_bytes(before[path][: len(before[path]) // 2])
     (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
     shutil.rmtree(run / "encoders" / "mnli-42")
     run_glue.main(flags(copy, **{**OPTIONS, **STARTED, "tasks": ["cola", "rte"], "start_from_mnli": ["rte"]}))
-    after = content(run)
+    after = contents(run)
     assert {p for p in before if p.suffix in (".npz", ".jsonl", ".safetensors") and after.get(p) != before[p]} == set()
     (copy / "glue" / "CoLA" / "test.tsv").unlink()  # without test files no run is repeated for a submission
     path.unlink()
@@ -312,9 +309,9 @@ def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: 
 def test_the_same_command_again_repeats_nothing_and_a_plan_says_what_is_left(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = content(folder)
+    before = contents(folder)
     run_glue.main(flags(folder, **OPTIONS, **STARTED))
-    assert content(folder) == before
+    assert contents(folder) == before
     run_glue.main([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
-    assert "9 runs" in shown and "18 more" in shown and content(folder) == before
+    assert "9 runs" in shown and "18 more" in shown and contents(folder) == before
