@@ -127,67 +127,61 @@ def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
-        (["--generater_size", "0.5"], ["--generater_size", "--generator_size"]),
-        (["--lr", "1"], ["--lr", "--learning_rate"]),
-        (["--gener", "1"], ["--gener"]),  # no abbreviations
-        (["corpus.txt"], ["corpus.txt"]),
-        (["--max_steps"], ["--max_steps"]),
-        (["--resume_from_checkpoint"], ["--resume_from_checkpoint"]),
-        (["--learning_rate", "fast"], ["--learning_rate", "fast"]),
-        (["--model_size", "huge"], ["--model_size", "huge", "small++"]),
-        (["--learning_rate", "nan"], ["--learning_rate nan"]),
-        (["--lr_scheduler_kwargs", "{oops"], ["lr_scheduler_kwargs"]),
-        (["--config", "no/such.yaml"], ["--config no/such.yaml"]),
-        (["-max_steps", "3"], ["option -max_steps", "--max_steps"]),
+        ("--generater_size 0.5", "--generater_size --generator_size"),
+        ("--lr 1", "--lr --learning_rate"),
+        ("--gener 1", "--gener"),  # no abbreviations
+        ("corpus.txt", "corpus.txt"),
+        ("--max_steps", "--max_steps"),
+        ("--resume_from_checkpoint", "--resume_from_checkpoint"),
+        ("--learning_rate fast", "--learning_rate fast"),
+        ("--model_size huge", "--model_size huge small++"),
+        ("--learning_rate nan", "--learning_rate nan"),
+        ("--lr_scheduler_kwargs {oops", "lr_scheduler_kwargs"),
+        ("--config no/such.yaml", "--config no/such.yaml"),
+        ("-max_steps 3", "option -max_steps --max_steps"),
         # One option of each range.
-        (["--mlm_probability", "1"], ["--mlm_probability 1", "(0, 1)"]),
-        (["--mlm_replacement_probability", "-0.1"], ["--mlm_replacement_probability -0.1", "[0, 1]"]),
-        (["--temperature", "1e-40"], ["--temperature 1e-40"]),
-        (["--generator_size", "0"], ["--generator_size 0", "(0, 100]"]),
-        (["--adam_beta2", "1"], ["--adam_beta2 1", "[0, 1)"]),
-        (["--weight_decay", "-1"], ["--weight_decay -1"]),
-        (["--max_length", "7"], ["--max_length 7", "8"]),
-        (["--max_steps", "0"], ["--max_steps 0", "-1"]),
-        (["--per_device_train_batch_size", "0"], ["--per_device_train_batch_size 0"]),
-        (["--vocab_size", "5"], ["--vocab_size 5", "[6, 2^24]"]),
-        (["--seed", str(2**32)], ["--seed 4294967296"]),
-        (["--adam_epsilon", "1e-50"], ["--adam_epsilon 1e-50"]),
-        (["--cache_dir", ""], ["--cache_dir"]),
-        (["--checkpoint_fractions", "0.5", "2"], ["--checkpoint_fractions 2"]),
+        ("--mlm_probability 1", "--mlm_probability 1 (0, 1)"),
+        ("--temperature 1e-40", "--temperature 1e-40"),
+        ("--adam_beta2 1", "--adam_beta2 1 [0, 1)"),
+        ("--max_length 7", "--max_length 7 8"),
+        ("--max_steps 0", "--max_steps 0 -1"),
+        ("--vocab_size 5", "--vocab_size 5 [6, 2^24]"),
+        ("--seed 4294967296", "--seed 4294967296"),
+        ("--cache_dir=", "--cache_dir"),
+        ("--checkpoint_fractions 0.5 2", "--checkpoint_fractions 2"),
     ],
-    ids=lambda value: " ".join(value) if value[0].startswith("--") else None,
 )
-def test_a_bad_option_is_named(argv: list[str], named: list[str]) -> None:
+def test_a_bad_option_is_named(argv: str, named: str) -> None:
     with pytest.raises(UserError) as error:
-        parse(*argv)
-    assert all(word in str(error.value) for word in named), error.value
+        parse(*argv.split())
+    assert all(word in str(error.value) for word in named.split()), error.value
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("generater_size: 0.5\n", ["--generater_size", "a.yaml", "--generator_size"]),
-        ("max_steps: many\n", ["max_steps", "many", "a.yaml"]),
-        ("- max_steps\n", ["a.yaml", "list"]),
-        ("seed: [1\n", ["a.yaml", "YAML"]),
-        ("seed:\t1\n\tmax_steps: 2\n", ["a.yaml", "line 1"]),
-        ("seed: 1\nmax_steps: 2\nseed: 3\n", ["a.yaml", "seed", "line 3"]),
-        ("train_file: &a [x, y]\ndataset_name: [*a, *a]\n", ["a.yaml", "aliases", "line 2"]),
-        ("seed: " + 9_999 * "[", ["a.yaml", "YAML"]),
-        ("max_length: 1:30\n", ["max_length", "1:30"]),
-        ("mlm_probability: 2\n", ["--mlm_probability 2", "a.yaml"]),
-        ("config: other.yaml\n", ["--config", "a.yaml"]),
-        ("report_to: []\n", ["report_to", "a.yaml"]),
-        ("experiment_name: !!python/object/apply:os.system ['touch ran']\n", ["a.yaml", "python/object"]),
+        ("generater_size: 0.5\n", "--generater_size a.yaml --generator_size"),
+        ("max_steps: many\n", "max_steps many a.yaml"),
+        ("- max_steps\n", "a.yaml list"),
+        ("seed: [1\n", "a.yaml YAML"),
+        ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
+        ("seed: 1\nmax_steps: 2\nseed: 3\n", "a.yaml seed line 3"),
+        ("train_file: &a [x, y]\ndataset_name: [*a, *a]\n", "a.yaml aliases line 2"),
+        ("seed: " + 9_999 * "[", "a.yaml YAML"),
+        ("max_length: 1:30\n", "max_length 1:30"),
+        ("mlm_probability: 2\n", "--mlm_probability 2 a.yaml"),
+        ("config: other.yaml\n", "--config a.yaml"),
+        ("report_to: []\n", "report_to a.yaml"),
+        ("experiment_name: !!python/object/apply:os.system ['touch ran']\n", "a.yaml python/object"),
     ],
 )
 def test_a_bad_file_is_refused_naming_the_file_or_the_option(
-    tmp_path: Path, text: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, text: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as error:
         parse("--config", write(tmp_path / "a.yaml", text))
-    assert all(word in str(error.value) for word in named), error.value
+    assert all(word in str(error.value) for word in named.split()), error.value
     assert not (tmp_path / "ran").exists()
 
 

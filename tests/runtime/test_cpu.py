@@ -116,6 +116,7 @@ assert min(bytes_taken() for _ in range(3)) < plain / 4  # of 288 MB that are wr
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact() -> None:
     subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=Path(__file__).parents[2])

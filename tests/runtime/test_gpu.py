@@ -122,6 +122,7 @@ def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, LIBRARY: str(build_library(tmp_path_factory.mktemp("library")))}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
 def test_a_step_has_few_operations_and_none_waits_for_the_device(
