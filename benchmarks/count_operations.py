@@ -144,7 +144,8 @@ def count_step(size: str, batch: int, length: int, is_padded: bool = False) -> C
             count.phase = "backward"
             loss.backward()
             count.phase = "clipping"
-            norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in model.parameters()])
+            gradients = [p.grad for p in model.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients, foreach=True)  # as on a GPU, for tensors with data
             ((norm + 1e-6) / 1.0).clamp(min=1.0)
             (~torch.isfinite(loss.detach() + norm)).float()
     return count

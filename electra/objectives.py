@@ -5,15 +5,15 @@ include padding, and the generator's would need logits at all positions.
 
 `OBJECTIVES` are ELECTRA and the ablations of sections 3.2 and 3.5 and appendix F:
 
-                    input at masked positions  predicts           at
+                    input at chosen positions  predicts           at
     electra         samples of the generator   replaced or not    all tokens
-    electra_15      samples of the generator   replaced or not    the masked positions
-    mlm             [MASK] (BERT)              the original       the masked positions
-    replace_mlm     samples of the generator   the original       the masked positions
+    electra_15      samples of the generator   replaced or not    the chosen positions
+    mlm             [MASK] (BERT)              the original       the chosen positions
+    replace_mlm     samples of the generator   the original       the chosen positions
     all_tokens_mlm  samples of the generator   the original       all tokens, with a copy gate
     two_stage       as electra, but the generator is trained first, then the discriminator
     adversarial     as electra, but the generator is trained to fool the discriminator, by REINFORCE
-    electric        samples at half of them    sample or text     the masked positions, against the generator's odds
+    electric        samples at half of them    sample or text     the chosen positions, against the generator's odds
 
 `electric` is Electric of Clark et al. (2020, arXiv:2012.08561): the head's output is an energy, see `noise_logits`.
 """
@@ -30,10 +30,10 @@ class Objective(NamedTuple):
     """What is trained, and the defaults that belong to it.
 
     Args:
-        has_generator: a small network fills the masked positions; without one the main network sees [MASK].
+        has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
         finds_replaced: the main network is a discriminator; otherwise it predicts the original tokens.
-        at_all_tokens: the main loss is over all real tokens; otherwise over the masked positions.
-        mlm_replacement_probability, mlm_random_probability: shares of the masked tokens that become [MASK] and a
+        at_all_tokens: the main loss is over all real tokens; otherwise over the chosen positions.
+        mlm_replacement_probability, mlm_random_probability: shares of the chosen tokens that become [MASK] and a
             random token; the rest is kept. BERT uses 80/10/10; the original uses 85/15 for its generator.
         discriminator_weight: lambda. The paper's 50 balances a binary loss with one over the vocabulary. It is 1 for
             two losses over the vocabulary, for which the paper gives no weight, and where one loss is trained at a
@@ -58,7 +58,7 @@ class Objective(NamedTuple):
 
     @property
     def sees_samples(self) -> bool:
-        """The main network sees samples at the masked positions; otherwise [MASK]."""
+        """The main network sees samples at the chosen positions; otherwise [MASK]."""
         return self.has_generator or self.draws_uniformly
 
     @property
@@ -87,7 +87,7 @@ OBJECTIVES = {
 
 
 NOISE_SHARE = 0.5
-"""Share of the masked positions that Electric fills with samples; at the others the original stays."""
+"""Share of the chosen positions that Electric fills with samples; at the others the original stays."""
 
 
 def objective_of(name: str, uniform_generator: bool = False) -> Objective:
@@ -99,10 +99,10 @@ def objective_of(name: str, uniform_generator: bool = False) -> Objective:
 
 
 def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
-    """-log p_G(x_t | x_masked) for each masked position, for any LM head.
+    """-log p_G(x_t | x_masked) for each chosen position, for any LM head.
 
     Args:
-        logits: the LM head's at the masked positions, any float (N, V).
+        logits: the LM head's at the chosen positions, any float (N, V).
         original_ids: the original tokens there, int64 (N,).
     Returns:
         float32 (N,).
@@ -126,7 +126,7 @@ class _SoftmaxNll(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
         probabilities = logits.softmax(dim=1, dtype=torch.float32)
         original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1)
-        # That of the likeliest token, at least 1 / V, has an exact logarithm.
+        # The probability of the likeliest token is at least 1 / V, so its logarithm is exact.
         nll = logits.amax(dim=1).float() - original.float() - probabilities.amax(dim=1).log()
         ctx.save_for_backward(probabilities, original_ids, nll)
         ctx.mark_non_differentiable(probabilities)
@@ -172,7 +172,7 @@ def noise_logits(energies: Tensor, log_q: Tensor, noise_share: float = NOISE_SHA
 
 
 def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseline_logits: Tensor) -> Tensor:
-    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each masked position; only log p_G has a gradient.
+    """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each chosen position; only log p_G has a gradient.
 
     Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
     which estimates the gradient from one sample x_hat ~ p_G as
@@ -184,7 +184,7 @@ def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseli
     maximizes the expectation. The samples must come from softmax(logits) itself.
 
     Args:
-        logits: the generator's at the masked positions, any float (N, V).
+        logits: the generator's at the chosen positions, any float (N, V).
         sampled_ids: x_hat, int64 (N,).
         rewards: R, `discriminator_nll` at these positions, float32 (N,).
         baseline_logits: w^T h_G, any float (N,).

@@ -1,7 +1,7 @@
 """Losses of the ablations in sections 3.2 and 3.5 and appendix F; the objectives are listed in objectives.py.
 
 `predict_originals` and `copy_or_predict` train a masked language model in the discriminator's place,
-`adversarial_loss` trains the generator to fool the discriminator.
+`adversarial_loss` trains the generator to fool the discriminator, `noisy_text` and `noise_odds` are Electric's.
 """
 
 import torch
@@ -9,14 +9,18 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from electra.corruption import replace_tokens
 from electra.model.networks import gather_hidden, lm_logits
+from electra.model.texts import CorruptedText, MaskedText
 from electra.objectives import (
+    NOISE_SHARE,
     adversarial_nll,
     baseline_nll,
     copy_nll,
     copy_prediction,
     entropy,
     generator_nll,
+    noise_logits,
     weighted_mean,
 )
 
@@ -27,13 +31,13 @@ HEAD_POSITIONS = 2048
 def predict_originals(
     network: PreTrainedModel, hidden: Tensor, input_ids: Tensor, mlm_positions: Tensor, original_ids: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """MLM and Replace MLM: predict the originals at the masked positions.
+    """MLM and Replace MLM: predict the originals at the chosen positions.
 
     Args:
         network: a masked language model.
         hidden: its last hidden states, (B, L, D).
         input_ids: its input, int64 (B, L).
-        mlm_positions, original_ids: the masked positions and the tokens that stood there, int64 (B, K).
+        mlm_positions, original_ids: the chosen positions and the tokens that stood there, int64 (B, K).
     Returns:
         the loss at these positions, 0 at others, float32 (B, L); in evaluation the predictions, the input at other
         positions, int64 (B, L).
@@ -83,7 +87,7 @@ def adversarial_loss(
     mlm_mask: Tensor,
     count: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE loss of an adversarial generator plus the loss of its baseline, both means over the masked positions.
+    """REINFORCE loss of an adversarial generator plus the loss of its baseline, both means over the chosen positions.
 
     The paper sums over a text's positions. Every other loss here is a mean, and Adam ignores a constant factor.
 
@@ -107,3 +111,25 @@ def adversarial_loss(
         "baseline_loss": baseline.detach(),
         "generator_entropy": entropy(logits.detach()).view_as(mlm_mask),
     }
+
+
+def noisy_text(input_ids: Tensor, masked: MaskedText, sampled_ids: Tensor, logits: Tensor) -> CorruptedText:
+    """Electric's input: samples at half of the chosen positions, the original at the others.
+
+    Args:
+        input_ids: the original text, int64 (B, L).
+        sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
+        logits: any float (B * K, V).
+    """
+    is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)
+    shown, _ = replace_tokens(input_ids, masked.mlm_positions, is_noise, sampled_ids)
+    seen = shown.gather(1, masked.mlm_positions)
+    log_q = -generator_nll(logits.detach(), seen.flatten()).view_as(seen)
+    is_replaced = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, is_noise)
+    return CorruptedText(shown, is_replaced, sampled_ids, log_q)
+
+
+def noise_odds(energies: Tensor, mlm_positions: Tensor, log_q: Tensor) -> Tensor:
+    """`noise_logits` of a text, float32 (B, L), from its energies (B, L) and log q at the chosen positions (B, K)."""
+    everywhere = torch.zeros_like(energies, dtype=torch.float32)
+    return noise_logits(energies, everywhere.scatter(1, mlm_positions, log_q))

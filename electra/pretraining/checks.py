@@ -264,7 +264,7 @@ def _check_metrics(c: Configuration) -> None:
     from electra.pretraining.metrics import fixed_names, rows_of
 
     objective = c.objective.objective
-    metrics = ["loss", *(name for name, _ in rows_of(objective, _is_uniform(c)))]
+    metrics = ["loss", *(name for name, _ in rows_of(objective_of(objective, _is_uniform(c))))]
     if best is not None and best.removeprefix("eval_") not in metrics:
         raise UserError(f"--metric_for_best_model {best}: metrics of --objective {objective} are {', '.join(metrics)}")
     if gate and not _is_gate(gate, metrics):
@@ -272,7 +272,7 @@ def _check_metrics(c: Configuration) -> None:
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as discriminator_auc "
             f"0.6; metrics of --objective {objective} are {', '.join(metrics)}"
         )
-    everywhere = {metric for other in OBJECTIVES for metric, _ in rows_of(other)} | {*fixed_names()}
+    everywhere = {metric for other in OBJECTIVES.values() for metric, _ in rows_of(other)} | {*fixed_names()}
     for name in names:
         if any(metric.startswith(f"{name}_") for metric in everywhere):
             raise UserError(f"--validation_file {name}=...: {name}_ is a prefix of other metrics; choose another name")

@@ -77,7 +77,7 @@ def finish_run(
         write_json(values, folder / METRICS_NAME)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
-            logger.info(results_table(results, rows_of(plan.objective, plan.uniform_generator)))
+            logger.info(results_table(results, rows_of(trainer.model.objective)))
         logger.info("\n%s\n", ledger_line(ledger))
         logger.info("%-13s  %s", plan.main_network, networks["discriminator"])
         if "generator" in networks:
@@ -103,7 +103,7 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         last = trainer.evaluate()
     assert trainer.last_records is not None
     config = trainer.model.config
-    rows = rows_of(config.objective, config.uniform_generator)
+    rows = rows_of(trainer.model.objective)
 
     def column(logs: dict[str, Any], prefix: str = "eval_") -> dict[str, float]:
         return {name: float(logs[prefix + name]) for name, _ in rows if prefix + name in logs}
@@ -118,8 +118,7 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         token_counts(data.cache, data.training_documents, config.discriminator.vocab_size),
         config.special_token_ids,
         config.vocabulary_gaps,
-        config.objective,
-        config.uniform_generator,
+        trainer.model.objective,
     )
     columns["trained"] = column(last)
     for name, segments in data.more_evaluations.items():

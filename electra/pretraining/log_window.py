@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.model.joint import ElectraPretrainingOutput
+from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import Objective, weighted_mean
 
 

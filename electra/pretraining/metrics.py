@@ -16,11 +16,12 @@ from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, 
 from torch import Tensor
 
 from electra.data.token_cache import TokenCache
-from electra.model.joint import ElectraPretrainingOutput
-from electra.objectives import objective_of
+from electra.model.output import ElectraPretrainingOutput
+from electra.objectives import OBJECTIVES, Objective
 from electra.report.labels import LABELS
 from electra.report.runs import FIXED
 
+ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
 """Trainer pads gathered arrays with it."""
 MAX_COUNTED_TOKENS = 20_000_000
@@ -74,8 +75,7 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
 def evaluation_metrics(
     records: NDArray[np.float32],
     discriminator_weight: float,
-    objective: str = "electra",
-    uniform_generator: bool = False,
+    objective: Objective = ELECTRA,
 ) -> dict[str, float]:
     """All held-out metrics of a model: those of docs/glossary.md, without a prefix.
 
@@ -85,27 +85,25 @@ def evaluation_metrics(
     Args:
         records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_IDS`.
         discriminator_weight: lambda, for the total loss.
-        objective: a name of `OBJECTIVES`.
-        uniform_generator: samples were drawn uniformly, without a network.
+        objective: of the model.
     """
-    spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
     chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
     originals, is_masked = chosen[:, Field.ORIGINAL_IDS], chosen[:, Field.IS_MASK_TOKEN] == 1
     metrics: dict[str, float] = {}
-    if spec.has_generator:
+    if objective.has_generator:
         is_right = chosen[:, Field.PREDICTED_IDS] == originals
         metrics["generator_loss"] = _mean(chosen[:, Field.GENERATOR_NLL])
         metrics["masked_accuracy"] = _mean(is_right)
         metrics["masked_accuracy_mask_token"] = _mean(is_right[is_masked])
         metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1])
         metrics["sampled_accuracy"] = _mean(chosen[:, Field.SAMPLED_IDS] == originals)
-    if spec.is_adversarial:
+    if objective.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
-    if spec.sees_samples:
+    if objective.sees_samples:
         metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
-    if spec.finds_replaced:
-        judged = tokens if spec.at_all_tokens else chosen
+    if objective.finds_replaced:
+        judged = tokens if objective.at_all_tokens else chosen
         metrics["discriminator_loss"] = _mean(judged[:, Field.MAIN_NLL])
         metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(judged).items()}
     else:  # by what the main network saw at the position
@@ -113,20 +111,20 @@ def evaluation_metrics(
             chosen[:, Field.MLM_PREDICTIONS] == originals,
             chosen[:, Field.CORRUPTED_INPUT_IDS] == originals,
         )
-        sees_mask = is_masked & (not spec.sees_samples)
+        sees_mask = is_masked & (not objective.sees_samples)
         metrics["mlm_loss"] = _mean(chosen[:, Field.MAIN_NLL])
         metrics["mlm_accuracy"] = _mean(is_right)
-        if not spec.sees_samples:
+        if not objective.sees_samples:
             metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
         metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
         metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
-    if spec.has_copy_gate:
+    if objective.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens[:, Field.MAIN_NLL])
         metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.MLM_PREDICTIONS] == tokens[:, Field.ORIGINAL_IDS])
         detected = _detection_metrics(tokens)
         metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
-    loss = metrics[spec.loss_name]
-    if spec.has_generator:
+    loss = metrics[objective.loss_name]
+    if objective.has_generator:
         loss = metrics["generator_loss"] + discriminator_weight * loss
     return {"loss": loss, **metrics, "tokens": float(len(tokens))}
 
@@ -173,8 +171,7 @@ def unigram_metrics(
     token_counts: NDArray[np.int64],
     special_token_ids: Sequence[int] = (),
     vocabulary_gaps: Sequence[Sequence[int]] = (),
-    objective: str = "electra",
-    uniform_generator: bool = False,
+    objective: Objective = ELECTRA,
 ) -> dict[str, float]:
     """Metrics of token frequencies p on the same masks: a baseline without context.
 
@@ -186,9 +183,8 @@ def unigram_metrics(
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
         vocabulary_gaps: see `corruption.draw_tokens`; these ids have no frequency.
-        records, objective, uniform_generator: see `evaluation_metrics`.
+        records, objective: see `evaluation_metrics`.
     """
-    spec = objective_of(objective, uniform_generator)
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
     chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
     chosen_ids = chosen[:, Field.ORIGINAL_IDS].astype(np.int64)
@@ -198,16 +194,16 @@ def unigram_metrics(
     frequencies = smoothed / smoothed.sum()
     loss, accuracy = _mean(-np.log(frequencies[chosen_ids])), _mean(chosen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}
-    if spec.has_generator:
+    if objective.has_generator:
         metrics |= {"generator_loss": loss, "masked_accuracy": accuracy}
         metrics["sampled_accuracy"] = _mean(frequencies[chosen_ids])
-    if not spec.finds_replaced:
+    if not objective.finds_replaced:
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
-    if spec.finds_replaced or spec.has_copy_gate:
-        judged = tokens if spec.at_all_tokens else chosen
+    if objective.finds_replaced or objective.has_copy_gate:
+        judged = tokens if objective.at_all_tokens else chosen
         seen_ids = judged[:, Field.CORRUPTED_INPUT_IDS].astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
-        name = "discriminator_auc" if spec.finds_replaced else "copy_gate_auc"
+        name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"
         metrics[name] = area_under_curve(judged[:, Field.IS_REPLACED] == 1, scores)
     return metrics
 
@@ -228,22 +224,21 @@ def _mean(values: NDArray) -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else math.nan
 
 
-def rows_of(objective: str, uniform_generator: bool = False) -> Rows:
-    """The rows of an objective, a name of `OBJECTIVES`, with or without a generator network."""
+def rows_of(objective: Objective) -> Rows:
+    """The rows of an objective."""
     no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
-    measured = evaluation_metrics(no_tokens, 1.0, objective, uniform_generator)
+    measured = evaluation_metrics(no_tokens, 1.0, objective)
     return tuple((name, label) for name, label in LABELS.items() if name in measured)
 
 
-def training_names(objective: str) -> tuple[str, ...]:
-    """What a line of the training log can have under an objective, a name of `OBJECTIVES`."""
-    spec = objective_of(objective)
+def training_names(objective: Objective) -> tuple[str, ...]:
+    """What a line of the training log can have under an objective."""
     return (
-        *("loss", "grad_norm", "learning_rate", spec.loss_name),
-        *(("generator_loss",) * spec.has_generator),
-        *(("generator_entropy", "adversarial_loss", "baseline_loss") * spec.is_adversarial),
-        *(("replaced_rate",) * spec.sees_samples),
-        *("discriminator_weight", "train_generator", "skipped_steps"),
+        *("loss", "grad_norm", "learning_rate", objective.loss_name),
+        *(("generator_loss",) * objective.has_generator),
+        *(("generator_entropy", "adversarial_loss", "baseline_loss") * objective.is_adversarial),
+        *(("replaced_rate",) * objective.sees_samples),
+        *("train_generator", "skipped_steps"),
         *("tokens_seen", "tokens_per_second", "eta_seconds"),
         *("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"),
     )

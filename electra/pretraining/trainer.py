@@ -236,8 +236,7 @@ class ElectraTrainer(Trainer):
         if self._evaluates_fixed_text:
             return fixed_metrics(records)
         self.last_records = records
-        config = self.model.config
-        return evaluation_metrics(records, config.discriminator_weight, config.objective, config.uniform_generator)
+        return evaluation_metrics(records, self.model.config.discriminator_weight, self.model.objective)
 
     # ---- logging
 

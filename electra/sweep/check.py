@@ -78,16 +78,17 @@ def parse_all(program: str, commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pretraining_metrics(argv: list[str]) -> list[str]:
+    from electra.objectives import OBJECTIVES
     from electra.pretraining.metrics import fixed_names, rows_of, training_names
     from electra.pretraining.options import parse_arguments
 
     args = parse_arguments(argv)
-    training = [f"train/{name}" for name in training_names(args.objective.objective)]
+    training = [f"train/{name}" for name in training_names(OBJECTIVES[args.objective.objective])]
     if not args.evaluates:
         return training
     fixed = fixed_names() if args.segments.eval_corruption else ()
     return [
-        *(f"eval/{name}" for name in (*(name for name, _ in rows_of(args.objective.objective)), *fixed)),
+        *(f"eval/{name}" for name in (*(name for name, _ in rows_of(OBJECTIVES[args.objective.objective])), *fixed)),
         *training,
     ]
 

@@ -224,14 +224,14 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     plan, held_out = metrics["plan"], metrics["held_out"]
     assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
     assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
-    assert list(held_out["trained"]) == [name for name, _ in rows_of(objective, uniform)]
+    assert list(held_out["trained"]) == [name for name, _ in rows_of(spec)]
     asked = {"generator_loss"} if spec.has_generator else set()
     asked |= {"mlm_loss"} if not spec.finds_replaced else set()
     assert asked <= set(held_out["frequencies"]) <= set(held_out["trained"]) - {"generator_entropy"}
 
     lines = history(run / "checkpoint-12")
     logged = {name for logs in lines if "eval_loss" not in logs for name in logs}
-    assert logged - {"step", "epoch"} <= set(training_names(objective))
+    assert logged - {"step", "epoch"} <= set(training_names(spec))
     last, evaluation = training_logs(run / "checkpoint-12")[-1], [logs for logs in lines if "eval_loss" in logs][-1]
     of_generator = ["adversarial_loss", "baseline_loss"] if spec.is_adversarial else ["generator_loss"]
     expected = sum(last.get(name, 0.0) for name in of_generator if not spec.has_stages)

@@ -57,20 +57,16 @@ def test_the_second_stage_trains_the_discriminator_alone() -> None:
     assert torch.equal(alone.loss, alone.main_loss) and alone.loss == together.main_loss
 
 
-def test_in_evaluation_both_networks_always_answer_with_the_weight_of_the_configuration() -> None:
+def test_in_evaluation_both_networks_always_answer() -> None:
     model, batch = make_model(objective="two_stage", discriminator_weight=3.0).eval(), make_batch(30, 17)
-    assert model.discriminator_weight == 3.0
     expected = run(model, batch)
     torch.testing.assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
-    model.train_discriminator, model.discriminator_weight = False, 0.5
+    model.train_discriminator = False
     first = run(model, batch)
     model.train_generator, model.train_discriminator = False, True
     for output in (first, run(model, batch)):
         assert torch.equal(output.loss, expected.loss)
         assert torch.equal(output.main_nll, expected.main_nll)
-    model.train_generator = True
-    output, _ = trained(model, batch)
-    torch.testing.assert_close(output.loss, output.generator_loss + 0.5 * output.main_loss)
 
 
 def test_the_networks_of_two_stages_share_nothing_and_the_discriminators_encoder_is_fine_tuned(tmp_path: Path) -> None:
@@ -85,7 +81,7 @@ def test_the_networks_of_two_stages_share_nothing_and_the_discriminators_encoder
     assert torch.equal(encoder.embeddings.word_embeddings.weight, theirs)
 
 
-# ---- the gate and the ramp
+# ---- the gate
 
 
 @pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])

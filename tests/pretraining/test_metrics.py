@@ -13,7 +13,7 @@ from transformers.trainer_pt_utils import nested_concat
 
 from electra.data.token_cache import TokenCache
 from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput
-from electra.objectives import OBJECTIVES
+from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining import metrics as metrics_module
 from electra.pretraining.finish import results_table
 from electra.pretraining.metrics import (
@@ -157,14 +157,14 @@ def looped_metrics(batches: list[Batch], objective: str, weight: float) -> dict[
 def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair: MakePair, objective: str) -> None:
     shares = {"mlm_probability": 0.4, "mlm_replacement_probability": 0.5, "mlm_random_probability": 0.2}
     batches = judged_batches(make_pair(objective=objective, **shares, discriminator_weight=7.0), (6, 33), (4, 20))
-    metrics = evaluation_metrics(records_of(batches), 7.0, objective)
+    metrics = evaluation_metrics(records_of(batches), 7.0, OBJECTIVES[objective])
     assert metrics == pytest.approx(looped_metrics(batches, objective, 7.0), rel=1e-5)
     varied = {"masked_accuracy", "sampled_accuracy", "discriminator_accuracy", "mlm_accuracy", "all_tokens_accuracy"}
     assert all(0 < metrics[name] < 1 for name in varied & metrics.keys())
-    assert [name for name, _ in rows_of(objective)] == [name for name in LABELS if name in metrics]
+    assert [name for name, _ in rows_of(OBJECTIVES[objective])] == [name for name in LABELS if name in metrics]
     assert metrics.keys() - LABELS == {"loss", "tokens"}
     if objective != "adversarial":
-        first = evaluation_metrics(records_of(batches[:1]), 7.0, objective)
+        first = evaluation_metrics(records_of(batches[:1]), 7.0, OBJECTIVES[objective])
         assert first["loss"] == pytest.approx(batches[0][2].loss.item(), rel=1e-5)
 
 
@@ -312,25 +312,25 @@ def test_frequencies_answer_what_the_objective_asks() -> None:
     electra = unigram_metrics(records, counts)
     asked = {name: electra[name] for name in ("generator_loss", "masked_accuracy", "sampled_accuracy")}
     mlm = {"mlm_loss": electra["generator_loss"], "mlm_accuracy": electra["masked_accuracy"]}
-    assert unigram_metrics(records, counts, objective="mlm") == mlm
-    assert unigram_metrics(records, counts, objective="replace_mlm") == {**asked, **mlm}
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["mlm"]) == mlm
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["replace_mlm"]) == {**asked, **mlm}
     with_gate = {**asked, **mlm, "copy_gate_auc": electra["discriminator_auc"]}
-    assert unigram_metrics(records, counts, objective="all_tokens_mlm") == with_gate
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["all_tokens_mlm"]) == with_gate
     # Of the chosen ones 1 is the rarest and replaced, 2 is not; elsewhere a rarer one may stand.
     records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
     assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
-    assert unigram_metrics(records, counts, objective="electra_15")["discriminator_auc"] == 1.0
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["electra_15"])["discriminator_auc"] == 1.0
 
 
 def test_without_a_generator_network_what_it_would_have_said_is_not_measured() -> None:
     records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2], logits=[1.0, -1.0, -1.0, -1.0])
     electra = evaluation_metrics(records, 50.0)
-    uniform = evaluation_metrics(records, 50.0, uniform_generator=True)
+    uniform = evaluation_metrics(records, 50.0, objective_of("electra", True))
     kept = {name for name in electra if name.startswith("discriminator") or name in ("replaced_rate", "tokens")}
     assert uniform == {**{name: electra[name] for name in kept}, "loss": electra["discriminator_loss"]}
     counts = np.array([3, 0, 4, 9])
-    assert list(unigram_metrics(records, counts, uniform_generator=True)) == ["discriminator_auc"]
-    restored = evaluation_metrics(records, 50.0, "replace_mlm", uniform_generator=True)
+    assert list(unigram_metrics(records, counts, objective=objective_of("electra", True))) == ["discriminator_auc"]
+    restored = evaluation_metrics(records, 50.0, objective_of("replace_mlm", True))
     assert "mlm_accuracy_mask_token" not in restored and restored["loss"] == restored["mlm_loss"]
 
 
@@ -338,7 +338,7 @@ def test_without_a_generator_network_what_it_would_have_said_is_not_measured() -
 
 
 def test_the_table_is_aligned_and_empty_where_there_is_no_value() -> None:
-    rows = rows_of("mlm")
+    rows = rows_of(OBJECTIVES["mlm"])
     trained = {name: 0.25 for name, _ in rows} | {"mlm_loss": 10.125, "tokens": 1000.0}
     table = results_table({"start": {"mlm_loss": 12.5, "mlm_accuracy": math.nan}, "trained": trained}, rows)
     assert table.splitlines() == [

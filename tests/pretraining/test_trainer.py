@@ -24,6 +24,7 @@ import electra.finetuning.trainer
 import electra.pretraining.trainer
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
+from electra.objectives import OBJECTIVES
 from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.step_guard import StepGuard
@@ -51,7 +52,7 @@ def test_held_out_metrics_do_not_depend_on_the_batch_size(folder: Path, objectiv
     for size in (1, 20):
         options = {"per_device_eval_batch_size": size, "validation_file": folder / "held_out.txt", "bf16": False}
         metrics: dict[str, Any] = make(folder, objective=objective, **options).evaluate()
-        names = ("loss", "tokens", *(name for name, _ in rows_of(objective)))
+        names = ("loss", "tokens", *(name for name, _ in rows_of(OBJECTIVES[objective])))
         results.append({name: metrics[f"eval_{name}"] for name in names})
     assert results[1] == pytest.approx(results[0], abs=1e-5, nan_ok=True)
     assert not math.isnan(results[0]["loss"])

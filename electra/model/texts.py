@@ -1,0 +1,94 @@
+"""What the networks see: the masked text of the generator, and the corrupted text of the main network.
+
+B rows of L tokens; K is the number of slots for chosen positions in a row.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from electra.corruption import choose_positions, count_chosen, mask_tokens, maskable_tokens
+from electra.model.configuration import ElectraPretrainingConfig
+from electra.packing import choose_in_segments, count_chosen_in_segments
+
+
+class MaskedText(NamedTuple):
+    """The generator's input, int64 (B, L), and what was masked, (B, K) each; see `ElectraPretrainingOutput`.
+
+    `mask_noise`: the numbers in [0, 1) that decided on [MASK].
+    """
+
+    input_ids: Tensor
+    mlm_positions: Tensor
+    mlm_mask: Tensor
+    is_mask_token: Tensor
+    original_ids: Tensor
+    mask_noise: Tensor
+
+
+def mask_text(
+    input_ids: Tensor,
+    is_real: Tensor,
+    mask_noise: Tensor,
+    config: ElectraPretrainingConfig,
+    segment_lengths: Tensor | None = None,
+) -> MaskedText:
+    """Choose positions and mask them: m, then x_masked = REPLACE(x, m, [MASK]).
+
+    Args:
+        input_ids: original token ids, int64 (B, L).
+        is_real: 1 for real tokens, 0 for padding, (B, L).
+        mask_noise: uniform numbers that choose [..., 0] and mask [..., 1] positions, float (B, L, 2).
+        config: shares and special tokens.
+        segment_lengths: see packing.py.
+    """
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+    else:
+        positions, mlm_mask = choose_in_segments(maskable, mask_noise[..., 0], config.mlm_probability, segment_lengths)
+    noise = mask_noise[..., 1].gather(1, positions)
+    masked_input_ids, is_mask_token = mask_tokens(
+        input_ids,
+        positions,
+        mlm_mask,
+        noise,
+        mask_token_id=config.mask_token_id,
+        mlm_replacement_probability=config.mlm_replacement_probability,
+        mlm_random_probability=config.mlm_random_probability,
+        vocab_size=config.discriminator.vocab_size,
+        vocabulary_gaps=config.vocabulary_gaps,
+    )
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions), noise)
+
+
+def chosen_mask(masked: MaskedText) -> Tensor:
+    """The chosen positions as bool (B, L)."""
+    nowhere = torch.zeros_like(masked.input_ids, dtype=torch.bool)
+    return nowhere.scatter(1, masked.mlm_positions, masked.mlm_mask)
+
+
+def count_tokens(
+    input_ids: Tensor, is_real: Tensor, config: ElectraPretrainingConfig, segment_lengths: Tensor | None = None
+) -> Tensor:
+    """Numbers of chosen positions and of real tokens in a batch, int64 (2,); for the arguments see `mask_text`."""
+    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
+    if segment_lengths is None:
+        chosen = count_chosen(maskable, is_real, config.mlm_probability)
+    else:
+        chosen = count_chosen_in_segments(maskable, segment_lengths, config.mlm_probability)
+    return torch.stack([chosen.sum(), is_real.sum()])
+
+
+class CorruptedText(NamedTuple):
+    """The main network's input, int64 (B, L), where it was replaced, bool (B, L), and the samples, int64 (B, K).
+
+    For Electric, "replaced" means noise, even where it equals the original, and `log_q` is the generator's log
+    probability of the tokens at the chosen positions, float32 (B, K).
+    """
+
+    input_ids: Tensor
+    is_replaced: Tensor | None
+    sampled_ids: Tensor | None
+    log_q: Tensor | None = None
