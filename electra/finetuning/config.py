@@ -261,8 +261,8 @@ class MultipleChoiceArguments(FileTaskArguments):
 
     train_file: list[str] = option(
         [],
-        "Question files (.csv, .tsv, .jsonl) in the format of SWAG, with the choices in a list, or with the choices "
-        "in the question as (A) ... (B) ... Default without a data set: allenai/swag from the Hub.",
+        "Question files (.csv with a header, or .jsonl) in the form of SWAG or HellaSwag, or with the columns "
+        "question, choices and label. Default without a data set: allenai/swag from the Hub.",
     )
     validation_file: list[str] = option([], "Development set in the same format.")
     test_file: list[str] = option([], "Test set in the same format; answers are optional.")

@@ -11,8 +11,8 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTraine
 import run_squad
 from electra.finetuning.encoding import fingerprint
 from electra.report.results import Result, read_results
-from electra.tasks.squad import metrics
 from electra.tasks.squad.data import read_questions
+from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad
 
@@ -40,14 +40,7 @@ def read(folder: Path, file: str, task: str) -> Any:
     return json.loads((folder / "output" / "run" / "predictions" / f"{task}-42" / f"{file}.json").read_text())
 
 
-def official(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, float]:
-    capsys.readouterr()
-    metrics.main([str(word) for word in words])
-    found: dict[str, float] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_1_is_learned_and_its_files_agree(trained: Path) -> None:
     result = only_result(trained)
     assert (result.task, result.seed, result.collapsed) == ("squad_v1", 42, False)
     assert result.rows == {"train": 40, "dev": 20}  # questions, not windows
@@ -63,7 +56,7 @@ def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.
     assert set(predicted) == set(read_questions(dev).references)
     assert set(predicted.values()) & {ANSWERS[0], " ".join(ANSWERS)}
     saved = trained / "output" / "run" / "predictions" / "squad_v1-42"
-    printed = official(capsys, dev, saved / "predictions.json")
+    printed = evaluate_v1(read_questions(dev).references, predicted)
     assert printed == read(trained, "metrics", "squad_v1")
     assert result.metrics == {name: value / 100 for name, value in printed.items()}
     best = read(trained, "nbest_predictions", "squad_v1")
@@ -75,17 +68,17 @@ def test_version_1_is_learned_and_its_files_agree(trained: Path, capsys: pytest.
 
 @pytest.mark.parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
 def test_version_2_is_learned_and_scored_at_its_best_threshold(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, options: dict
+    trained: Path, tmp_path: Path, head: str, options: dict
 ) -> None:
     write_squad(tmp_path / "squad", version_2=True)
     run_squad.main(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
     result, folder = only_result(tmp_path), tmp_path
     assert result.task == "squad_v2" and not result.collapsed
     assert set(result.metrics) == {"exact_match", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact"}
-    kept = folder / "output" / "run" / "predictions" / "squad_v2-42"
-    files = (folder / "squad" / "dev.json", kept / "predictions.json", "--null_odds", kept / "null_odds.json")
-    plain = official(capsys, *files)
-    best = official(capsys, *files, "--threshold", plain["best_f1_thresh"])
+    references = read_questions(folder / "squad" / "dev.json").references
+    predicted, odds = (read(folder, name, "squad_v2") for name in ("predictions", "null_odds"))
+    plain = evaluate_v2(references, predicted, odds)
+    best = evaluate_v2(references, predicted, odds, plain["best_f1_thresh"])
     assert best == read(folder, "metrics", "squad_v2") and best["f1"] == best["best_f1"] == plain["best_f1"]
     named = {"exact_match": "best_exact", "f1": "best_f1"}
     assert result.metrics == {name: best[named.get(name, name)] / 100 for name in result.metrics}

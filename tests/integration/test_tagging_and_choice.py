@@ -185,13 +185,13 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered: Path) -> None:
     assert (results[0].metrics["accuracy"] or 0) > 0.8
     with open(folder / "predictions" / "quiz-42-dev.csv", newline="") as file:
         predicted = list(csv.DictReader(file))
-    assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv row {n}" for n in range(1, 21)]
+    assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv line {n}" for n in range(2, 22)]
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
     assert correct / 20 == pytest.approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):
         shares = [float(share) for share in row["probabilities"].split()]
         assert len(shares) == sum(map(bool, cells[1:5])) and sum(shares) == pytest.approx(1, abs=1e-3)
-        assert cells["ABCD".index(row["prediction"]) + 1] == row["choice"]
+        assert cells[int(row["prediction"]) + 1] == row["choice"]
     best = folder / "predictions" / f"quiz-{best_seed(results, 'accuracy')}-test.csv"
     assert (folder / "predictions.csv").read_bytes() == best.read_bytes()
 

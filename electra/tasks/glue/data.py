@@ -5,7 +5,8 @@ even where a source has them, as the Hub's MRPC does.
 
 A row of a TSV file is a line, split at tabs; quotation marks are ordinary characters. A CSV reader would take an inch
 sign for an opening quote and swallow thousands of rows. Only \\n and \\r\\n end a line: U+2028, U+0085 and lone \\r
-occur inside sentences. Columns are found by name, so copies with more columns or another order are read as well.
+occur inside sentences. Columns are found by name, so copies with more columns or another order are read as well. A row
+with another number of columns is refused, but in QQP: its official file has three, which the Hub leaves out, too.
 """
 
 import logging
@@ -16,7 +17,7 @@ from typing import Any
 from electra.finetuning.encoding import Examples, data_settings, load_tables
 from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data
-from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task, task_by_name
+from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +25,6 @@ HUB_ID = "nyu-mll/glue"
 COLA_COLUMNS = ["source", "label", "star", "sentence"]
 """CoLA's training and development files have no header."""
 SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
-MAX_BROKEN = 0.2
-"""A file with a larger share of broken rows is refused."""
 
 
 def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, dict[str, Examples]]:
@@ -95,83 +94,57 @@ def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
 
 def tsv_paths(task: Task, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
     """The official file of each split, whether it exists or not."""
-    folder = find_task_folders(glue_dir).get(task.name, Path(glue_dir) / task.title)
-    return {split: folder / SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv") for split in splits}
-
-
-def find_task_folders(glue_dir: str | Path) -> dict[str, Path]:
-    """Folders of a GLUE download by task name; case and punctuation of folder names are ignored.
-
-    The diagnostic set is `ax`: a folder AX or diagnostic, or `diagnostic.tsv` in the folder of MNLI.
-    """
     if not Path(glue_dir).is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
-    entries = sorted(Path(glue_dir).iterdir())
-    folders: dict[str, Path] = {}
-    for entry in filter(Path.is_dir, entries):
-        try:
-            folders.setdefault(task_by_name(entry.name).name, entry)
-        except UserError:
-            if entry.name.lower() in ("ax", "diagnostic", "diagnostics"):
-                folders["ax"] = entry
-    if "mnli" in folders and (folders["mnli"] / "diagnostic.tsv").is_file():
-        folders.setdefault("ax", folders["mnli"])
-    if not folders:
-        found = ", ".join(entry.name for entry in entries[:10]) or "nothing"
-        raise UserError(f"--glue_dir {glue_dir} has no folder such as CoLA, MNLI or STS-B; it has {found}")
-    return folders
+    folder = Path(glue_dir) / task.title
+    return {split: folder / SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv") for split in splits}
 
 
 def read_tsv(path: Path, task: Task, split: str) -> Examples:
     """Read the file of one split; test splits have no labels.
 
-    Some copies in circulation have lines that were broken in two. Rows with a wrong number of columns, without text
-    or without an agreed label are left out and counted; those of a test file keep their place with an empty text,
-    because predictions are numbered by row.
+    Raises:
+        UserError: the file is not UTF-8 or has no rows, a column is missing, or a row has other columns or no label.
     """
     is_test = split in task.test_files
-    columns = task.tsv_columns or task.text_columns
     content = path.read_bytes()
     try:
         lines = content.decode("utf-8-sig").rstrip("\r\n").split("\n")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path} line {number} is not UTF-8 ({error.reason}); convert it") from error
-    has_header = task.name != "cola" or is_test
-    names = [name.strip() for name in lines.pop(0).split("\t")] if has_header else COLA_COLUMNS
+    first_line = 1
+    names = COLA_COLUMNS
+    if task.name != "cola" or is_test:
+        first_line = 2
+        names = [name.strip() for name in lines.pop(0).split("\t")]
     if not any(lines):
         raise UserError(f"{path} has no rows; download it again")
-    wanted = columns if is_test else (*columns, task.tsv_label)
-    if missing := [name for name in wanted if name not in names]:
+    wanted = [*(task.tsv_columns or task.text_columns)]
+    if not is_test:
+        wanted.append(task.tsv_label)
+    missing = [name for name in wanted if name not in names]
+    if missing:
         raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(names)[:200]}")
-    places = [names.index(name) for name in wanted]
-    texts: list[list[str]] = []
-    labels: list[Any] = []
-    broken: list[int] = []
-    for number, line in enumerate(lines, start=2 if has_header else 1):
+    columns: dict[str, list[Any]] = {name: [] for name in wanted}
+    for number, line in enumerate(lines, start=first_line):
         cells = line.removesuffix("\r").split("\t")
-        row = [cells[place] for place in places] if len(cells) == len(names) else [""] * len(places)
-        text, label = row[: len(columns)], None
-        is_broken = not any(cell.strip() for cell in text)
-        if not is_broken and not is_test:
-            label = parse_label(row[-1].strip(), task, f"{path} line {number}")
-            is_broken = label is None
-        if is_broken:
-            broken.append(number)
-        if is_test or not is_broken:
-            texts.append(text)
-            labels.append(label)
-    if broken:
-        found = f"{path}: {len(broken):,} of {len(lines):,} rows are broken, the first in line {broken[0]}"
-        if len(broken) > MAX_BROKEN * len(lines):
-            raise UserError(f"{found}; download it again")
-        logger.warning("%s; they are %s", found, "kept with an empty text" if is_test else "left out")
-    first, *second = ([text[i] for text in texts] for i in range(len(columns)))
-    return Examples(first, second[0] if second else None, None if is_test else labels)
+        if len(cells) != len(names):
+            if task.name == "qqp":
+                continue
+            raise UserError(f"{path} line {number} has {len(cells)} columns, expected {len(names)}; download it again")
+        row = dict(zip(names, cells, strict=True))
+        if not is_test:
+            row[task.tsv_label] = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
+        for name in wanted:
+            columns[name].append(row[name])
+    labels = None if is_test else columns.pop(task.tsv_label)
+    first, *second = columns.values()
+    return Examples(first, second[0] if second else None, labels)
 
 
-def parse_label(text: str, task: Task, place: str) -> float | None:
-    """Class id, or score of a regression; None for MNLI's `-`, on which the annotators did not agree."""
+def parse_label(text: str, task: Task, place: str) -> float:
+    """Class id, or score of a regression."""
     if task.is_regression:
         low, high = REGRESSION_RANGE
         try:
@@ -181,8 +154,6 @@ def parse_label(text: str, task: Task, place: str) -> float | None:
         if not low <= score <= high:
             raise UserError(f"{place}: '{text[:50]}' is not a score, expected a number from {low:g} to {high:g}")
         return score
-    if text in task.written_labels:
-        return task.written_labels.index(text)
-    if task.name == "mnli" and text == "-":
-        return None
-    raise UserError(f"{place}: unknown label '{text[:50]}', expected one of: {' '.join(task.written_labels)}")
+    if text not in task.written_labels:
+        raise UserError(f"{place}: unknown label '{text[:50]}', expected one of: {' '.join(task.written_labels)}")
+    return task.written_labels.index(text)

@@ -150,16 +150,16 @@ class MultipleChoice(FileTask):
         return np.where(np.arange(logits.shape[1]) < counts[:, None], logits, np.float32(-np.inf))
 
     def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
-        """A csv row per question: place, predicted name and choice, answer, probabilities of all choices."""
+        """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["row", "prediction", "choice", "answer", "probabilities"])
         existing = self._existing(split, logits)
         shares = softmax(existing.astype(np.float64), axis=1)
         for question, choice, row in zip(self.questions[split], existing.argmax(1), shares, strict=True):
-            answer = "" if question.answer is None else question.names[question.answer]
+            answer = "" if question.answer is None else question.answer
             shown = " ".join(f"{share:.4f}" for share in row[: len(question.choices)])
-            writer.writerow([question.place, question.names[choice], question.choices[choice], answer, shown])
+            writer.writerow([question.place, choice, question.choices[choice], answer, shown])
         return text.getvalue()
 
 

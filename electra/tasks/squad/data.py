@@ -4,8 +4,7 @@ Version 2.0 is recognised by questions without an answer or with `is_impossible`
 """
 
 import json
-import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,11 +13,6 @@ from typing import Any
 from electra.finetuning.encoding import load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand, is_encodable
-
-logger = logging.getLogger(__name__)
-
-NEARBY = 50
-"""An answer is searched for up to this many characters away from its given position."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class Questions:
 
 def read_questions(path: str | Path) -> Questions:
     """Reads SQuAD's JSON, version 1.1 or 2.0."""
-    return _parse(read_json(path), str(path))
+    return _parse(_read_json(path), str(path))
 
 
 def load_dataset_questions(name: str) -> dict[str, Questions]:
@@ -60,7 +54,7 @@ def load_dataset_questions(name: str) -> dict[str, Questions]:
     return {split: _parse({"data": [{"paragraphs": p}]}, f"{name} ({split})") for split, p in paragraphs.items()}
 
 
-def read_json(path: str | Path) -> Any:
+def _read_json(path: str | Path) -> Any:
     try:
         return json.loads(expand(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
@@ -100,33 +94,15 @@ def _parse(content: Any, source: str) -> Questions:
     return Questions(list(paragraphs), list(questions.values()), is_version_2, source)
 
 
-def align_answers(data: Questions) -> Questions:
-    """Corrects the positions of answers, and drops questions whose first answer is not found.
-
-    An answer that is not at its given position is taken from where its text occurs, if it occurs exactly once at most
-    `NEARBY` characters away. Logs how many were moved and dropped.
-    """
-    kept, moved = [], 0
+def check_answers(data: Questions) -> None:
+    """Refuse training data in which an answer is empty or not at its given position."""
     for question in data.questions:
-        if question.start is not None:
-            paragraph, answer = data.paragraphs[question.paragraph], question.answers[0]
-            if not answer.strip():
-                continue
-            if question.start < 0 or not paragraph.startswith(answer, question.start):
-                first = max(0, question.start - NEARBY)
-                around = paragraph[first : max(0, question.start + len(answer) + NEARBY)]
-                place = around.find(answer)
-                if place < 0 or around.find(answer, place + 1) >= 0:
-                    continue
-                question = replace(question, start=first + place)
-                moved += 1
-        kept.append(question)
-    dropped = len(data) - len(kept)
-    if moved or dropped:
-        logger.warning(
-            "%s: %d answers are not at their given position: %d found nearby, %d questions left out",
-            data.source, moved + dropped, moved, dropped,
-        )  # fmt: skip
-    if dropped and not any(question.answers for question in kept):
-        raise UserError(f"{data.source}: no answer is at its given position; do the positions belong to other text?")
-    return replace(data, questions=kept)
+        if question.start is None:
+            continue
+        answer = question.answers[0]
+        paragraph = data.paragraphs[question.paragraph]
+        if not answer.strip() or question.start < 0 or not paragraph.startswith(answer, question.start):
+            raise UserError(
+                f"{data.source}: the answer '{answer:.50}' to question {question.id} is not at its position "
+                f"{question.start}; correct the file"
+            )

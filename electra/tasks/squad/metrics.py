@@ -1,22 +1,15 @@
 """Exact match and F1 as SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py, define them, in percent.
 
-    python -m electra.tasks.squad.metrics dev.json predictions.json [--null_odds null_odds.json] [--threshold -2.75]
-
 The scripts differ in more than unanswerable questions, hence two functions: version 1.1 counts a question without a
 prediction as wrong, and never counts two empty answers as overlapping. The names of the values are the scripts'.
 """
 
-import json
 import re
 import string
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from electra.io.errors import Parser, UserError, run_script
-from electra.tasks.squad.data import read_json, read_questions
+from electra.io.errors import UserError
 
 References = Mapping[str, Sequence[str]]
 """Id of each question -> its correct answers; empty for a question without an answer."""
@@ -123,37 +116,3 @@ def best_threshold(
             if current > best:
                 best, at = current, null_odds[name]
     return 100.0 * best / len(scores), at
-
-
-def _read_values(path: Path, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
-    values = read_json(path)
-    if not isinstance(values, dict) or not all(isinstance(value, kind) for value in values.values()):
-        raise UserError(f"{path} must be a JSON object that maps the id of each question to {what}")
-    return values
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = Parser(
-        "python -m electra.tasks.squad.metrics", description="Score predictions as the official scripts do."
-    )
-    parser.add_argument("questions", type=Path, help="SQuAD's json of the development set, version 1.1 or 2.0")
-    parser.add_argument("predictions", type=Path, help="json: id of each question -> answer")
-    parser.add_argument("--null_odds", type=Path, help="json: id of each question -> score of no answer")
-    parser.add_argument(
-        "--threshold", type=float, default=1.0, help="higher odds mean no answer; default: %(default)s"
-    )
-    arguments = parser.parse_args(argv)
-    questions = read_questions(arguments.questions)
-    predictions = _read_values(arguments.predictions, str, "its answer")
-    if questions.is_version_2:
-        odds = arguments.null_odds and _read_values(arguments.null_odds, (int, float), "its score of no answer")
-        found = evaluate_v2(questions.references, predictions, odds, arguments.threshold)
-    elif arguments.null_odds:
-        raise UserError(f"--null_odds is for SQuAD 2.0; all questions of {arguments.questions} have an answer")
-    else:
-        found = evaluate_v1(questions.references, predictions)
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    run_script(main)

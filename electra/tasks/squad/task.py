@@ -25,7 +25,7 @@ from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
 from electra.io.files import write_json
-from electra.tasks.squad.data import Questions, align_answers, load_dataset_questions, read_questions
+from electra.tasks.squad.data import Questions, check_answers, load_dataset_questions, read_questions
 from electra.tasks.squad.heads import Candidates, Decoded, SpanModel, decode, has_one_start, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
@@ -70,7 +70,8 @@ class Squad(TaskAdapter):
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("all training questions have an answer, but some of the development set have none")
-        data = {"train": align_answers(self.questions["train"]), "dev": self.questions["dev"]}
+        data = self.questions
+        check_answers(data["train"])
         chosen, tokenizer = self.args.options, self.encoder.tokenizer
         lengths = settings[name].max_length, chosen.max_query_length, chosen.doc_stride
         windows = {s: encode_questions(data[s], tokenizer, *lengths, is_training=s == "train") for s in data}

@@ -1,6 +1,5 @@
-"""GLUE's rows: what is a row and a label of a TSV file, what is left out or refused, what the Hub gives."""
+"""GLUE's rows: what is a row and a label of a TSV file, what is refused, what the Hub gives."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
-from electra.tasks.glue.data import find_task_folders, load_task, load_tasks, read_tsv, task_data_settings
+from electra.tasks.glue.data import load_task, load_tasks, read_tsv, task_data_settings
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 
 COLA = "gj04\t1\t\tShe sails.\n"
@@ -61,27 +60,14 @@ def test_texts_and_labels_are_found_by_the_names_of_their_columns(
     assert read(tmp_path, task, text) == expected
 
 
-def test_broken_training_rows_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    good = "".join(f"0\t9e\tp{i}\th{i}\tneutral\tneutral\n" for i in range(18))
-    broken = "0\t9e\tcut in\n0\t9e\tp\th\tneutral\t-\n0\t9e\t \t\tneutral\t?\n0\t9e\tp\th\tneutral\tneutral\tx\n"
-    half = "0\t9e\tonly a premise\t\tneutral\tentailment\n"  # a pair with one empty side is a row like any other
-    with caplog.at_level(logging.WARNING):
-        examples = read(tmp_path, "mnli", MNLI + broken + good + half)
-    assert examples.first == [*(f"p{i}" for i in range(18)), "only a premise"]
-    assert examples.second == [*(f"h{i}" for i in range(18)), ""] and examples.labels == [1] * 18 + [0]
-    (message,) = caplog.messages
-    assert "4 of 23 rows" in message and "line 2;" in message
-    assert len(read(tmp_path, "rte", GOOD_RTE + "cut\n" * 3)) == 12  # a fifth may be broken
+def test_qqps_three_incomplete_rows_are_left_out_as_on_the_hub(tmp_path: Path) -> None:
+    text = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tcut in\n1\t2\t3\tone\ttwo\t0\n"
+    assert read(tmp_path, "qqp", text) == Examples(["one"], ["two"], [0])
 
 
-def test_test_files_have_secret_labels_and_broken_rows_keep_their_places(tmp_path: Path) -> None:
+def test_labels_of_test_files_are_not_read(tmp_path: Path) -> None:
     assert read(tmp_path, "rte", RTE + "0\tp\th\tnonsense\n", "test") == Examples(["p"], ["h"], None)
-    assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n", "test") == Examples(["He ran."])
-    rows = [f"{i}\tp{i}\th{i}" for i in range(10)]
-    rows[3], rows[7] = "3\tcut in", ""
-    examples = read(tmp_path, "rte", "\n".join(["index\tsentence1\tsentence2", *rows, "", ""]), "test")
-    assert examples.first == [f"p{i}" if i not in (3, 7) else "" for i in range(10)]
-    assert examples.second == [f"h{i}" if i not in (3, 7) else "" for i in range(10)]
+    assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n\n", "test") == Examples(["He ran."])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +82,8 @@ def test_test_files_have_secret_labels_and_broken_rows_keep_their_places(tmp_pat
         ("cola", "gj04\t2\t\tShe sails.\n", "line 1"),
         ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"line 2.*'5\.1'"),
         ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "line 3"),
-        ("rte", GOOD_RTE + "cut\n" * 4, "4 of 16 rows"),
+        ("rte", GOOD_RTE + "12\tcut in\n", "line 14 has 2 columns, expected 4"),
+        ("mnli", MNLI + "0\t9e\tp\th\tneutral\t-\n", "line 2.*'-'"),
     ],
 )
 def test_a_file_that_cannot_be_the_task_is_refused(task: str, text: str | bytes, word: str, tmp_path: Path) -> None:
@@ -104,19 +91,13 @@ def test_a_file_that_cannot_be_the_task_is_refused(task: str, text: str | bytes,
         read(tmp_path, task, text)
 
 
-def test_folders_are_found_whatever_their_case_and_punctuation(tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    with pytest.raises(UserError, match=r"--glue_dir .* corpus"):
-        find_task_folders(tmp_path)
-    for name in ("sst2", "STS-B", "cola", "QQP", "diagnostic"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "RTE").touch()
-    found = {task: folder.name for task, folder in find_task_folders(tmp_path).items()}
-    assert found == {"sst2": "sst2", "stsb": "STS-B", "cola": "cola", "qqp": "QQP", "ax": "diagnostic"}
+def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--glue_dir .*nowhere"):
+        load_tasks(["cola"], str(tmp_path / "nowhere"), with_test=False)
 
 
 def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = write(tmp_path, rte_train=ONE_RTE, rte_dev=ONE_RTE, CoLA_train=COLA, MRPC_notes="")
+    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA, MRPC_notes="")
     loaded = load_tasks(["cola", "rte", "wnli", "mrpc"], folder, with_test=False)
     assert loaded == {"rte": {split: Examples(["p", "P"], ["h", "H"], [0, 1]) for split in ("train", "dev")}}
     skipped = [message.split()[0] for message in caplog.messages if "skipped" in message]
@@ -127,8 +108,8 @@ def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, cap
 
 def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path: Path) -> None:
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
-    names = ("train", "dev_matched", "test_matched", "test_mismatched", "diagnostic")
-    folder = write(tmp_path, **{f"MNLI_{name}": row.format(name) for name in names})
+    names = ("train", "dev_matched", "test_matched", "test_mismatched")
+    folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
     assert list(load_tasks(["mnli"], folder, with_test=False)["mnli"]) == ["train", "dev"]  # no test files
     write(tmp_path, MNLI_dev_mismatched=row.format("dev_mismatched"))
     found = load_tasks(["mnli"], folder, with_test=True)["mnli"]

@@ -9,15 +9,14 @@ from tests.pretraining.runs import WORDS
 
 
 def rows(count: int, seed: int) -> list[list[str]]:
-    """Question, four choices of which some are empty, answer: the choice that begins with one of ten words."""
+    """Question, four choices, the last of them perhaps empty, and the label: the choice with one of ten words."""
     source = random.Random(seed)
     found = []
-    for number in range(count):
+    for _ in range(count):
         choices = [" ".join(source.choices(WORDS[30:60], k=2)) for _ in range(source.randint(2, 4))]
         answer = source.randrange(len(choices))
         choices[answer] = f"{source.choice(WORDS[:10])} {choices[answer]}"
-        letter = "ABCD"[answer] if number % 3 else "1234"[answer]
-        found.append([source.choice(WORDS[20:30]), *choices, *[""] * (4 - len(choices)), letter])
+        found.append([source.choice(WORDS[20:30]), *choices, *[""] * (4 - len(choices)), str(answer)])
     return found
 
 
@@ -25,7 +24,9 @@ def write_questions(folder: Path) -> Path:
     folder.mkdir(parents=True)
     for split, count, seed in (("train", 80, 0), ("dev", 20, 1), ("test", 10, 2)):
         with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(rows(count, seed))
+            writer = csv.writer(file)
+            writer.writerow(["question", "choice0", "choice1", "choice2", "choice3", "label"])
+            writer.writerows(rows(count, seed))
     return folder
 
 

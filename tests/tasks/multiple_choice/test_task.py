@@ -12,7 +12,7 @@ from tests.finetuning.encoders import tiny_electra
 
 
 def question(first: str, choices: list[str], answer: int | None) -> Question:
-    return Question("f row 1", first, choices, choices, ["A", "B", "C"][: len(choices)], answer)
+    return Question("f line 1", first, choices, choices, answer)
 
 
 @pytest.fixture

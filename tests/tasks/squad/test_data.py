@@ -1,4 +1,4 @@
-"""Files of both versions and data sets, broken files, answers that are not at their given position."""
+"""Files of both versions and data sets, broken files, misplaced answers."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from electra.io.errors import UserError
-from electra.tasks.squad.data import NEARBY, align_answers, load_dataset_questions, read_questions
+from electra.tasks.squad.data import check_answers, load_dataset_questions, read_questions
 
 
 def question(name: str, *answers: tuple[str, int], **extra: Any) -> dict[str, Any]:
@@ -45,33 +45,17 @@ def test_version_2_has_questions_without_an_answer(tmp_path: Path) -> None:
     assert [(q.answers, q.start) for q in data.questions] == [(("Rome",), 0), ((), None), ((), None)]
 
 
-@pytest.mark.parametrize(
-    ("context", "answer", "start", "found"),
-    [
-        ("In Rome and Rome", "Rome", 12, 12),
-        ("In Rome.", "Rome", 0, 3),
-        ("In Rome.", "Rome", -4, 3),
-        ("In Rome, Rome.", "Rome", 0, None),  # ambiguous
-        (f"Rome {'x' * 60}", "Rome", NEARBY, 0),
-        (f"Rome {'x' * 60}", "Rome", NEARBY + 1, None),
-        ("In Rome.", " ", 2, None),
-    ],
-)
-def test_an_answer_is_aligned_if_it_occurs_once_nearby(
-    context: str, answer: str, start: int, found: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked = [question("a", (answer, start)), question("none"), question("b", (context[:1], 0))]
-    kept = align_answers(read_questions(write(tmp_path / "q.json", (context, asked))))
-    expected = [("a", found), ("none", None), ("b", 0)]
-    assert [(q.id, q.start) for q in kept.questions] == expected[found is None :]
-    counts = [record.args[1:] for record in caplog.records]  # wrong, found nearby, left out
-    assert counts == ([(1, found is not None, found is None)] if found != start else [])
+@pytest.mark.parametrize(("answer", "start"), [("Rome", 0), ("Rome", -5), ("Rome", 99), (" ", 2)])
+def test_a_misplaced_answer_is_refused_with_its_question(answer: str, start: int, tmp_path: Path) -> None:
+    asked = [question("a", ("In", 0)), question("none"), question("b", (answer, start))]
+    data = read_questions(write(tmp_path / "q.json", ("In Rome.", asked)))
+    with pytest.raises(UserError, match=r"q\.json.* b .*position"):
+        check_answers(data)
 
 
-def test_data_without_any_aligned_answer_is_refused(tmp_path: Path) -> None:
-    data = read_questions(write(tmp_path / "q.json", ("Rome.", [question("a", ("Pisa", 0)), question("b")])))
-    with pytest.raises(UserError, match=r"q\.json"):
-        align_answers(data)
+def test_answers_at_their_positions_are_accepted(tmp_path: Path) -> None:
+    asked = [question("a", ("Rome", 3), ("elsewhere", 0)), question("none")]  # only the first is trained on
+    check_answers(read_questions(write(tmp_path / "q.json", ("In Rome.", asked))))
 
 
 def test_a_broken_file_is_refused_with_its_name(tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
-"""The official scripts' definitions on cases worked out by hand, thresholds against trying all, the command."""
+"""The official scripts' definitions on cases worked out by hand, thresholds against trying all."""
 
-import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -88,32 +85,3 @@ def test_a_question_without_prediction_or_odds_is_refused_in_version_2() -> None
     for odds, what in ((None, "prediction"), ({"a": 1.0}, "null odds")):
         with pytest.raises(UserError, match=rf"1 of 2 .*{what}.* b"):
             evaluate_v2({"a": ["x"], "b": []}, {"a": "x"} | ({"b": ""} if odds else {}), odds)
-
-
-def write(folder: Path, name: str, content: Any) -> str:
-    (folder / f"{name}.json").write_text(json.dumps(content))
-    return str(folder / f"{name}.json")
-
-
-def dev_set(answers: dict[str, list[str]]) -> dict[str, Any]:
-    questions = [
-        {"id": name, "question": "?", "answers": [{"text": text, "answer_start": 0} for text in texts]}
-        for name, texts in answers.items()
-    ]
-    return {"data": [{"paragraphs": [{"context": "c", "qas": questions}]}]}
-
-
-def test_the_command_prints_the_official_metrics_of_both_versions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = write(tmp_path, "one", dev_set({"a": ["x"], "b": ["y z"]}))
-    two = write(tmp_path, "two", dev_set({"a": ["x"], "b": []}))
-    said, odds = write(tmp_path, "said", {"a": "The X", "b": "y"}), write(tmp_path, "odds", {"a": 2, "b": 3.5})
-    metrics.main([one, said])
-    assert json.loads(capsys.readouterr().out) == {"exact_match": 50.0, "f1": pytest.approx(500 / 6)}
-    metrics.main([two, said, "--null_odds", odds, "--threshold", "3"])
-    found = json.loads(capsys.readouterr().out)
-    assert (found["exact"], found["NoAns_exact"], found["best_f1"], found["best_f1_thresh"]) == (100, 100, 100, 2)
-    for words in ([two, odds], [two, said, "--null_odds", said], [one, said, "--null_odds", odds], [two, two]):
-        with pytest.raises(UserError, match=r"\.json|--null_odds"):
-            metrics.main(words)
