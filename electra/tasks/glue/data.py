@@ -133,7 +133,7 @@ def read_tsv(path: Path, task: Task, split: str) -> Examples:
             if task.name == "qqp":
                 continue
             raise UserError(f"{path} line {number} has {len(cells)} columns, expected {len(names)}; download it again")
-        row = dict(zip(names, cells, strict=True))
+        row: dict[str, Any] = dict(zip(names, cells, strict=True))
         if not is_test:
             row[task.tsv_label] = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
         for name in wanted:

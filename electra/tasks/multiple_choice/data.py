@@ -85,7 +85,9 @@ def parse_question(row: Mapping[str, Any], place: str) -> Question:
     Raises:
         UserError: there are no such columns, fewer than two choices, or the label is not the number of a choice.
     """
-    context, question = "", ""
+    context = ""
+    question = ""
+    choices: Any
     if "sent1" in row:
         context, question = _text(row["sent1"]), _text(row.get("sent2"))
         choices = _numbered(row, "ending")
