@@ -27,8 +27,9 @@ from transformers import AutoModelForSequenceClassification, PrinterCallback, Tr
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.finetuning.config import HYPERPARAMETERS, resolve
-from electra.finetuning.encoder import Encoder, EncoderWithHead, fresh_encoder
+from electra.finetuning.encoder import Encoder, fresh_encoder
 from electra.finetuning.encoding import Examples, PaddingCollator, encode
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
 from electra.io.console import setup_logging
 from electra.runtime.cpu import tune_networks

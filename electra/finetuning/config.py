@@ -27,7 +27,7 @@ from electra.options import (
 from electra.runtime.hardware import computes_bf16
 
 HeadName = Literal["google", "hf", "mean_pool"]
-"""Those of `EncoderWithHead` in electra/finetuning/encoder.py."""
+"""Those of `EncoderWithHead` in electra/finetuning/heads.py."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,20 @@ class ClassificationArguments(FineTuningArguments):
     """How an encoder is fine-tuned with a head that reads one vector per text."""
 
     head: HeadName = option(
+        "hf",
+        "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
+        "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
+    )
+
+
+@dataclass(frozen=True)
+class GlueTuningArguments(ClassificationArguments):
+    """How an encoder is fine-tuned on GLUE, by default as in the paper."""
+
+    head: HeadName = option(
         "google",
-        "google: first token, dropout, linear layer; hf: the two layers of transformers on the first token; "
-        "mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
+        "google: first token, dropout, linear layer; hf: that of transformers for this architecture, the only one "
+        "that --save_model keeps; mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
     )
 
 
@@ -184,9 +195,7 @@ class ProtocolArguments(Options):
         "Save fine-tuned models for transformers in models/ of the folder. best (also without a value): for each "
         "task the seed with the best score on the development set; all: every seed.",
     )
-    plan: bool = option(
-        False, "Print the runs and an estimate of their time, measured on a few steps; train and write nothing."
-    )
+    plan: bool = option(False, "Print the runs; train and write nothing.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

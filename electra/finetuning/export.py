@@ -1,35 +1,21 @@
-"""Fine-tuned models as Hugging Face folders (--save_model), with the same logits.
+"""Fine-tuned models as Hugging Face folders (--save_model): a class of transformers as it was trained.
 
 models/TASK/         the seed with the best headline in results.jsonl so far (--save_model best)
 models/TASK-SEED/    every seed (--save_model all)
 
 A folder is written as a whole before the line of its run. A missing one is restored by running its seed again.
-
-Each class of transformers has its own head: one linear layer, or two with an activation between them. Our layers are
-copied if the numbers of layers agree. One layer is written as two with pairs of units, w and -w, since f(z) - f(-z) is
-z for GELU, ReLU and SiLU, and 2 z for the tanh of a small z. Whether the class then computes the same function is not
-looked up in a table of architectures, but tried on random tokens.
 """
 
-import copy
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub import EvalResult, ModelCardData
-from torch import Tensor, nn
-from torch.nn.functional import gelu
-from transformers import (
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    PreTrainedModel,
-)
 
+from electra.finetuning.config import Arguments
 from electra.finetuning.evaluation import model_name
 from electra.finetuning.task import TaskAdapter
 from electra.io.console import shown_command
@@ -47,127 +33,21 @@ logger = logging.getLogger(__name__)
 FOLDER_NAME = "models"
 RESULT_NAME = "result.json"
 """The line of results.jsonl of the saved run."""
-PAIRS = ((1.0, 1.0), (2.0**-13, 2.0))
-"""Scale of z, and (f(z) - f(-z)) / z: for GELU and the like, and for tanh, whose relative error there is z^2 / 3."""
-TOLERANCE = 1e-3
-"""Maximum difference of the logits, relative to the largest."""
 METRIC_TYPES = {
     "mcc": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr",
     "accuracy_matched": "accuracy", "accuracy_mismatched": "accuracy",
 }  # fmt: skip
 """Names of metrics on the Hub where they differ from ours."""
-# ---- one model
 
 
-def export_model(
-    auto_class: Any, encoder: PreTrainedModel, layers: Sequence[nn.Linear], labels: Sequence[str] | None, **config: Any
-) -> tuple[PreTrainedModel | None, float]:
-    """The model of transformers in float32, and the relative difference of its logits; None if there is no class.
-
-    Args:
-        layers: linear layers of our head, with GELU in between, from hidden states (..., D) to logits (..., C).
-        labels: names of the C classes; None if they have none.
-        config: additional values of the configuration.
-    """
-    values = copy.deepcopy(encoder.config)
-    values.num_labels = len(labels) if labels is not None else 2
-    if labels is not None:
-        values.id2label = dict(enumerate(labels))
-        values.label2id = {label: number for number, label in enumerate(labels)}
-    for name, value in config.items():
-        setattr(values, name, value)
-    layers = [copy.deepcopy(layer).float().cpu() for layer in layers]
-    weights = {name: value.float().cpu() for name, value in encoder.state_dict().items() if "pooler" not in name}
-    with torch.random.fork_rng(devices=[]):
-        try:
-            model = auto_class.from_config(values, dtype=torch.float32).eval()
-        except ValueError:  # transformers has no such class for this architecture
-            return None, torch.inf
-    loaded = model.base_model.load_state_dict(weights, strict=False)
-    if loaded.unexpected_keys or any("pooler" not in key for key in loaded.missing_keys):
-        return None, torch.inf
-    places = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
-        and f"{name}.weight".removeprefix(f"{model.base_model_prefix}.") not in weights
-    ]
-    if len(places) == len(layers):
-        for place, layer in zip(places, layers, strict=True):
-            _copy_into(place, layer.weight, layer.bias)
-        return model, _difference(model, auto_class, layers)
-    if len(places) != 2 or 2 * len(layers[0].weight) > len(places[0].weight):
-        return None, torch.inf
-    found = []
-    for scale, factor in PAIRS:
-        weight, bias = scale * layers[0].weight, scale * layers[0].bias
-        _copy_into(places[0], torch.cat([weight, -weight]), torch.cat([bias, -bias]))
-        inverse = torch.eye(len(weight)) / (scale * factor)
-        _copy_into(places[1], torch.cat([inverse, -inverse], dim=1), torch.zeros(len(weight)))
-        found.append((_difference(model, auto_class, layers), copy.deepcopy(model.state_dict())))
-    difference, state = min(found, key=lambda pair: pair[0])
-    model.load_state_dict(state)
-    return model, difference
-
-
-def can_export(auto_class: Any, encoder: PreTrainedModel, num_layers: int) -> bool:
-    """Whether transformers has a class that computes a head of one or two layers on this encoder."""
-    width, outputs = encoder.config.hidden_size, 1 if auto_class is AutoModelForMultipleChoice else 2
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        layers = [*(nn.Linear(width, width) for _ in range(num_layers - 1)), nn.Linear(width, outputs)]
-        for parameter in nn.ModuleList(layers).parameters():
-            parameter.mul_(4)  # out of the range in which every activation is linear
-    return export_model(auto_class, encoder, layers, None)[1] <= TOLERANCE
-
-
-def _copy_into(place: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    """Write weights to the upper left of a layer and zeros elsewhere."""
-    with torch.no_grad():
-        for target, source in ((place.weight, weight), (place.bias, bias)):
-            if target is not None:  # if a bias is missing, the logits differ and the class is refused
-                target.zero_()
-                target[tuple(slice(size) for size in source.shape)] = source
-
-
-def _difference(model: PreTrainedModel, auto_class: Any, layers: Sequence[nn.Linear]) -> float:
-    """Maximum difference between its logits and those of our layers on its hidden states, relative to the largest."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, model.get_input_embeddings().num_embeddings, (2, 8), generator=generator)
-    mask = torch.ones_like(ids)
-    mask[1, 5:] = 0
-    is_choice = auto_class is AutoModelForMultipleChoice
-    with torch.no_grad():
-        ours = layers[0](model.base_model(input_ids=ids, attention_mask=mask)[0])
-        for layer in layers[1:]:
-            ours = layer(gelu(ours))
-        if is_choice:
-            ids, mask = ids[None], mask[None]  # two choices of one question
-        output = model(input_ids=ids, attention_mask=mask)
-    if auto_class is AutoModelForQuestionAnswering:
-        theirs = torch.stack([output.start_logits, output.end_logits], dim=-1)
-    else:
-        theirs = output.logits.T if is_choice else output.logits
-    if is_choice or auto_class is AutoModelForSequenceClassification:
-        ours = ours[:, 0]
-    return float((theirs - ours).abs().max() / ours.abs().max()) if theirs.shape == ours.shape else torch.inf
-
-
-# ---- the models of an evaluation
-
-
-def check_can_save(adapter: TaskAdapter, heads: Iterable[str]) -> None:
-    """Refuse --save_model if transformers has no class that computes one of the heads on this encoder."""
-    if adapter.args.options.save_model == "none":
+def check_can_save(args: Arguments[Any], saved_heads: Sequence[str]) -> None:
+    """Refuse --save_model before any work if a head is not one of transformers."""
+    if args.options.save_model == "none":
         return
-    encoder = adapter.encoder.model
-    possible = {
-        head for head, layers in adapter.saved_heads.items() if can_export(adapter.auto_model, encoder, layers)
-    }
-    for head in sorted(set(heads) - possible):
-        hint = f"choose --head {' or '.join(sorted(possible))}" if possible else "leave --save_model out"
+    heads = {args.tuning.head, *(chosen["head"] for chosen in args.overrides.values() if "head" in chosen)}
+    for head in sorted(heads - set(saved_heads)):
         raise UserError(
-            f"--save_model: transformers has no class for the head {head} on {encoder.config.model_type}; {hint}"
+            f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
         )
 
 
@@ -181,17 +61,19 @@ def is_saved(adapter: TaskAdapter, task: str, seed: int) -> bool:
     return not _is_wanted(adapter, task, seed) or _read_result(_folder(adapter, task, seed)).get("seed") == seed
 
 
-def save_model(adapter: TaskAdapter, result: Result, model: Any) -> None:
+def save_model(adapter: TaskAdapter, result: Result, model: Any, labels: Sequence[str] | None) -> None:
     """Save the model of a run if it is wanted; on the main process, before the result is written."""
     if not _is_wanted(adapter, result.task, result.seed, result):
         return
     folder = _folder(adapter, result.task, result.seed)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
-    encoder = getattr(model, "encoder", adapter.encoder.model)  # a frozen one is not in the trained model
-    labels, config = adapter.labels(result.task), adapter.config(result.task)
-    exported, _ = export_model(adapter.auto_model, encoder, adapter.linear_layers(model), labels, **config)
-    assert exported is not None  # checked before training
+    exported = adapter.transformers_head(model).with_encoder(model.encoder)
+    if labels is not None:
+        exported.config.id2label = dict(enumerate(labels))
+        exported.config.label2id = {label: number for number, label in enumerate(labels)}
+    for name, value in adapter.config(result.task).items():
+        setattr(exported.config, name, value)
     with silent_transformers():
         exported.save_pretrained(unfinished)
     adapter.encoder.tokenizer.save_pretrained(unfinished)
@@ -206,8 +88,13 @@ def describe_models(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
         if result := _read_result(folder):
             describe_model(adapter, folder, result)
             logger.info("model          %s", folder)
-    if not (adapter.evaluation.folder / FOLDER_NAME).is_dir():
-        logger.info("The fine-tuned weights were not saved; --save_model saves them.")
+    if (adapter.evaluation.folder / FOLDER_NAME).is_dir():
+        return
+    if adapter.args.tuning.head in adapter.saved_heads:
+        logger.info("The fine-tuned weights were not saved. The same command with --save_model trains and saves them.")
+    else:
+        hint = f"--head {adapter.saved_heads[0]} --save_model --experiment_name NAME"
+        logger.info("The fine-tuned weights were not saved; %s trains models that can be saved.", hint)
 
 
 def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]) -> None:

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
 from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, set_seed
@@ -21,21 +19,19 @@ from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encod
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
 from electra.finetuning.task import TaskAdapter, TaskRows
-from electra.finetuning.trainer import fine_tune, training_arguments
+from electra.finetuning.trainer import fine_tune
 from electra.io.console import format_seconds, setup_logging
 from electra.io.errors import UserError
 from electra.model.pretrained import STEP_KEY
 from electra.report.blocks import text_table, write_report
 from electra.report.evaluation import Reporting
 from electra.report.results import Result
-from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
 logger = logging.getLogger(__name__)
 
 EVALUATION_SHARE = 1 / 3
 """Cost of predicting a token relative to training on it."""
-TIMED_STEPS = 3
 
 
 def evaluate(
@@ -44,6 +40,7 @@ def evaluate(
     """The command of a kind of task; without `argv`, on the command line of the process."""
     setup_logging()
     args = parse(argv)
+    check_can_save(args, adapter_class.saved_heads)
     encoder = open_encoder(args)
     evaluation = open_evaluation(args, adapter_class.folder_prefix(args))
     try:
@@ -76,7 +73,7 @@ class PlannedTask(NamedTuple):
     """A task with runs to do."""
 
     name: str
-    options: Tuning  # resolved
+    tuning: Tuning  # resolved
     settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskRows
     seeds: list[int]  # that are not finished
@@ -84,69 +81,31 @@ class PlannedTask(NamedTuple):
     @property
     def steps(self) -> int:
         """Approximate number of optimizer steps of a run on one device."""
-        batch = self.options.per_device_train_batch_size * self.options.gradient_accumulation_steps
-        return max(1, round(-(-len(self.data.train) // batch) * self.options.num_train_epochs))
+        batch = self.tuning.per_device_train_batch_size * self.tuning.gradient_accumulation_steps
+        return max(1, round(-(-len(self.data.train) // batch) * self.tuning.num_train_epochs))
 
     @property
     def tokens(self) -> float:
         """Tokens of a run: those trained on, and those evaluated, weighted by their cost."""
         evaluated = sum(int(rows.lengths.sum()) for rows in self.data.dev.values())
-        epochs = self.options.num_train_epochs
-        evaluations = epochs if self.options.select == "best" else 1
+        epochs = self.tuning.num_train_epochs
+        evaluations = epochs if self.tuning.select == "best" else 1
         return epochs * int(self.data.train.lengths.sum()) + EVALUATION_SHARE * evaluations * evaluated
 
 
-def seconds_per_step(adapter: TaskAdapter, planned: PlannedTask, device: torch.device) -> float:
-    """Median time of a training step without the optimizer, on rows of about the mean length."""
-    options, train = planned.options, planned.data.train
-    batch_size = min(len(train), options.per_device_train_batch_size)
-    nearest = np.argsort(np.abs(train.lengths - train.lengths.mean()), kind="stable")[:batch_size]
-    batch = {name: v.to(device) for name, v in adapter.collator()([train[int(row)] for row in nearest]).items()}
-    labels = batch.pop("labels")
-    model = adapter.make_model(planned.name, copy.deepcopy(adapter.encoder.model), options).to(device).train()
-    tune_process(device)
-    tune_networks(model)
-    dtype = torch.bfloat16 if options.bf16 else torch.float16
-    times = []
-    for _ in range(TIMED_STEPS + 1):
-        started = time.monotonic()
-        with torch.autocast(device.type, dtype, enabled=options.precision != "fp32"):
-            loss = adapter.loss(model(**batch), labels, None)
-        loss.backward()
-        loss.item()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        model.zero_grad(set_to_none=True)
-        times.append(time.monotonic() - started)
-    return float(np.median(times[1:]))
-
-
-def estimate_seconds(adapter: TaskAdapter, planned: Sequence[PlannedTask], device: torch.device) -> float:
-    """Estimated time of all runs. Leaves the random state as it is.
-
-    Steps are timed on the tasks with the fewest and the most tokens per step and interpolated for the others.
-    """
-    by_size = sorted(planned, key=lambda p: p.tokens / p.steps)
-    ends = [by_size[0], by_size[-1]][: len(by_size)]
-    with torch.random.fork_rng():
-        seconds = [seconds_per_step(adapter, p, device) for p in ends]
-    sizes = [p.tokens / p.steps for p in ends]
-    return sum(len(p.seeds) * p.steps * float(np.interp(p.tokens / p.steps, sizes, seconds)) for p in planned)
-
-
-def plan_lines(planned: Sequence[PlannedTask], seconds: float, done: int) -> list[str]:
-    """A table of the runs to do, which take `seconds`; `done` runs are finished."""
+def plan_lines(planned: Sequence[PlannedTask], done: int) -> list[str]:
+    """A table of the runs to do; `done` runs are finished."""
     width = max(5, *(len(p.name) for p in planned))
     lines = [f"{'task':{width}}    train     dev  steps  epochs       rate  decay  length  seeds"]
     for p in planned:
-        options = p.options
+        tuning = p.tuning
         dev = sum(len(rows) for rows in p.data.dev.values())
         lines.append(
-            f"{p.name:{width}} {len(p.data.train):8,} {dev:7,} {p.steps:6,} {options.num_train_epochs:7g} "
-            f"{options.learning_rate:10.1e} {options.layerwise_lr_decay:6g} {options.max_length:7} {len(p.seeds):6}"
+            f"{p.name:{width}} {len(p.data.train):8,} {dev:7,} {p.steps:6,} {tuning.num_train_epochs:7g} "
+            f"{tuning.learning_rate:10.1e} {tuning.layerwise_lr_decay:6g} {tuning.max_length:7} {len(p.seeds):6}"
         )
     runs = sum(len(p.seeds) for p in planned)
-    lines.append(f"{runs} runs{f', {done} more are done' if done else ''}; about {format_seconds(seconds)}")
+    lines.append(f"{runs} runs, {done} more are done")
     return lines
 
 
@@ -160,7 +119,7 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
     names = adapter.names()
     fingerprint = encoder_fingerprint(adapter.encoder, is_fresh=args.encoder.from_scratch is not None)
     length = adapter.default_max_length
-    options = {name: resolve(args, name, adapter.encoder, default_max_length=length) for name in names}
+    tunings = {name: resolve(args, name, adapter.encoder, default_max_length=length) for name in names}
     settings = {
         name: {
             **{option: getattr(chosen, option) for option in HYPERPARAMETERS},
@@ -170,12 +129,11 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
             "encoder": fingerprint,
             "start": adapter.start_title(name),
         }
-        for name, chosen in options.items()
+        for name, chosen in tunings.items()
     }
     for found in evaluation.results:
         expected = settings.get(found.task, {**found.settings, "encoder": fingerprint})
         check_same_settings(found, expected, {}, evaluation.folder)
-    check_can_save(adapter, {chosen.head for chosen in options.values()})
 
     def unfinished_seeds(name: str, has_test: bool) -> list[int]:
         return [
@@ -187,14 +145,14 @@ def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
         ]
 
     unfinished = [name for name in names if unfinished_seeds(name, adapter.wants_test)]
-    data = adapter.load(unfinished, options) if unfinished else {}
+    data = adapter.load(unfinished, tunings) if unfinished else {}
     planned = []
     for name, rows in data.items():
         for found in evaluation.results:
             if found.task == name:
                 check_same_settings(found, settings[name], rows.examples, evaluation.folder)
         if seeds := unfinished_seeds(name, bool(rows.test)):
-            planned.append(PlannedTask(name, options[name], settings[name], rows, seeds))
+            planned.append(PlannedTask(name, tunings[name], settings[name], rows, seeds))
     available = [name for name in names if name in data or name not in unfinished]
     if PartialState().is_main_process and not args.options.plan:
         evaluation.begin(args, adapter.kind)
@@ -228,8 +186,7 @@ def _log_plan(adapter: TaskAdapter, planned: Sequence[PlannedTask], done: int) -
     if not planned:
         logger.info("all %d runs are finished", done)
         return
-    device = training_arguments(planned[0].options, seed=0, folder=folder, name="").device
-    for line in plan_lines(planned, estimate_seconds(adapter, planned, device), done):
+    for line in plan_lines(planned, done):
         logger.info(line)
 
 
@@ -277,6 +234,7 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
     """Fine-tune, score and write one run."""
     encoder, evaluation = adapter.encoder, adapter.evaluation
     folder = evaluation.folder
+    references = p.data.references
     start, start_path = adapter.start(p.name, seed)
 
     def new_encoder() -> PreTrainedModel:
@@ -288,14 +246,14 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
         return copy.deepcopy(encoder.model)
 
     about = {**p.settings, "task": p.name, "run_seed": seed, "started_from": start, "model": encoder.name}
-    with tracked_run(p.options.report_to, folder.name):
+    with tracked_run(p.tuning.report_to, folder.name):
         outcome = fine_tune(
-            lambda: adapter.make_model(p.name, new_encoder(), p.options),
-            p.options,
+            lambda: adapter.make_model(new_encoder(), p.tuning, p.data),
+            p.tuning,
             seed=seed,
             train=p.data.train,
             dev=p.data.dev,
-            score=lambda logits: adapter.headline(p.name, adapter.metrics(p.name, logits)),
+            score=lambda logits: adapter.headline(p.name, adapter.metrics(logits, references)),
             collator=adapter.collator(),
             loss=adapter.loss,
             folder=folder / "logs" / f"{p.name}-{seed}",
@@ -303,14 +261,14 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
             # In a sweep the settings are the agent's.
             callbacks=[progress, *([] if is_sweep() else [RecordSettings(about)])],
         )
-        metrics = adapter.metrics(p.name, outcome.logits)
+        metrics = adapter.metrics(outcome.logits, references)
         prefix = f"{p.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
     result = Result(
         task=p.name,
         seed=seed,
         metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
-        collapsed=adapter.is_collapsed(p.name, outcome.logits),
+        collapsed=adapter.is_collapsed(outcome.logits, references),
         epoch=round(outcome.epoch, 6),
         start=start,
         model=next((found.model for found in evaluation.results), encoder.name),
@@ -322,8 +280,8 @@ def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress)
         outcome.logits[split] = outcome.trainer.predict_logits(rows)
     if PartialState().is_main_process:
         evaluation.write_predictions(p.name, seed, outcome.logits)
-        adapter.keep(p.name, seed, outcome)
-        save_model(adapter, result, outcome.trainer.model)
+        adapter.keep(p.name, seed, outcome, references)
+        save_model(adapter, result, outcome.trainer.model, p.data.labels)
         evaluation.add(result)  # last: the line in results.jsonl says that the run is finished
     else:
         evaluation.results.append(result)

@@ -22,6 +22,7 @@ from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoder import Encoder
 from electra.finetuning.encoding import ColumnRows, PaddingCollator, data_settings
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.heads import TransformersHead
 from electra.finetuning.trainer import Logits, Outcome, step_loss
 from electra.io.errors import UserError
 from electra.io.files import expand, write_file
@@ -46,22 +47,34 @@ def is_one_answer(share: float, expected: float) -> bool:
 class TaskRows:
     """Tokenized data of a task; `dev` and `test` by name of the split.
 
-    `examples` are the numbers of examples in train and dev, recorded with each result. There may be more rows: pairs
-    in both orders, windows of long texts.
+    Args:
+        examples: numbers of examples in train and dev, recorded with each result. There may be more rows: pairs in
+            both orders, windows of long texts.
+        references: what the logits of a split are compared with, and the texts that its predictions are written with.
+        labels: names of the classes; None if there are none.
     """
 
     train: ColumnRows
     dev: dict[str, ColumnRows]
     examples: dict[str, int]
+    references: Mapping[str, Any]
+    labels: Sequence[str] | None = None
     test: dict[str, ColumnRows] = field(default_factory=dict)
 
     @classmethod
-    def of_splits(cls, rows: Mapping[str, ColumnRows], examples: Mapping[str, Sized]) -> Self:
-        """From rows and examples by split. Splits without labels are test splits."""
+    def of_splits(
+        cls,
+        rows: Mapping[str, ColumnRows],
+        examples: Mapping[str, Sized],
+        references: Mapping[str, Any],
+        labels: Sequence[str] | None = None,
+    ) -> Self:
+        """From rows, examples and references by split. Splits without labels are test splits."""
         labelled = [split for split in rows if "labels" in rows[split].columns]
         dev = {split: rows[split] for split in labelled if split != "train"}
         test = {split: found for split, found in rows.items() if split not in labelled}
-        return cls(rows["train"], dev, {split: len(examples[split]) for split in labelled}, test)
+        counts = {split: len(examples[split]) for split in labelled}
+        return cls(rows["train"], dev, counts, references, labels, test)
 
 
 class TaskAdapter(ABC):
@@ -73,7 +86,7 @@ class TaskAdapter(ABC):
         default_max_length: maximum input length in tokens without --max_length.
         auto_model: class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: pipeline tag of the Hub for this kind of task.
-        saved_heads: heads that a class of transformers may compute, and their number of linear layers.
+        saved_heads: heads that are a `TransformersHead`: their models can be saved.
     """
 
     kind: ClassVar[str]
@@ -82,7 +95,7 @@ class TaskAdapter(ABC):
     default_max_length: ClassVar[int] = 128
     auto_model: ClassVar[Any]
     pipeline: ClassVar[str]
-    saved_heads: ClassVar[Mapping[str, int]]
+    saved_heads: ClassVar[Sequence[str]]
 
     def __init__(self, args: Arguments[Any], encoder: Encoder, evaluation: Evaluation) -> None:
         self.args, self.encoder, self.evaluation = args, encoder, evaluation
@@ -99,7 +112,7 @@ class TaskAdapter(ABC):
         """The tasks in the order in which they are run."""
 
     @abstractmethod
-    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         """Read and tokenize unfinished tasks, with their resolved options. Tasks without data may be left out."""
 
     def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
@@ -112,7 +125,7 @@ class TaskAdapter(ABC):
     # ---- training
 
     @abstractmethod
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> nn.Module:
+    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> nn.Module:
         """A module with the attributes `encoder` and `head`, which is drawn from torch's random state.
 
         It takes the collator's output without `labels` and returns one tensor (B, ...).
@@ -133,7 +146,7 @@ class TaskAdapter(ABC):
     # ---- scores
 
     @abstractmethod
-    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
+    def metrics(self, logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
         """Metrics of the development splits as fractions; more is better; nan if undefined."""
 
     @abstractmethod
@@ -146,7 +159,7 @@ class TaskAdapter(ABC):
         return value if value is not None and math.isfinite(value) else -math.inf
 
     @abstractmethod
-    def is_collapsed(self, task: str, logits: Logits) -> bool:
+    def is_collapsed(self, logits: Logits, references: Mapping[str, Any]) -> bool:
         """Whether a run gives the same answer to (almost) every example."""
 
     def best_first(self, task: str, *more: Result) -> list[int]:
@@ -157,13 +170,10 @@ class TaskAdapter(ABC):
 
     # ---- saved models
 
-    def linear_layers(self, model: Any) -> list[nn.Linear]:
-        """The linear layers of a head in `saved_heads`, from hidden states to logits."""
-        return [layer for layer in model.head.modules() if isinstance(layer, nn.Linear)]
-
-    def labels(self, task: str) -> Sequence[str] | None:
-        """Names of the classes; None if there are none."""
-        return None
+    def transformers_head(self, model: Any) -> TransformersHead:
+        """The head of a model with one of the heads in `saved_heads`."""
+        head: TransformersHead = model.head
+        return head
 
     def config(self, task: str) -> dict[str, Any]:
         """Additional values of a saved model's configuration."""
@@ -192,7 +202,7 @@ class TaskAdapter(ABC):
         """Whether the output of `keep` exists."""
         return True
 
-    def keep(self, task: str, seed: int, outcome: Outcome) -> None:  # noqa: B027
+    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, Any]) -> None:  # noqa: B027
         """Write output of a run besides its logits; on the main process, before the result is written."""
 
     def finish(self, tasks: Sequence[str]) -> None:  # noqa: B027
@@ -252,20 +262,21 @@ class FileTask(TaskAdapter):
         return data_settings(train, dev, options.dataset_name, options.dataset_config_name)
 
     @abstractmethod
-    def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
+    def score(self, logits: NDArray[np.float32], references: Any) -> dict[str, float]:
         """Metrics of one split, as fractions."""
 
     @abstractmethod
-    def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
+    def predictions_text(self, logits: NDArray[np.float32], references: Any) -> str:
         """Content of the file of predictions."""
 
-    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
+    def metrics(self, logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
         """Those of the test set have the prefix test_."""
-        return {
-            name if split == "dev" else f"{split}_{name}": value
-            for split, values in logits.items()
-            for name, value in self.score(split, values).items()
-        }
+        found: dict[str, float] = {}
+        for split, values in logits.items():
+            prefix = "" if split == "dev" else f"{split}_"
+            scores = self.score(values, references[split])
+            found |= {f"{prefix}{name}": value for name, value in scores.items()}
+        return found
 
     def _path(self, task: str, seed: int, split: str) -> Path:
         return self.evaluation.folder / "predictions" / f"{task}-{seed}-{split}.{self.suffix}"
@@ -274,9 +285,10 @@ class FileTask(TaskAdapter):
         splits = ["dev", "test"] if self.args.options.test_file else ["dev"]
         return all(self._path(task, seed, split).is_file() for split in splits)
 
-    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, Any]) -> None:
         for split, logits in outcome.logits.items():
-            write_file(self.predictions_text(split, logits).encode(), self._path(task, seed, split))
+            text = self.predictions_text(logits, references[split])
+            write_file(text.encode(), self._path(task, seed, split))
 
     def finish(self, tasks: Sequence[str]) -> None:
         for task in tasks:

@@ -110,6 +110,10 @@ def drop(*names: str) -> Callable[[dict[str, Tensor]], None]:
     return edit
 
 
+def make_nan(name: str) -> Callable[[dict[str, Tensor]], object]:
+    return lambda weights: weights[name].fill_(torch.nan)
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -208,6 +212,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) ->
     [
         (lambda folder: edit_weights(folder, drop("electra.encoder.layer.1.output.dense.bias")), "dense.bias"),
         (lambda folder: edit_weights(folder, drop("electra.encoder.")), " 32 "),
+        (lambda folder: edit_weights(folder, make_nan("electra.encoder.layer.0.output.dense.bias")), "not finite"),
         (lambda folder: edit_config(folder, intermediate_size=32), "(24,), not (32,)"),
         (lambda folder: edit_config(folder, num_hidden_layers=1), " 16 "),  # no layer is dropped in silence
         (lambda folder: edit_config(folder, model_type="elektra"), "'elektra'"),

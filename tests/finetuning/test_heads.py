@@ -1,25 +1,31 @@
 """Each head against its definition written out, or the class that defines it, on real encoders."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 from transformers import (
     AutoModel,
-    ElectraConfig,
-    ElectraForSequenceClassification,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    GPT2Config,
     PreTrainedModel,
     Trainer,
     TrainingArguments,
 )
 
 from electra.finetuning.config import HeadName
-from electra.finetuning.encoder import EncoderWithHead
+from electra.finetuning.heads import EncoderWithHead, TaskModel, TransformersHead
+from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
 
 LENGTHS = (9, 4)
+SEQUENCE, CHOICE = AutoModelForSequenceClassification, AutoModelForMultipleChoice
+TOKEN, ANSWER = AutoModelForTokenClassification, AutoModelForQuestionAnswering
 
 
 def make_encoder(model_type: str = "electra", **values: float) -> PreTrainedModel:
@@ -56,7 +62,7 @@ def make_model(head: str, num_labels: int = 3, encoder: PreTrainedModel | None =
 
 
 def linear_layers(model: EncoderWithHead) -> list[nn.Linear]:
-    return [layer for layer in model.head if isinstance(layer, nn.Linear)]
+    return [layer for layer in model.head.modules() if isinstance(layer, nn.Linear)]
 
 
 def test_googles_head_is_one_layer_on_the_first_token() -> None:
@@ -66,12 +72,36 @@ def test_googles_head_is_one_layer_on_the_first_token() -> None:
     torch.testing.assert_close(model(**batch), first @ layer.weight.T + layer.bias)
 
 
-def test_hfs_head_computes_what_transformers_class_computes_with_the_same_weights() -> None:
+@pytest.mark.parametrize("auto_class", [SEQUENCE, TOKEN, ANSWER, CHOICE])
+@pytest.mark.parametrize("model_type", list(tiny_configs()))
+def test_a_transformers_head_is_that_of_the_saved_model(auto_class: Any, model_type: str) -> None:
+    encoder = make_encoder(model_type)
+    if getattr(encoder, "pooler", None) is not None:  # as `load_encoder` has it
+        encoder.pooler = None
+    model = TaskModel(encoder, TransformersHead(auto_class, encoder.config, 0.1, 2)).eval()
+    batch = make_batch(padding_id=encoder.config.pad_token_id)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    found = model.head(model.hidden_states(ids, mask), mask)
+    saved = model.head.with_encoder(encoder).eval()
+    if auto_class is CHOICE:
+        ids, mask = ids[None], mask[None]
+    expected = saved(input_ids=ids, attention_mask=mask)
+    for name in ("logits",) if auto_class is not ANSWER else ("start_logits", "end_logits"):
+        assert torch.equal(found[name], expected[name])
+        assert found[name].std() > 0
+
+
+def test_an_architecture_without_the_class_is_refused() -> None:
+    assert "MultipleChoice for gpt2" in refused(lambda: TransformersHead(CHOICE, GPT2Config(), 0.1))
+
+
+def test_a_head_is_float32_where_the_encoder_is_not() -> None:
     model, batch = make_model("hf"), make_batch()
-    reference = ElectraForSequenceClassification(ElectraConfig(**{**model.encoder.config.to_dict(), "num_labels": 3}))
-    reference.electra = model.encoder
-    reference.classifier.dense, reference.classifier.out_proj = linear_layers(model)
-    torch.testing.assert_close(model(**batch), reference.eval()(**batch).logits)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.hidden_states(**batch)
+        logits = model(**batch)
+    assert hidden.dtype == torch.bfloat16 and logits.dtype == torch.float32
+    torch.testing.assert_close(logits, model.head(hidden.float(), batch["attention_mask"]).logits)
 
 
 def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
@@ -84,9 +114,14 @@ def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
 
 
 @pytest.mark.parametrize("head", get_args(HeadName))
-def test_more_padding_changes_no_logit_and_heads_compute_in_float32(head: str) -> None:
+def test_more_padding_changes_no_logit(head: str) -> None:
+    model = make_model(head)
+    torch.testing.assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["google", "mean_pool"])
+def test_our_heads_compute_in_float32(head: str) -> None:
     model, batch = make_model(head), make_batch()
-    torch.testing.assert_close(model(**make_batch(width=20)), model(**batch), rtol=1e-4, atol=1e-5)
     with torch.autocast("cpu", torch.bfloat16):  # in which the encoder computes
         logits, hidden = model(**batch), model.encoder(**batch)[0].float()
     is_token = batch["attention_mask"].unsqueeze(2)
@@ -95,11 +130,10 @@ def test_more_padding_changes_no_logit_and_heads_compute_in_float32(head: str) -
     torch.testing.assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("head", "dropouts"), [("google", [0]), ("hf", [0, 3]), ("mean_pool", [0])])
-def test_dropout_stands_where_each_code_base_has_it(head: str, dropouts: list[int]) -> None:
+@pytest.mark.parametrize("head", get_args(HeadName))
+def test_head_dropout_is_that_of_the_head_alone(head: str) -> None:
     model = EncoderWithHead(make_encoder(hidden_dropout_prob=0.0), head, 2, dropout=0.37)
-    found = {i: layer.p for i, layer in enumerate(model.head) if isinstance(layer, nn.Dropout)}
-    assert found == dict.fromkeys(dropouts, 0.37)
+    assert {layer.p for layer in model.head.modules() if isinstance(layer, nn.Dropout)} == {0.37}
     assert {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)} == {0.0, 0.1}
 
 

@@ -11,8 +11,8 @@ from transformers import ElectraModel, PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import ClassificationArguments
-from electra.finetuning.encoder import EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss, training_arguments
 from electra.optimization import product_schedule
 from tests.finetuning.encoders import tiny_electra

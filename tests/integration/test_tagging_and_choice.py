@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 from transformers import (
+    AutoModel,
     AutoModelForMultipleChoice,
     AutoModelForTokenClassification,
     AutoTokenizer,
+    ModernBertConfig,
     PreTrainedTokenizerBase,
     pipeline,
 )
@@ -138,6 +140,24 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) ->
     (metrics,) = (result.metrics for result in results_of(tagged) if result.seed == best)
     assert scores["validation", "f1"] == pytest.approx(metrics["f1"], abs=1e-6)
     assert scores["test", "test_f1"] == pytest.approx(metrics["test_f1"], abs=1e-6)
+
+
+def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder / "encoder")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    config = ModernBertConfig(vocab_size=len(tokenizer), **sizes, **special, max_position_embeddings=64)
+    AutoModel.from_config(config).save_pretrained(folder / "modern")
+    tokenizer.save_pretrained(folder / "modern")
+    options = {"pretrain_path": folder / "modern", "num_seeds": 1, "save_model": "best", "bf16": False}
+    run_tagging.main(flags(folder, **options))
+    saved = folder / "output" / "run" / "models" / "names"
+    words = read_columns(str(folder / "names" / "dev.txt")).words[0]
+    model = AutoModelForTokenClassification.from_pretrained(saved).eval()
+    logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
+    expected = np.load(folder / "output" / "run" / "predictions" / "names-42.npz")["dev"][0, : len(words)]
+    assert logits == pytest.approx(expected, abs=1e-4)
+    assert pipeline("token-classification", model=str(saved))(" ".join(words))
 
 
 def test_long_sentences_and_a_test_set_without_labels_are_predicted_word_by_word(folder: Path) -> None:

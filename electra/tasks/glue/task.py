@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
@@ -17,13 +17,13 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from electra.finetuning.config import (
     HYPERPARAMETERS,
     Arguments,
-    ClassificationArguments,
     EncoderArguments,
     GlueArguments,
+    GlueTuningArguments,
     Tuning,
 )
-from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encode
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
@@ -31,14 +31,14 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS, replace_folder, write_file
 from electra.options import CommandLine, Values, as_flags
 from electra.tasks.glue.data import HUB_ID, load_task, load_tasks, task_data_settings
-from electra.tasks.glue.metrics import combine, decide, is_collapsed, score
+from electra.tasks.glue.metrics import Labels, combine, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
-from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, task_by_name
+from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, Task, task_by_name
 
 logger = logging.getLogger(__name__)
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
-GROUPS = (EncoderArguments, GlueArguments, ClassificationArguments)
+GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
 """Options that `--task_overrides` may set."""
 DOUBLED_TASKS = ("mrpc", "stsb")
@@ -98,31 +98,34 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     return overrides
 
 
+class References(NamedTuple):
+    """A labelled split, on GLUE's scale."""
+
+    task: Task
+    labels: Labels
+
+
 class Glue(TaskAdapter):
     """Tasks of one GLUE evaluation. Its folder also has encoders/mnli-SEED/ and submission.zip, if asked for."""
 
     args: Arguments[GlueArguments]
     kind, script = "glue", "run_glue.py"
     reporting = REPORTING
-    auto_model, pipeline, saved_heads = AutoModelForSequenceClassification, "text-classification", FIRST_TOKEN_HEADS
+    auto_model, pipeline, saved_heads = AutoModelForSequenceClassification, "text-classification", ("hf",)
 
     def names(self) -> list[str]:
         """Tasks of the command line; MNLI first if others start from it, even if it is not among them."""
         first = ["mnli"] if self.args.options.start_from_mnli else []
         return [*first, *(name for name in self.args.options.tasks if name not in first)]
 
-    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         glue_dir = self.args.options.glue_dir
         data = load_tasks(names, glue_dir, with_test=self.wants_test)
         if self.args.options.start_from_mnli and "mnli" in names and "mnli" not in data:
             raise UserError("--start_from_mnli needs the files of MNLI, which are missing")
-        self.references = {  # on GLUE's scale
-            name: {split: rows.labels or [] for split, rows in splits.items() if split.startswith("dev")}
-            for name, splits in data.items()
-        }
         if self.wants_test and "mnli" in data:
             data["mnli"] |= load_task(DIAGNOSTICS, glue_dir, ["ax"])
-        return {name: self._encoded(name, data[name], settings[name].max_length) for name in data}
+        return {name: self._encoded(name, data[name], tunings[name].max_length) for name in data}
 
     def _encoded(self, task: str, splits: Mapping[str, Examples], length: int) -> TaskRows:
         def encoded(examples: Examples) -> ColumnRows:
@@ -134,7 +137,12 @@ class Glue(TaskAdapter):
 
         doubled = {"train": both_orders(splits["train"])} if self._is_doubled(task) else {}
         rows = {split: encoded(examples) for split, examples in {**splits, **doubled}.items()}
-        return TaskRows.of_splits(rows, splits)
+        references = {
+            split: References(TASKS[task], examples.labels)
+            for split, examples in splits.items()
+            if examples.labels is not None
+        }
+        return TaskRows.of_splits(rows, splits, references, TASKS[task].labels or ("score",))
 
     def _is_doubled(self, task: str) -> bool:
         """Whether the pairs of a task are trained on in both orders."""
@@ -145,27 +153,27 @@ class Glue(TaskAdapter):
         data = task_data_settings(TASKS[task], self.args.options.glue_dir)
         return {"double_unordered": self._is_doubled(task), **data}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> EncoderWithHead:
-        return EncoderWithHead(encoder, settings.head, max(1, len(TASKS[task].labels)), settings.head_dropout)
+    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> EncoderWithHead:
+        return EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
 
-    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
-        answers = {split: decide(values, TASKS[task]) for split, values in logits.items()}
-        return score(TASKS[task], answers, self.references[task])
+    def metrics(self, logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
+        task = references["dev"].task
+        answers = {split: decide(values, task) for split, values in logits.items()}
+        return score(task, answers, {split: references[split].labels for split in answers})
 
     def headlines(self, task: str) -> Sequence[str]:
         """The headline metric, or matched accuracy for MNLI without mismatched examples."""
         return TASKS[task].headline, "accuracy_matched"
 
-    def is_collapsed(self, task: str, logits: Logits) -> bool:
+    def is_collapsed(self, logits: Logits, references: Mapping[str, References]) -> bool:
+        task = references["dev"].task
         return any(
-            is_collapsed(TASKS[task], decide(logits[split], TASKS[task]), references)
-            for split, references in self.references[task].items()
+            is_collapsed(task, decide(values, task), references[split].labels)
+            for split, values in logits.items()
+            if split.startswith("dev")
         )
 
     # ---- saved models
-
-    def labels(self, task: str) -> Sequence[str]:
-        return TASKS[task].labels or ("score",)
 
     def config(self, task: str) -> dict[str, Any]:
         return {"problem_type": "regression" if TASKS[task].is_regression else "single_label_classification"}
@@ -203,7 +211,7 @@ class Glue(TaskAdapter):
     def is_kept(self, task: str, seed: int) -> bool:
         return task != "mnli" or not self.args.options.start_from_mnli or self.encoder_path(seed).is_dir()
 
-    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, References]) -> None:
         if task == "mnli" and self.args.options.start_from_mnli:
             target = self.encoder_path(seed)
             unfinished = target.with_name(f".{target.name}.unfinished")

@@ -26,8 +26,8 @@ from electra.finetuning.config import (
     MultipleChoiceArguments,
     Tuning,
 )
-from electra.finetuning.encoder import FIRST_TOKEN_HEADS, EncoderWithHead
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits
@@ -90,11 +90,14 @@ class ChoiceCollator:
 class ChoiceScorer(EncoderWithHead):
     """An `EncoderWithHead` with one label, the score of a choice."""
 
+    def __init__(self, encoder: PreTrainedModel, head: str, dropout: float) -> None:
+        super().__init__(encoder, head, 1, dropout, AutoModelForMultipleChoice)
+
     def forward(  # type: ignore[override]
         self, choices: Tensor, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Logits, float32 (B, K); `NO_CHOICE` for padding. Arguments as `ChoiceCollator` returns them."""
-        scores = super().forward(input_ids, attention_mask, token_type_ids).squeeze(1)
+        scores = super().forward(input_ids, attention_mask, token_type_ids).flatten()
         return torch.where(choices >= 0, scores[choices.clamp(min=0)], NO_CHOICE)
 
 
@@ -103,64 +106,69 @@ class MultipleChoice(FileTask):
 
     kind, script, suffix = "multiple_choice", "run_swag.py", "csv"
     reporting = REPORTING
-    auto_model, pipeline, saved_heads = AutoModelForMultipleChoice, "multiple-choice", FIRST_TOKEN_HEADS
-    questions: dict[str, list[Question]]
+    auto_model, pipeline, saved_heads = AutoModelForMultipleChoice, "multiple-choice", ("hf",)
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
         return cls.data_name(args) or cls.kind
 
-    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         options = self.args.options
-        self.questions = load_splits(self.files, options.dataset_name, options.dataset_config_name)
+        data = load_splits(self.files, options.dataset_name, options.dataset_config_name)
         rows = {}
-        for split, questions in self.questions.items():
+        for split, questions in data.items():
             counts = np.array([len(question.choices) for question in questions])
             logger.info(
                 "%-14s %d questions with %d to %d choices; random accuracy %.1f %%",
                 split, len(counts), counts.min(), counts.max(), 100 * np.mean(1 / counts),
             )  # fmt: skip
-            rows[split] = encode_questions(questions, self.encoder.tokenizer, settings[name].max_length)
-        return {name: TaskRows.of_splits(rows, self.questions)}
+            rows[split] = encode_questions(questions, self.encoder.tokenizer, tunings[name].max_length)
+        return {name: TaskRows.of_splits(rows, data, data)}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> ChoiceScorer:
-        return ChoiceScorer(encoder, settings.head, 1, settings.head_dropout)
+    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> ChoiceScorer:
+        return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
     def collator(self) -> Callable[[Any], dict[str, Tensor]]:
         return ChoiceCollator(self.encoder.tokenizer.pad_token_id)
 
-    def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
-        answers = [question.answer for question in self.questions[split]]
-        return {"accuracy": float(np.mean(self._existing(split, logits).argmax(1) == answers))}
+    def score(self, logits: NDArray[np.float32], references: Sequence[Question]) -> dict[str, float]:
+        predicted = _existing(logits, references).argmax(1)
+        answers = [question.answer for question in references]
+        return {"accuracy": float(np.mean(predicted == answers))}
 
     def headlines(self, task: str) -> Sequence[str]:
         return ("accuracy",)
 
-    def is_collapsed(self, task: str, logits: Logits) -> bool:
+    def is_collapsed(self, logits: Logits, references: Mapping[str, Sequence[Question]]) -> bool:
         """Whether (almost) all predictions are the choice at one position, and the correct choices are not."""
-        predicted = self._existing("dev", logits["dev"]).argmax(1)
+        if np.isnan(logits["dev"]).any():
+            return True
+        predicted = _existing(logits["dev"], references["dev"]).argmax(1)
         most = np.bincount(predicted).argmax()
-        expected = np.mean([question.answer == most for question in self.questions["dev"]])
-        return bool(np.isnan(logits["dev"]).any()) or is_one_answer(float(np.mean(predicted == most)), float(expected))
+        share = np.mean(predicted == most)
+        expected = np.mean([question.answer == most for question in references["dev"]])
+        return is_one_answer(float(share), float(expected))
 
-    def _existing(self, split: str, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
-        counts = np.array([len(question.choices) for question in self.questions[split]])
-        return np.where(np.arange(logits.shape[1]) < counts[:, None], logits, np.float32(-np.inf))
-
-    def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
+    def predictions_text(self, logits: NDArray[np.float32], references: Sequence[Question]) -> str:
         """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["row", "prediction", "choice", "answer", "probabilities"])
-        existing = self._existing(split, logits)
+        existing = _existing(logits, references)
         shares = softmax(existing.astype(np.float64), axis=1)
-        for question, choice, row in zip(self.questions[split], existing.argmax(1), shares, strict=True):
+        for question, choice, row in zip(references, existing.argmax(1), shares, strict=True):
             answer = "" if question.answer is None else question.answer
             shown = " ".join(f"{share:.4f}" for share in row[: len(question.choices)])
             writer.writerow([question.place, choice, question.choices[choice], answer, shown])
         return text.getvalue()
+
+
+def _existing(logits: NDArray[np.float32], questions: Sequence[Question]) -> NDArray[np.float32]:
+    """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
+    counts = np.array([len(question.choices) for question in questions])
+    exists = np.arange(logits.shape[1]) < counts[:, None]
+    return np.where(exists, logits, np.float32(-np.inf))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
-from transformers import PreTrainedModel
+from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
-from electra.finetuning.encoder import TaskModel, full_precision
+from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
 from electra.finetuning.task import is_one_answer
 from electra.model.networks import gather_hidden
 from electra.tasks.squad.data import Questions
@@ -65,15 +65,17 @@ class Candidates(NamedTuple):
 
 
 class IndependentHead(nn.Module):
-    """One logit for starts and one for ends; arguments as in `JointHead`."""
+    """One logit for starts and one for ends, from transformers' class; arguments as in `JointHead`."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, config: PreTrainedConfig, dropout: float) -> None:
         super().__init__()
-        self.start, self.end = nn.Linear(width, 1), nn.Linear(width, 1)
+        self.transformers = TransformersHead(AutoModelForQuestionAnswering, config, dropout)
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor | None = None) -> SpanLogits:
-        start, end = self.start(hidden).squeeze(-1), self.end(hidden).squeeze(-1)
-        return SpanLogits(_mask(start, can_be_answer), _mask(end, can_be_answer), None)
+        output = self.transformers(hidden, torch.ones_like(can_be_answer, dtype=torch.long))
+        start = _mask(output.start_logits, can_be_answer)
+        end = _mask(output.end_logits, can_be_answer)
+        return SpanLogits(start, end, None)
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
         """Scores are logits."""
@@ -151,9 +153,14 @@ class SpanModel(TaskModel):
     def __init__(
         self, encoder: PreTrainedModel, head: str, has_classifier: bool, beam_size: int, dropout: float = 0.0
     ) -> None:
-        width = encoder.config.hidden_size
-        super().__init__(encoder, JointHead(width, has_classifier) if head == "joint" else IndependentHead(width))
-        self.dropout, self.beam_size = nn.Dropout(dropout), beam_size
+        module: nn.Module
+        if head == "joint":
+            module = JointHead(encoder.config.hidden_size, has_classifier)
+        else:
+            module = IndependentHead(encoder.config, dropout)
+        super().__init__(encoder, module)
+        self.dropout = nn.Dropout(dropout)
+        self.beam_size = beam_size
 
     def forward(
         self,

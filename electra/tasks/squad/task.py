@@ -3,14 +3,14 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from electra.finetuning.config import (
@@ -21,6 +21,7 @@ from electra.finetuning.config import (
     Tuning,
 )
 from electra.finetuning.encoding import data_settings
+from electra.finetuning.heads import TransformersHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
 from electra.finetuning.trainer import Logits, Outcome
@@ -29,7 +30,7 @@ from electra.tasks.squad.data import Questions, check_answers, load_dataset_ques
 from electra.tasks.squad.heads import Candidates, Decoded, SpanModel, decode, has_one_start, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
-from electra.tasks.squad.windows import encode_questions
+from electra.tasks.squad.windows import Windows, encode_questions
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
@@ -41,14 +42,52 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
     return parse_data_options(GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 
+@dataclass(frozen=True)
+class References:
+    """The development set: questions as they are in the data, their windows, and how answers are chosen.
+
+    Args:
+        beam_size: number of starts, and of ends for each, that the model returns.
+    """
+
+    data: Questions
+    windows: Windows
+    is_version_2: bool
+    is_joint: bool
+    beam_size: int
+    n_best_size: int
+    max_answer_length: int
+
+    def decode(self, rows: NDArray[np.float32]) -> Decoded:
+        """The answers, from the output of the model."""
+        candidates = Candidates.unpack(rows, self.beam_size)
+        return decode(self.data, self.windows, candidates, self.n_best_size, self.max_answer_length, self.is_joint)
+
+    def official_metrics(self, decoded: Decoded) -> dict[str, float]:
+        """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
+        right = self.data.references
+        if not self.is_version_2:
+            return evaluate_v1(right, decoded.predictions)
+        return evaluate_v2(right, decoded.predictions, decoded.null_odds, self.threshold(decoded))
+
+    def threshold(self, decoded: Decoded) -> float:
+        """The null odds with the best F1; -infinity if answering nothing is best.
+
+        The official script then says 0, at which questions with lower odds would be answered.
+        """
+        right = self.data.references
+        found = evaluate_v2(right, decoded.predictions, decoded.null_odds)
+        silence = 100 * sum(not answers for answers in right.values()) / len(right)
+        return -math.inf if found["best_f1"] <= silence else found["best_f1_thresh"]
+
+
 class Squad(TaskAdapter):
     """SQuAD 1.1 or 2.0, whichever the data is. The predictions of a run are in predictions/TASK-SEED/, see `keep`."""
 
     kind, script = "squad", "run_squad.py"
     reporting = REPORTING
     default_max_length = 384
-    auto_model, pipeline, saved_heads = AutoModelForQuestionAnswering, "question-answering", {"independent": 1}
-    decoded: tuple[NDArray[np.float32], Decoded] | None = None
+    auto_model, pipeline, saved_heads = AutoModelForQuestionAnswering, "question-answering", ("independent",)
 
     @cached_property
     def questions(self) -> dict[str, Questions]:
@@ -66,82 +105,57 @@ class Squad(TaskAdapter):
     def names(self) -> list[str]:
         return ["squad_v2" if self.is_version_2 else "squad_v1"]
 
-    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
             logger.warning("all training questions have an answer, but some of the development set have none")
         data = self.questions
         check_answers(data["train"])
         chosen, tokenizer = self.args.options, self.encoder.tokenizer
-        lengths = settings[name].max_length, chosen.max_query_length, chosen.doc_stride
+        lengths = tunings[name].max_length, chosen.max_query_length, chosen.doc_stride
         windows = {s: encode_questions(data[s], tokenizer, *lengths, is_training=s == "train") for s in data}
         left_out = len(data["train"]) - len(np.unique(windows["train"].questions))
         if left_out:
             logger.warning("%d questions are left out: no token covers their answer", left_out)
         for split in data:
             logger.info("%-14s %d questions, %d windows", split, len(self.questions[split]), len(windows[split]))
-        self.dev = windows["dev"]
         examples = {split: len(questions) for split, questions in self.questions.items()}
-        return {name: TaskRows(windows["train"], {"dev": self.dev}, examples)}
+        references = References(
+            self.questions["dev"],
+            windows["dev"],
+            self.is_version_2,
+            is_joint=tunings[name].head == "joint",
+            beam_size=chosen.beam_size if tunings[name].head == "joint" else chosen.n_best_size,
+            n_best_size=chosen.n_best_size,
+            max_answer_length=chosen.max_answer_length,
+        )
+        return {name: TaskRows(windows["train"], {"dev": windows["dev"]}, examples, {"dev": references})}
 
     def more_settings(self, task: str) -> dict[str, Any]:
         options = self.args.options
         data = data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
         return {**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data}
 
-    @property
-    def beam_size(self) -> int:
-        """Number of starts, and of ends for each, that are kept."""
-        options = self.args.options
-        return options.beam_size if self.args.tuning.head == "joint" else options.n_best_size
-
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> SpanModel:
-        return SpanModel(encoder, settings.head, self.is_version_2, self.beam_size, settings.head_dropout)
+    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> SpanModel:
+        references = data.references["dev"]
+        return SpanModel(encoder, tuning.head, references.is_version_2, references.beam_size, tuning.head_dropout)
 
     def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
         return span_loss(output, labels, num_items_in_batch)
 
-    def linear_layers(self, model: Any) -> list[nn.Linear]:
-        """Starts and ends as one layer, as in transformers."""
-        layers = super().linear_layers(model)
-        both = nn.Linear(layers[0].in_features, len(layers))
-        both.weight.data = torch.cat([layer.weight.data for layer in layers])
-        both.bias.data = torch.cat([layer.bias.data for layer in layers])
-        return [both]
+    def transformers_head(self, model: Any) -> TransformersHead:
+        head: TransformersHead = model.head.transformers
+        return head
 
     def note(self, task: str) -> str:
         return "An answer that starts and ends at the first token means that there is none." * self.is_version_2
 
-    def decode(self, rows: NDArray[np.float32]) -> Decoded:
-        """Answers to the development set from the output of the model; those of the last call are kept."""
-        if self.decoded is None or self.decoded[0] is not rows:
-            candidates = Candidates.unpack(rows, self.beam_size)
-            lengths = self.args.options.n_best_size, self.args.options.max_answer_length
-            is_joint = self.args.tuning.head == "joint"
-            self.decoded = rows, decode(self.questions["dev"], self.dev, candidates, *lengths, is_joint)
-        return self.decoded[1]
-
-    def official_metrics(self, decoded: Decoded) -> dict[str, float]:
-        """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
-        references = self.questions["dev"].references
-        if not self.is_version_2:
-            return evaluate_v1(references, decoded.predictions)
-        return evaluate_v2(references, decoded.predictions, decoded.null_odds, self.threshold(decoded))
-
-    def threshold(self, decoded: Decoded) -> float:
-        """The null odds with the best F1; -infinity if answering nothing is best.
-
-        The official script then says 0, at which questions with lower odds would be answered.
-        """
-        references = self.questions["dev"].references
-        found = evaluate_v2(references, decoded.predictions, decoded.null_odds)
-        is_silence_best = found["best_f1"] <= 100 * sum(not a for a in references.values()) / len(references)
-        return -math.inf if is_silence_best else found["best_f1_thresh"]
-
-    def metrics(self, task: str, logits: Logits) -> dict[str, float]:
-        official = self.official_metrics(self.decode(logits["dev"]))
+    def metrics(self, logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
+        """Exact match and F1; in version 2.0 at the threshold with the best F1, and by kind of question."""
+        dev = references["dev"]
+        official = dev.official_metrics(dev.decode(logits["dev"]))
         names = {"exact_match": "exact_match", "f1": "f1"}
-        if self.is_version_2:
+        if dev.is_version_2:
             names = {"exact_match": "best_exact", "f1": "best_f1"}
             names |= {name: name for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact") if name in official}
         return {name: official[theirs] / 100 for name, theirs in names.items()}
@@ -149,15 +163,17 @@ class Squad(TaskAdapter):
     def headlines(self, task: str) -> Sequence[str]:
         return (TASKS[task].headline,)
 
-    def is_collapsed(self, task: str, logits: Logits) -> bool:
+    def is_collapsed(self, logits: Logits, references: Mapping[str, References]) -> bool:
         """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
-        if has_one_start(Candidates.unpack(logits["dev"], self.beam_size), self.dev, self.questions["dev"]):
+        dev = references["dev"]
+        rows = logits["dev"]
+        if has_one_start(Candidates.unpack(rows, dev.beam_size), dev.windows, dev.data):
             return True
-        if not self.is_version_2:
+        if not dev.is_version_2:
             return False
-        decoded = self.decode(logits["dev"])
-        unanswered = np.mean(np.array(list(decoded.null_odds.values())) > self.threshold(decoded))
-        unanswerable = np.mean([not question.answers for question in self.questions["dev"].questions])
+        decoded = dev.decode(rows)
+        unanswered = np.mean(np.array(list(decoded.null_odds.values())) > dev.threshold(decoded))
+        unanswerable = np.mean([not question.answers for question in dev.data.questions])
         return is_one_answer(float(unanswered), float(unanswerable))
 
     def _predictions_folder(self, task: str, seed: int) -> Path:
@@ -167,16 +183,17 @@ class Squad(TaskAdapter):
         names = ["predictions", "nbest_predictions", "metrics"] + ["null_odds"] * self.is_version_2
         return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
 
-    def keep(self, task: str, seed: int, outcome: Outcome) -> None:
+    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, References]) -> None:
         """By id of the question: best answers, n best answers, null odds; and the output of the official script."""
-        decoded = self.decode(outcome.logits["dev"])
+        dev = references["dev"]
+        decoded = dev.decode(outcome.logits["dev"])
         folder = self._predictions_folder(task, seed)
         folder.mkdir(exist_ok=True)
         write_json(decoded.predictions, folder / "predictions.json")
         write_json(decoded.nbest, folder / "nbest_predictions.json")
         if self.is_version_2:
             write_json(decoded.null_odds, folder / "null_odds.json")
-        write_json(self.official_metrics(decoded), folder / "metrics.json")
+        write_json(dev.official_metrics(decoded), folder / "metrics.json")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,13 +12,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments, Tuning
-from electra.finetuning.encoder import TaskModel, full_precision
 from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
+from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.runner import evaluate
 from electra.finetuning.task import FileTask, TaskRows, parse_data_options
 from electra.finetuning.trainer import Logits, step_loss
@@ -101,18 +102,45 @@ def _tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> lis
 
 
 class EncoderWithTagger(TaskModel):
-    """An encoder, dropout, and a linear layer on the first token of each word."""
+    """An encoder, and transformers' head of this architecture on the first token of each word."""
 
     def __init__(self, encoder: PreTrainedModel, num_labels: int, dropout: float) -> None:
-        output = nn.Linear(encoder.config.hidden_size, num_labels)
-        super().__init__(encoder, nn.Sequential(nn.Dropout(dropout), output))
+        head = TransformersHead(AutoModelForTokenClassification, encoder.config, dropout, num_labels)
+        super().__init__(encoder, head)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
         """Logits of W words, float32 (B, W, num_labels), with their first tokens at `positions`, int64 (B, W)."""
-        hidden = self.hidden_states(input_ids, attention_mask)
-        with full_precision(hidden):
-            logits: Tensor = self.head(gather_hidden(hidden, positions).float())
+        words = gather_hidden(self.hidden_states(input_ids, attention_mask), positions)
+        logits: Tensor = self.head(words, torch.ones_like(positions)).logits
         return logits
+
+
+@dataclass(frozen=True)
+class References:
+    """A split, its windows and the labels that a tagger has.
+
+    Args:
+        scheme: in which the source is written; `training_scheme`: in which `tags`, the classes, are.
+        is_bilou: whether the source writes L and U where BIOES has E and S.
+    """
+
+    sentences: Sentences
+    windows: Windows
+    tags: Sequence[str]
+    scheme: str
+    training_scheme: str
+    is_bilou: bool
+
+    @property
+    def labels(self) -> list[list[str]]:
+        """The right labels in the scheme of training; none if they are unknown."""
+        return [schemes.convert(labels, self.training_scheme) for labels in self.sentences.labels or []]
+
+    def predicted(self, logits: NDArray[np.float32]) -> list[list[str]]:
+        """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
+        sentences = self.windows.predictions(logits.argmax(-1))
+        named = [[self.tags[number] for number in sentence] for sentence in sentences]
+        return [schemes.convert(labels, self.training_scheme) for labels in named]
 
 
 class Tagging(FileTask):
@@ -121,44 +149,46 @@ class Tagging(FileTask):
     kind, script, suffix = "tagging", "run_tagging.py", "txt"
     reporting = REPORTING
     default_max_length = 256
-    auto_model, pipeline, saved_heads = AutoModelForTokenClassification, "token-classification", {"linear": 1}
+    auto_model, pipeline, saved_heads = AutoModelForTokenClassification, "token-classification", ("linear",)
 
     @classmethod
     def folder_prefix(cls, args: Any) -> str:
         return "_".join(filter(None, (cls.kind, cls.data_name(args))))
 
-    def load(self, names: Sequence[str], settings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
+    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
         (name,) = names
         chosen = self.args.options
         files = {split: path for split, (path,) in self.files.items()}
-        self.sentences = load_splits(files, chosen.dataset_name, chosen.dataset_config_name, chosen.label_column)
-        labelled = {split: s.labels for split, s in self.sentences.items() if s.labels is not None}
-        self.scheme = schemes.detect_scheme(labelled["train"])
-        if self.scheme == "plain" and chosen.scheme != "auto":
-            raise UserError(f"--scheme {chosen.scheme} needs labels with prefixes such as B-; leave it out for these")
-        automatic = "iob2" if self.scheme == "iob1" else self.scheme
-        self.training_scheme = automatic if chosen.scheme == "auto" else chosen.scheme
-        self.tags = schemes.tag_set(labelled["train"], self.training_scheme)
+        data = load_splits(files, chosen.dataset_name, chosen.dataset_config_name, chosen.label_column)
+        labelled = {split: sentences.labels for split, sentences in data.items() if sentences.labels is not None}
+        scheme = schemes.detect_scheme(labelled["train"])
+        training_scheme = choose_scheme(chosen.scheme, scheme)
+        tags = schemes.tag_set(labelled["train"], training_scheme)
         for split in labelled:
-            check_labels(self.sentences[split], self.tags, self.scheme)
-        logger.info("labels         %s, %d of them: %s", self.scheme, len(self.tags), " ".join(self.tags))
-        repaired = sum(schemes.count_repaired(labels, self.scheme) for labels in labelled.values())
+            check_labels(data[split], tags, scheme)
+        logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
+        repaired = sum(schemes.count_repaired(labels, scheme) for labels in labelled.values())
         if repaired:
-            logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, self.scheme)
-        numbers = {tag: number for number, tag in enumerate(self.tags)}
-        self.windows: dict[str, Windows] = {}
-        for split, sentences in self.sentences.items():
-            labels = None
-            if split in labelled:
-                labels = [[numbers[label] for label in sentence] for sentence in self._references(split)]
-            windows = make_windows(sentences.words, labels, self.encoder.tokenizer, settings[name].max_length)
+            logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, scheme)
+        written = {label[:2] for labels in labelled["train"] for label in labels}
+        is_bilou = scheme == "bioes" and not written.isdisjoint(("L-", "U-"))
+        numbers = {tag: number for number, tag in enumerate(tags)}
+        rows = {}
+        references = {}
+        for split, sentences in data.items():
+            classes = None
+            if sentences.labels is not None:
+                converted = [schemes.convert(labels, training_scheme) for labels in sentences.labels]
+                classes = [[numbers[label] for label in labels] for labels in converted]
+            windows = make_windows(sentences.words, classes, self.encoder.tokenizer, tunings[name].max_length)
             if len(windows) > len(sentences):
                 logger.info("%s: %d sentences in %d windows", split, len(sentences), len(windows))
-            self.windows[split] = windows
-        return {name: TaskRows.of_splits(self.windows, self.sentences)}
+            rows[split] = windows
+            references[split] = References(sentences, windows, tags, scheme, training_scheme, is_bilou)
+        return {name: TaskRows.of_splits(rows, data, references, tags)}
 
-    def make_model(self, task: str, encoder: PreTrainedModel, settings: Tuning) -> nn.Module:
-        return EncoderWithTagger(encoder, len(self.tags), settings.head_dropout)
+    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> nn.Module:
+        return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
 
     def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
         """Mean cross-entropy over the words of a step."""
@@ -169,39 +199,35 @@ class Tagging(FileTask):
         chosen = self.args.options
         return {"scheme": chosen.scheme, "label_column": chosen.label_column, **super().more_settings(task)}
 
-    def score(self, split: str, logits: NDArray[np.float32]) -> dict[str, float]:
-        return schemes.score(self._predicted(split, logits), self._references(split), self.scheme)
+    def score(self, logits: NDArray[np.float32], references: References) -> dict[str, float]:
+        return schemes.score(references.predicted(logits), references.labels, references.scheme)
 
     def headlines(self, task: str) -> Sequence[str]:
         return "f1", "accuracy"
 
-    def is_collapsed(self, task: str, logits: Logits) -> bool:
-        values, references = logits["dev"], self._references("dev")
-        return bool(np.isnan(values).any()) or schemes.has_one_label(self._predicted("dev", values), references)
+    def is_collapsed(self, logits: Logits, references: Mapping[str, References]) -> bool:
+        if np.isnan(logits["dev"]).any():
+            return True
+        return schemes.has_one_label(references["dev"].predicted(logits["dev"]), references["dev"].labels)
 
-    def _references(self, split: str) -> list[list[str]]:
-        return [schemes.convert(sentence, self.training_scheme) for sentence in self.sentences[split].labels or []]
-
-    def _predicted(self, split: str, logits: NDArray[np.float32]) -> list[list[str]]:
-        """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
-        sentences = self.windows[split].predictions(logits.argmax(-1))
-        return [
-            schemes.convert([self.tags[number] for number in sentence], self.training_scheme) for sentence in sentences
-        ]
-
-    def predictions_text(self, split: str, logits: NDArray[np.float32]) -> str:
+    def predictions_text(self, logits: NDArray[np.float32], references: References) -> str:
         """The notation is that of the training data."""
-        predicted = [schemes.convert(sentence, self.scheme) for sentence in self._predicted(split, logits)]
-        training = self.sentences["train"].labels or []
-        if self.scheme == "bioes" and any(label[:2] in ("L-", "U-") for sentence in training for label in sentence):
-            predicted = [schemes.to_bilou(sentence) for sentence in predicted]
-        return with_predictions(self.sentences[split], predicted)
-
-    def labels(self, task: str) -> Sequence[str]:
-        return self.tags
+        predicted = [schemes.convert(labels, references.scheme) for labels in references.predicted(logits)]
+        if references.is_bilou:
+            predicted = [schemes.to_bilou(labels) for labels in predicted]
+        return with_predictions(references.sentences, predicted)
 
     def note(self, task: str) -> str:
         return 'A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.'
+
+
+def choose_scheme(asked: str, found: str) -> str:
+    """The scheme to train in: the one that was asked for, or by default that of the data, with IOB2 for IOB1."""
+    if asked == "auto":
+        return "iob2" if found == "iob1" else found
+    if found == "plain":
+        raise UserError(f"--scheme {asked} needs labels with prefixes such as B-; leave it out for these")
+    return asked
 
 
 def check_labels(sentences: Sentences, tags: Sequence[str], scheme: str) -> None:

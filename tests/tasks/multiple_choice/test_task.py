@@ -25,7 +25,7 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
 @pytest.fixture
 def model() -> ChoiceScorer:
     torch.manual_seed(0)
-    return ChoiceScorer(tiny_electra(), "google", 1, 0.0).eval()
+    return ChoiceScorer(tiny_electra(), "google", 0.0).eval()
 
 
 def test_each_choice_is_a_pair_and_only_tokens_are_padded(

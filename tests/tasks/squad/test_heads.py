@@ -72,10 +72,22 @@ def candidates_of(model: SpanModel, **batch: Tensor) -> Candidates:
     return Candidates(*(torch.from_numpy(part) for part in found))
 
 
+def both_logits(head: IndependentHead, tokens: Tensor) -> Tensor:
+    """Of starts and ends: one linear layer."""
+    layer: Any = head.transformers.model.qa_outputs
+    return tokens @ layer.weight.T + layer.bias
+
+
+def start_logits(head: torch.nn.Module, tokens: Tensor) -> Tensor:
+    if isinstance(head, IndependentHead):
+        return both_logits(head, tokens)[:, 0]
+    return head.start(tokens).squeeze(-1)
+
+
 def end_logits(head: torch.nn.Module, tokens: Tensor, start: Tensor) -> Tensor:
     """Of the joint head: one dense layer on the vectors of start and token, one to a logit."""
     if isinstance(head, IndependentHead):
-        return head.end(tokens).squeeze(-1)
+        return both_logits(head, tokens)[:, 1]
     weight = torch.cat([head.end_of_start.weight, head.end_of_token.weight], dim=1)
     both = torch.cat([start.expand_as(tokens), tokens], dim=1)
     return head.end_logit(gelu(both @ weight.T + head.end_of_token.bias)).squeeze(-1)
@@ -88,7 +100,7 @@ def test_scores_are_those_of_the_definition_where_an_answer_can_be(name: str) ->
     assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
     for row, (places, true_start) in enumerate(zip(ALLOWED, (6, 0), strict=True)):
         tokens = hidden[row, places]
-        starts, ends = head.start(tokens).squeeze(-1), end_logits(head, tokens, hidden[row, true_start])
+        starts, ends = start_logits(head, tokens), end_logits(head, tokens, hidden[row, true_start])
         for values, expected in ((logits.start[row], starts), (logits.end[row], ends)):
             assert_close(values[places], expected)
             assert values.isneginf().sum() == LENGTH - len(places)

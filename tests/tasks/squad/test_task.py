@@ -8,56 +8,56 @@ import pytest
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
+from electra.finetuning.task import TaskRows
 from electra.tasks.squad.heads import Decoded
 from electra.tasks.squad.task import Squad, parse_arguments
 from tests.tasks.squad.files import flags
 
 
-def adapter(files: Path, output_dir: Path, **options: object) -> Squad:
+def load(files: Path, output_dir: Path, **options: object) -> tuple[Squad, TaskRows]:
     args = parse_arguments(flags(files, output_dir=output_dir, **options))
-    return Squad(args, open_encoder(args), open_evaluation(args, "squad"))
+    squad = Squad(args, open_encoder(args), open_evaluation(args, "squad"))
+    return squad, squad.load(["squad_v2"], {"squad_v2": resolve(args, "squad_v2", squad.encoder)})["squad_v2"]
 
 
 def test_if_answering_nothing_is_best_nothing_is_answered(files: Path, tmp_path: Path) -> None:
-    squad = adapter(files, tmp_path)
-    references = squad.questions["dev"].references
+    dev = load(files, tmp_path)[1].references["dev"]
+    references = dev.data.references
     wrong = {name: [{"text": "nowhere"}] for name in references}
     odds = {name: -5.0 - number for number, name in enumerate(references)}
-    found = squad.official_metrics(Decoded(wrong, odds))
+    found = dev.official_metrics(Decoded(wrong, odds))
     assert (found["best_f1"], found["best_f1_thresh"]) == (50.0, 0.0)  # as the official script
     assert (found["f1"], found["NoAns_f1"], found["HasAns_f1"]) == (50.0, 100.0, 0.0)
     right = {name: [{"text": answers[0] if answers else "x"}] for name, answers in references.items()}
     some = Decoded(right, {name: -1.0 if answers else 3.0 for name, answers in references.items()})
-    assert squad.threshold(some) == -1.0 and squad.official_metrics(some)["f1"] == 100.0
+    assert dev.threshold(some) == -1.0 and dev.official_metrics(some)["f1"] == 100.0
 
 
 def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(files: Path, tmp_path: Path) -> None:
-    squad = adapter(files, tmp_path, head="joint", beam_size=1)
-    squad.load(["squad_v2"], {"squad_v2": resolve(squad.args, "squad_v2", squad.encoder)})
-    windows = squad.dev
-    starts = windows.context[:, 0] + np.arange(len(windows)) % 3  # not all at one place
-    has_answer = np.array([bool(question.answers) for question in squad.questions["dev"].questions])
-    odds = np.where(has_answer[windows.questions], -5, -9)  # the wrong way round: no answer is worth it
-    zeros = np.zeros(len(windows))
+    squad, data = load(files, tmp_path, head="joint", beam_size=1)
+    dev = data.references["dev"]
+    starts = dev.windows.context[:, 0] + np.arange(len(dev.windows)) % 3  # not all at one place
+    has_answer = np.array([bool(question.answers) for question in dev.data.questions])
+    odds = np.where(has_answer[dev.windows.questions], -5, -9)  # the wrong way round: no answer is worth it
+    zeros = np.zeros(len(dev.windows))
     rows = np.stack([odds, zeros, starts, zeros, starts], axis=1).astype(np.float32)
-    found = squad.official_metrics(squad.decode(rows))
-    assert found["best_f1"] == 50.0 and squad.is_collapsed("squad_v2", {"dev": rows})
+    found = dev.official_metrics(dev.decode(rows))
+    assert found["best_f1"] == 50.0 and squad.is_collapsed({"dev": rows}, data.references)
 
 
 @pytest.mark.parametrize(("head", "beam_size"), [("joint", 4), ("independent", 3)])
 def test_options_reach_windows_model_and_answers(files: Path, tmp_path: Path, head: str, beam_size: int) -> None:
     options = {"max_length": 17, "max_query_length": 2, "doc_stride": 3, "beam_size": 4}
-    squad = adapter(files, tmp_path, head=head, **options, n_best_size=3, max_answer_length=2, head_dropout=0.25)
-    settings = resolve(squad.args, "squad_v2", squad.encoder)
-    train = squad.load(["squad_v2"], {"squad_v2": settings})["squad_v2"].train
-    assert train.lengths.max() == 17 and "labels" in train[0] and "labels" not in squad.dev[0]
-    assert set(squad.dev.context[:, 0]) == {4}  # behind [CLS], two tokens and [SEP]
-    assert {0, 3, 6} < set(squad.dev.first_tokens.tolist())
-    model = squad.make_model("squad_v2", squad.encoder.model, settings)
+    options |= {"n_best_size": 3, "max_answer_length": 2}
+    squad, data = load(files, tmp_path, head=head, **options, head_dropout=0.25)
+    dev = data.references["dev"]
+    assert data.train.lengths.max() == 17 and "labels" in data.train[0] and "labels" not in dev.windows[0]
+    assert set(dev.windows.context[:, 0]) == {4}  # behind [CLS], two tokens and [SEP]
+    assert {0, 3, 6} < set(dev.windows.first_tokens.tolist())
+    model = squad.make_model(squad.encoder.model, resolve(squad.args, "squad_v2", squad.encoder), data)
     assert (model.beam_size, model.dropout.p) == (beam_size, 0.25)
-    rows = np.random.default_rng(0).integers(
-        4, 17, (len(squad.dev), 1 + 2 * beam_size + (32 if head == "joint" else 6))
-    )
-    answers = squad.decode(rows.astype(np.float32)).nbest.values()
+    width = 1 + 2 * beam_size + (32 if head == "joint" else 6)
+    rows = np.random.default_rng(0).integers(4, 17, (len(dev.windows), width))
+    answers = dev.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
     assert max(len(answer["text"].split()) for found in answers for answer in found) == 2

@@ -1,0 +1,197 @@
+"""Models that are fine-tuned: an encoder, and a head of transformers or of another code base.
+
+The code bases that report ELECTRA's results differ in the head: one layer on [CLS] in the original, the class of the
+architecture in transformers, the mean of all tokens in rc2020_electra.
+"""
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from electra.io.errors import UserError
+
+
+def full_precision(hidden: Tensor) -> torch.autocast:
+    """A context that computes in float32. A head costs little, and bfloat16 turns different answers into ties."""
+    return torch.autocast(hidden.device.type, enabled=False)
+
+
+class GivenStates(nn.Module):
+    """The place of the encoder within a class of transformers: returns hidden states that were computed elsewhere.
+
+    Args:
+        base: the class's own encoder, whose pooler, if it has one, is part of the head.
+    """
+
+    hidden: Tensor | None = None
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.pooler: Any = getattr(base, "pooler", None)
+        self.pooler_activation: Any = getattr(base, "pooler_activation", None)  # ALBERT's pooler is a bare layer
+
+    def forward(self, *args: Any, **kwargs: Any) -> BaseModelOutputWithPooling:
+        hidden = self.hidden
+        assert hidden is not None
+        pooled = None
+        if self.pooler_activation is not None:
+            pooled = self.pooler_activation(self.pooler(hidden[:, 0]))
+        elif self.pooler is not None:
+            pooled = self.pooler(hidden)
+        return BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=pooled)
+
+
+class TransformersHead(nn.Module):
+    """The head of an architecture's class in transformers, such as `ElectraForSequenceClassification`, in float32.
+
+    The class is used as it is; only its encoder is replaced by hidden states, which may be in another precision. So
+    the saved model computes what was trained, whatever layers the class has.
+
+    Args:
+        auto_class: class of transformers that has a class for each architecture.
+        config: of the encoder.
+        dropout: of all of the head's dropout layers.
+        num_labels: number of logits; ignored by classes with a fixed number.
+    Raises:
+        UserError: transformers has no such class for this architecture.
+    """
+
+    def __init__(self, auto_class: Any, config: PreTrainedConfig, dropout: float, num_labels: int = 2) -> None:
+        super().__init__()
+        config = copy.deepcopy(config)
+        config.num_labels = num_labels
+        try:
+            with torch.random.fork_rng(devices=[]):
+                model = auto_class.from_config(config, dtype=torch.float32)
+        except ValueError as error:
+            kind = auto_class.__name__.removeprefix("AutoModelFor")
+            raise UserError(f"transformers has no {kind} for {config.model_type}; choose another --head") from error
+        setattr(model, model.base_model_prefix, GivenStates(model.base_model))
+        self.model: PreTrainedModel = model
+        self.has_choices = auto_class is AutoModelForMultipleChoice
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()  # draws as many random numbers as a head of separate layers
+
+    @property
+    def states(self) -> GivenStates:
+        found: GivenStates = self.model.base_model
+        return found
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
+        """The output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
+        if self.has_choices:
+            attention_mask = attention_mask.unsqueeze(0)  # as the choices of one question
+        self.states.hidden = hidden.float()
+        with full_precision(hidden):
+            output = self.model(input_ids=attention_mask, attention_mask=attention_mask)  # only the ids' shape matters
+        self.states.hidden = None
+        return output
+
+    def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
+        """The model as transformers has it: a copy of head and encoder, in float32 on the CPU."""
+        model = copy.deepcopy(self.model)
+        states: Any = model.base_model
+        complete: Any = copy.deepcopy(encoder)
+        if states.pooler is not None:
+            complete.pooler = states.pooler
+        if states.pooler_activation is not None:
+            complete.pooler_activation = states.pooler_activation
+        setattr(model, model.base_model_prefix, complete)
+        return model.float().cpu()
+
+
+class TaskModel(nn.Module):
+    """An encoder and a head.
+
+    As in the encoder, the weights of the head are drawn from a normal distribution with standard deviation
+    `initializer_range`, and biases are zero.
+    """
+
+    # True, or **kwargs in `forward`, makes Trainer multiply loss and gradient by the number of accumulation steps.
+    accepts_loss_kwargs = False
+
+    def __init__(self, encoder: PreTrainedModel, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        config = encoder.config
+        # RoBERTa has one token type: the 1 of a second text would be out of range.
+        self.takes_token_types = (
+            "token_type_ids" in inspect.signature(encoder.forward).parameters
+            and getattr(config, "type_vocab_size", 0) > 1
+        )
+        for layer in head.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """The last hidden states (B, L, D); arguments int64 (B, L). An encoder with one type ignores token types."""
+        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
+        hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
+        return hidden
+
+
+class EncoderWithHead(TaskModel):
+    """An encoder of width D with one of three heads.
+
+    Args:
+        encoder: a base model whose output begins with the last hidden states (B, L, D).
+        head: "hf", that of transformers; "google", that of google-research/electra,
+            finetune/classification/classification_tasks.py; "mean_pool", that of rc2020_electra.
+        num_labels: number of classes; 1 for a regression.
+        dropout: of the head.
+        auto_class: the class of transformers whose head is "hf".
+    """
+
+    def __init__(
+        self,
+        encoder: PreTrainedModel,
+        head: str,
+        num_labels: int,
+        dropout: float = 0.1,
+        auto_class: Any = AutoModelForSequenceClassification,
+    ) -> None:
+        module: nn.Module
+        width = encoder.config.hidden_size
+        for _ in range(2 if head == "google" else 1):
+            nn.Linear(width, width)  # only draws random numbers, as earlier versions did: their results come again
+        if head == "hf":
+            module = TransformersHead(auto_class, encoder.config, dropout, num_labels)
+        elif head == "mean_pool":
+            hidden_layer = nn.Linear(width, width)
+            module = nn.Sequential(nn.Dropout(dropout), hidden_layer, nn.GELU(), nn.Linear(width, num_labels))
+        else:
+            module = nn.Sequential(nn.Dropout(dropout), nn.Linear(width, num_labels))
+        super().__init__(encoder, module)
+        self.head_name = head
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Logits, float32 (B, num_labels); arguments as in `hidden_states`."""
+        logits: Tensor
+        hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
+        if self.head_name == "hf":
+            logits = self.head(hidden, attention_mask).logits
+            return logits
+        with full_precision(hidden):
+            if self.head_name == "mean_pool":
+                is_token = attention_mask.unsqueeze(2).float()
+                features = (hidden.float() * is_token).sum(1) / is_token.sum(1)
+            else:
+                features = hidden[:, 0].float()
+            logits = self.head(features)
+        return logits
