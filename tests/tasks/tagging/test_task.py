@@ -29,10 +29,11 @@ def test_options_reach_labels_and_windows(files: Path, tmp_path: Path) -> None:
         args = parse_arguments(flags(files, **options))
         task = Tagging(args, open_encoder(args), open_evaluation(args, "x"))
         rows = task.load(["names"], {"names": resolve(args, "names", task.encoder)})["names"]
-        assert task.tags == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
+        assert rows.labels == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
         assert rows.train.lengths.max() == 8 and rows.examples == {"train": 100, "dev": 12} and not rows.test
-        used = {task.tags[label] for row in rows.train for label in row["labels"]}
-        assert used == {tag for tag in task.tags if scheme == "auto" or tag[0] != "I"}  # names have at most two words
+        tags = list(rows.labels or ())
+        used = {tags[label] for row in rows.train for label in row["labels"]}
+        assert used == {tag for tag in tags if scheme == "auto" or tag[0] != "I"}  # names have at most two words
     logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, 2, -100], [0, -100, -100]])
     mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
     torch.testing.assert_close(task.loss(logits, labels, None), mean)
@@ -100,11 +101,12 @@ def test_a_byte_level_tokenizer_reads_words_as_in_a_text() -> None:
 
 def test_the_head_reads_the_words_first_tokens_in_float32() -> None:
     tagger = EncoderWithTagger(make_encoder(), 3, 0.25).eval()
-    assert tagger.head[0].p == 0.25
+    assert {layer.p for layer in tagger.head.modules() if isinstance(layer, torch.nn.Dropout)} == {0.25}
     ids, positions = torch.tensor([[2, 11, 12, 13, 3], [2, 14, 3, 0, 0]]), torch.tensor([[1, 3], [1, 0]])
     mask = (ids > 0).long()
     with torch.autocast("cpu", torch.bfloat16):
         logits = tagger(ids, mask, positions)
         hidden = tagger.encoder(input_ids=ids, attention_mask=mask)[0].float()
-    torch.testing.assert_close(logits[0], tagger.head(hidden[0, [1, 3]]), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(logits[1, 0], tagger.head(hidden[1, 1]), rtol=1e-6, atol=1e-6)
+    layer = tagger.head.model.classifier
+    torch.testing.assert_close(logits[0], layer(hidden[0, [1, 3]]), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(logits[1, 0], layer(hidden[1, 1]), rtol=1e-6, atol=1e-6)
