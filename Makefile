@@ -7,7 +7,7 @@ BIN := .venv/bin
 quickstart: .venv/ready
 	$(BIN)/python run_pretraining.py
 
-# The pictures of the documentation, from the last quickstart; needs Chromium.
+# The picture of the README, from the last quickstart; needs Chromium.
 figures: .venv/ready
 	test -f output/quickstart/samples.json || $(BIN)/python run_pretraining.py
 	$(BIN)/python -m docs.figures output/quickstart

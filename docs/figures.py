@@ -1,4 +1,4 @@
-"""Make the pictures in docs/images from a run: the top of its report and a sample, rendered by Chromium.
+"""Make the picture of the README from a run: a sample of held-out text, rendered by Chromium.
 
     python -m docs.figures output/quickstart
 
@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # if started as a file
 
 from electra.io.errors import UserError, run_script
 from electra.report.blocks import to_html
-from electra.report.page import write_report
 from electra.report.runs import read_run
 from electra.samples import to_html as sample_to_html
 
@@ -30,7 +29,7 @@ logger = logging.getLogger("figures")
 FOLDER = Path(__file__).parent / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, TOP = 1080, 884
-"""Pixels of the report: three rows of three charts."""
+"""Pixels of the page; empty space below the text is cut off."""
 MARGIN = 16
 
 
@@ -43,13 +42,10 @@ def main() -> None:
         raise UserError(f"{run.folder} has no samples; name a run that has ended")
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        report, _ = write_report([run.folder], output=Path(folder) / "report.html")
-        save(screenshot(report, TOP), FOLDER / "report.png")
+        page = Path(folder) / "sample.html"
         prose = max(run.samples, key=lambda s: sum(token.strip().isalpha() for token in s.original) / len(s.original))
-        report.write_text(
-            to_html("A held-out text and the networks", [Markup(sample_to_html(prose))]), encoding="utf-8"
-        )
-        save(screenshot(report, TOP), FOLDER / "sample.png")
+        page.write_text(to_html("A held-out text and the networks", [Markup(sample_to_html(prose))]), encoding="utf-8")
+        save(screenshot(page, TOP), FOLDER / "sample.png")
 
 
 def screenshot(file: Path, height: int) -> Image.Image:

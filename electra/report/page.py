@@ -19,6 +19,8 @@ from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger(__name__)
 
+MARK = b'content="electra.report"'
+"""Stands in every page of this package."""
 REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
 MAIN_NETWORK = "main network"
 """Replaced by the network's name, such as discriminator, if all runs of the page have the same."""
@@ -225,8 +227,10 @@ def write_report(
 
 def _files(runs: Sequence[RunRecord], output: Path | None) -> tuple[Path, Path]:
     """The files of the page and of the picture."""
-    if output is not None and (output.is_dir() or output.suffix == ".png"):
-        raise UserError(f"--output {output} is a folder or the picture; name the .html file of the page")
+    if output is not None and (output.is_dir() or output.suffix != ".html"):
+        raise UserError(f"--output {output} is not a page; name a file that ends in .html")
+    if output is not None and output.exists() and MARK not in output.read_bytes():
+        raise UserError(f"--output {output} was not written by this command; name another file")
     if output is None and len(runs) == 1:
         return runs[0].folder / REPORT_NAME, runs[0].folder / PICTURE_NAME
     page_file = output or runs[0].folder.resolve().parent / "comparison.html"

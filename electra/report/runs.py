@@ -65,6 +65,9 @@ def read_run(folder: Path) -> RunRecord:
     if state is None:
         raise UserError("; ".join([f"{folder} has no training log", *notes, "name a run that has saved a checkpoint"]))
     metrics, options = _read(folder / METRICS_NAME, notes), _read(folder / OPTIONS_NAME, notes)
+    if not _has_parts(metrics):
+        notes.append(f"{METRICS_NAME} does not have the form that a run writes")
+        metrics = {}
     samples: list[Sample] = []
     try:
         samples = read_samples(folder)
@@ -111,8 +114,10 @@ def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
             state = json.loads(path.read_text(encoding="utf-8"))
             if not state["log_history"]:
                 raise ValueError("an empty log_history")
-            int(state["global_step"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            steps = [state["global_step"], *(line["step"] for line in state["log_history"])]
+            if not all(map(is_number, steps)):
+                raise TypeError("a step is not a number")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             if path.parent != folder or path.exists():
                 notes.append(f"{path.relative_to(folder)} cannot be read ({type(error).__name__}: {error})")
             continue
@@ -121,6 +126,14 @@ def _latest_state(folder: Path, notes: list[str]) -> dict[str, Any] | None:
         if path.parent != folder:  # checkpoints are sorted, newest first
             break
     return latest
+
+
+def _has_parts(metrics: dict[str, Any]) -> bool:
+    """Whether what reports look up in metrics.json is there as mappings, or not at all."""
+    parts = [metrics.get(name, {}) for name in ("plan", "compute", "held_out")]
+    if isinstance(parts[-1], dict):
+        parts += parts[-1].values()
+    return all(isinstance(part, dict) for part in parts)
 
 
 def _read(path: Path, notes: list[str]) -> dict[str, Any]:

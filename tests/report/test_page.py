@@ -94,7 +94,7 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page: str) -> No
 def test_the_page_is_complete_and_loads_nothing(page: str) -> None:
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
-    assert opened - closed == Counter({"meta": 2, "img": 1})
+    assert opened - closed == Counter({"meta": 3, "img": 1})
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
     assert len(pictures) == 1 and b"<svg" in base64.b64decode(pictures[0])
     assert not re.search(r"href=|src=\"(?!data:)|url\(|@import|<script|<link|https?:", page)
@@ -188,10 +188,12 @@ def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path: Path) ->
 
 def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run")
+    (tmp_path / "other.html").write_text("<p>mine</p>")
     for argv, message in (
         ([str(run), str(finished_run(tmp_path / "b")), "--glue", str(tmp_path)], "--glue belongs to one run"),
         ([str(run), "--glue", str(tmp_path)], "has no scores of fine-tuning"),
-        ([str(run), "--output", str(tmp_path / "x.png")], r"x\.png .*\.html"),
+        ([str(run), "--output", str(run / "config.yaml")], r"config\.yaml .*\.html"),
+        ([str(run), "--output", str(tmp_path / "other.html")], "was not written by this command"),
         ([str(finished_run(tmp_path / f"r{n}")) for n in range(9)], "9 runs"),
     ):
         with pytest.raises(UserError, match=message):

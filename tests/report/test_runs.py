@@ -20,7 +20,16 @@ def test_a_killed_run_has_the_log_of_its_newest_checkpoint(tmp_path: Path) -> No
     assert read_run(tmp_path / "checkpoint-20").step == 20  # a checkpoint alone
 
 
-@pytest.mark.parametrize("content", ['{"global_step": 30, "log_hi', "[]", '{"log_history": []}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        '{"global_step": 3, "log_history": [{"step": "a"}]}',
+        '{"global_step": 30, "log_hi',
+        "[]",
+        '{"log_history": []}',
+    ],
+)
 def test_an_unreadable_log_gives_way_to_an_older_one(tmp_path: Path, content: str) -> None:
     write_state(tmp_path / "checkpoint-20", logs_until(20))
     (tmp_path / "checkpoint-100").mkdir()
@@ -65,3 +74,11 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path, make: Callable[[Path]
 def test_runs_of_one_name_are_told_apart_and_one_named_twice_is_read_once(tmp_path: Path) -> None:
     one, other = finished_run(tmp_path / "a" / "run"), finished_run(tmp_path / "b" / "run")
     assert [run.name for run in read_runs([one, other, one])] == [str(one), str(other)]
+
+
+@pytest.mark.parametrize("part", ["plan", "compute", "held_out"])
+def test_metrics_of_another_form_are_left_out_and_noted(tmp_path: Path, part: str) -> None:
+    run = finished_run(tmp_path)
+    (run / "metrics.json").write_text(f'{{"{part}": [1]}}')
+    record = read_run(run)
+    assert record.metrics == {} and "metrics.json" in record.notes[0]
