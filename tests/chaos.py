@@ -15,9 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
@@ -27,7 +25,7 @@ from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
 ROOT = Path(__file__).parents[1]
 TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
-MATRIX: tuple[dict[str, Any], ...] = (
+MATRIX = (
     {"segment_policy": "windows"},
     {"segment_policy": "document"},
     {"segment_policy": "google"},
@@ -44,7 +42,7 @@ WHEN = {"cache": 2, "begin": 1, "save": 2, "step": 5}
 """When to kill, and how often: while tokenizer and cache are built, before the first step, in a save, after a step."""
 
 
-def start(argv: list[str]) -> subprocess.Popen[str]:
+def start(argv):
     """The real command, its lines to be read."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "run_pretraining.py"), *argv],
@@ -55,13 +53,13 @@ def start(argv: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def run_to_its_end(argv: list[str]) -> None:
+def run_to_its_end(argv):
     process = start(argv)
     said, _ = process.communicate()
     assert process.returncode == 0, said
 
 
-def kill_at_random(argv: list[str], folder: Path, source: random.Random, when: str) -> None:
+def kill_at_random(argv, folder, source, when):
     """Start a run below `folder` and kill it at a moment of this kind; its cache is taken away first, if asked for."""
     if when == "cache":
         shutil.rmtree(folder / "cache", ignore_errors=True)
@@ -85,8 +83,7 @@ def kill_at_random(argv: list[str], folder: Path, source: random.Random, when: s
         process.communicate()
 
 
-def _read_to(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdout is not None
+def _read_to(process, word):
     said = []
     for line in process.stdout:
         said.append(line)
@@ -95,14 +92,14 @@ def _read_to(process: subprocess.Popen[str], word: str) -> None:
     raise AssertionError(f"it ended before it said {word!r}: {''.join(said)}")
 
 
-def _wait(process: subprocess.Popen[str], is_there: Callable[[], bool], otherwise: str) -> None:
+def _wait(process, is_there, otherwise):
     """Until something lies on the disk. Its lines are few meanwhile: they fit into the pipe."""
     while not is_there():
         assert process.poll() is None, f"{otherwise}: {process.communicate()[0]}"
         time.sleep(0.0005)
 
 
-def newest_step(run: Path) -> int:
+def newest_step(run):
     """The step of the newest checkpoint, 0 if there is none.
 
     Raises:
@@ -114,7 +111,7 @@ def newest_step(run: Path) -> int:
     return int(checkpoints[0].name.partition("-")[2]) if checkpoints else 0
 
 
-def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[tuple[str, int]]:
+def disturb(folder, kills, seed, **options):
     """Run twice below `folder`, undisturbed and killed `kills` times.
 
     Returns:
@@ -140,7 +137,7 @@ def disturb(folder: Path, kills: int, seed: int, **options: Any) -> list[tuple[s
     return reached
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
@@ -150,14 +147,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--accumulation", type=int, default=1)
     args = parser.parse_args()
-    chosen: dict[str, Any] = {
+    chosen = {
         "segment_policy": args.segment_policy,
         "dataloader_num_workers": args.workers,
         "gradient_accumulation_steps": args.accumulation,
         **(TWO_STAGE if args.objective == "two_stage" else {"objective": args.objective}),
     }
     entries = MATRIX if args.matrix else (chosen,)
-    total: Counter[str] = Counter()
+    total = Counter()
     for number, options in enumerate(entries):
         kills = args.kills // len(entries) + (number < args.kills % len(entries))
         if not kills:

@@ -3,18 +3,16 @@
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers reads it: no test waits for a network
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.token_cache import TokenCache, load_or_build_cache
+from electra.data.token_cache import load_or_build_cache
 from electra.io.errors import UserError, run_script
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
@@ -31,7 +29,7 @@ NUMBERS = 6000
 """Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
 
 
-def refused(make: Callable[[], object]) -> str:
+def refused(make):
     """The message of the `UserError` that `make` raises: one line."""
     with pytest.raises(UserError) as error:
         make()
@@ -39,7 +37,7 @@ def refused(make: Callable[[], object]) -> str:
     return str(error.value)
 
 
-def refused_command(main: Callable[[list[str]], None], argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused_command(main, argv, capsys):
     """The one line with which a wrong command ends, with exit code 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
@@ -51,7 +49,7 @@ def refused_command(main: Callable[[list[str]], None], argv: list[str], capsys: 
     return lines[0]
 
 
-def make_number_tokenizer(size: int) -> PreTrainedTokenizerBase:
+def make_number_tokenizer(size):
     """A word-level tokenizer in which the text of token id 17 is "17"; ids 0-4 are the special tokens."""
     vocab = [*SPECIAL_TOKENS.values(), *map(str, range(len(SPECIAL_TOKENS), size))]
     backend = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocab)}, unk_token="[UNK]"))
@@ -60,62 +58,58 @@ def make_number_tokenizer(size: int) -> PreTrainedTokenizerBase:
 
 
 @pytest.fixture(scope="session")
-def number_tokenizer() -> PreTrainedTokenizerBase:
+def number_tokenizer():
     """A tokenizer whose ids are their own text, for tests that give token ids rather than text."""
     return make_number_tokenizer(NUMBERS)
 
 
 @pytest.fixture(scope="session")
-def wordpiece_tokenizer() -> PreTrainedTokenizerBase:
+def wordpiece_tokenizer():
     """A real WordPiece tokenizer of 160 tokens."""
     return train_tokenizer(TEXTS * 3, TokenizerArguments(vocab_size=160))
 
 
 @pytest.fixture(scope="session")
-def framed_tokenizer() -> PreTrainedTokenizerBase:
+def framed_tokenizer():
     """The number tokenizer with texts framed as BERT's are: `[CLS] 17 [SEP]`."""
     return wrap_backend(make_number_tokenizer(NUMBERS).backend_tokenizer, dict(SPECIAL_TOKENS))
 
 
 @pytest.fixture(scope="session")
-def glue_tokenizer() -> PreTrainedTokenizerBase:
+def glue_tokenizer():
     """A WordPiece tokenizer that knows the words of the tiny GLUE in tests/tasks/glue/files.py."""
     return train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=150))
 
 
 @pytest.fixture(scope="session")
-def write_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corpus]:
+def write_corpus(tmp_path_factory):
     """`write_corpus(texts, **options)`: a corpus of exactly these documents, from a JSON lines file of its own."""
 
-    def write(texts: Sequence[str], **options: object) -> Corpus:
+    def write(texts, **options):
         path = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
         path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-        return Corpus(CorpusArguments(train_file=[str(path)], **options))  # type: ignore[arg-type]
+        return Corpus(CorpusArguments(train_file=[str(path)], **options))
 
     return write
 
 
 @pytest.fixture(scope="session")
-def make_cache(
-    tmp_path_factory: pytest.TempPathFactory,
-    number_tokenizer: PreTrainedTokenizerBase,
-    write_corpus: Callable[..., Corpus],
-) -> Callable[[Sequence[Sequence[Sequence[int]]]], TokenCache]:
+def make_cache(tmp_path_factory, number_tokenizer, write_corpus):
     """`make_cache(documents)`: a token cache of documents given as lists of lines, lines being lists of token ids."""
 
-    def make(documents: Sequence[Sequence[Sequence[int]]]) -> TokenCache:
+    def make(documents):
         texts = ["\n".join(" ".join(map(str, line)) for line in lines) for lines in documents]
-        folder: Path = tmp_path_factory.mktemp("cache")
+        folder = tmp_path_factory.mktemp("cache")
         return load_or_build_cache(write_corpus(texts), number_tokenizer, folder)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def make_numbered_cache(make_cache: Callable[..., TokenCache]) -> Callable[[Sequence[int]], TokenCache]:
+def make_numbered_cache(make_cache):
     """`make_numbered_cache(lengths)`: one-line documents of these lengths; id - 5 is a token's place in the corpus."""
 
-    def make(lengths: Sequence[int]) -> TokenCache:
+    def make(lengths):
         ends = [5 + sum(lengths[: i + 1]) for i in range(len(lengths))]
         return make_cache([[list(range(end - n, end))] for n, end in zip(lengths, ends, strict=True)])
 

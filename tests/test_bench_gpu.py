@@ -2,17 +2,16 @@
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
-import pytest
+from pytest import approx
 
 from benchmarks import bench_gpu, bench_pretraining
+from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, make, write_corpus
 
 
-@pytest.mark.parametrize("row", bench_gpu.ROWS)
-def test_every_row_runs_in_tiny_sizes(tmp_path: Path, row: str) -> None:
+@parametrize("row", bench_gpu.ROWS)
+def test_every_row_runs_in_tiny_sizes(tmp_path, row):
     bench = bench_gpu.Bench(tmp_path, is_rehearsal=True)
     write_corpus(tmp_path / "corpus.txt", documents=100)
     bench.text = {"train_file": str(tmp_path / "corpus.txt")}
@@ -20,31 +19,31 @@ def test_every_row_runs_in_tiny_sizes(tmp_path: Path, row: str) -> None:
     if row == "waits":
         assert told == {"waits": {}}
     elif row == "correctness":
-        assert told["skipped"] == 2 and told["default"] == pytest.approx(told["fp32"], rel=0.05)
+        assert told["skipped"] == 2 and told["default"] == approx(told["fp32"], rel=0.05)
     elif row in ("base", "ladder"):
         assert all(min(way["tokens_per_second"]) > 0 for way in told.values())
     else:
         assert all(value > 0 for value in told.values() if isinstance(value, float) and row != "profile")
 
 
-def test_rows_that_are_missing_or_failed_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_missing_or_failed_are_measured_again(tmp_path, monkeypatch):
     output = tmp_path / "gpu.json"
     output.write_text(json.dumps({"peaks": {"done": 1}, "waits": {"error": "no memory"}}))
     measured = []
 
-    def run_row(name: str, options: Any) -> dict[str, Any]:
+    def run_row(name, options):
         measured.append(name)
         return {"done": 2}
 
     monkeypatch.setattr(bench_gpu, "run_row", run_row)
     monkeypatch.setattr(sys, "argv", ["bench_gpu", f"--output={output}", "--rows", "peaks", "waits", "loader"])
     bench_gpu.main()
-    told = json.loads(output.read_text())
+    told = read_json(output)
     assert measured == ["waits", "loader"] and [told[row]["done"] for row in ("peaks", "waits", "loader")] == [1, 2, 2]
 
 
-def test_the_device_is_waited_for_at_the_ends_of_windows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[int] = []
+def test_the_device_is_waited_for_at_the_ends_of_windows_only(tmp_path, monkeypatch):
+    waits = []
     monkeypatch.setattr(bench_pretraining, "_wait", lambda: waits.append(trainer.state.global_step))
     write_corpus(tmp_path / "corpus.txt")
     trainer = make(tmp_path, **FAST, save_strategy="no", max_steps=bench_pretraining.WARM_UP + 4, logging_steps=100)

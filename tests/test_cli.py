@@ -3,10 +3,9 @@
 import inspect
 import re
 from dataclasses import fields
-from pathlib import Path
 
-import pytest
 import yaml
+from pytest import raises
 from transformers import TrainingArguments
 
 from electra.finetuning.config import SquadArguments
@@ -14,26 +13,27 @@ from electra.io.errors import UserError
 from electra.options import CommandLine, write_yaml
 from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
+from tests.helpers import parametrize
 
 
-def parse(*argv: str, config: str | None = None):
+def parse(*argv, config=None):
     groups = CommandLine(GROUPS, "test").parse(list(argv), default_config=lambda flags: config)
     return {name: value for group in groups for name, value in vars(group).items()}
 
 
-def write(path: Path, text: str) -> str:
+def write(path, text):
     path.write_text(text)
     return str(path)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("argv", "recipe"), [([], "small"), (["--model_size", "base"], "base"), (["--model-size=large"], "large")]
 )
-def test_a_recipe_sets_every_field_it_states(argv: list[str], recipe: str) -> None:
+def test_a_recipe_sets_every_field_it_states(argv, recipe):
     assert RECIPES[recipe].items() <= parse(*argv).items()
 
 
-def test_precedence_is_default_recipe_file_flag(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_precedence_is_default_recipe_file_flag(tmp_path, caplog):
     lines = "model_size: base\nlearning_rate: 3e-4\nhidden_size: 384\nmax_steps: 7\nadam_epsilon: 1e-6\n"
     config = write(tmp_path / "a.yaml", lines)
     values = parse("--config", config, "--max_steps", "9")
@@ -51,7 +51,7 @@ def test_precedence_is_default_recipe_file_flag(tmp_path: Path, caplog: pytest.L
     assert "adam_epsilon" not in record.getMessage()  # 1e-6 there, too
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("flag", "sources", "split"),
     [
         (["--train_file", "mine.txt"], ([], ["mine.txt"]), "train"),
@@ -59,9 +59,7 @@ def test_precedence_is_default_recipe_file_flag(tmp_path: Path, caplog: pytest.L
         (["--dataset_split", "test"], (["wikipedia", "builtin"], ["theirs"]), "test"),
     ],
 )
-def test_data_on_the_command_line_replace_those_of_the_file_whatever_their_kind(
-    tmp_path: Path, flag: list[str], sources: tuple[list[str], list[str]], split: str
-) -> None:
+def test_data_on_the_command_line_replace_those_of_the_file(tmp_path, flag, sources, split):
     config = write(
         tmp_path / "a.yaml",
         "dataset_name: [wikipedia, builtin]\ndataset_config_name: [20231101.de, none]\ndataset_split: train[:1%]\n"
@@ -75,14 +73,14 @@ def test_data_on_the_command_line_replace_those_of_the_file_whatever_their_kind(
     assert (values["text_column"], values["validation_file"]) == ("body", ["held.txt"])
 
 
-def test_so_do_the_data_of_a_fine_tuning(tmp_path: Path) -> None:
+def test_so_do_the_data_of_a_fine_tuning(tmp_path):
     config = write(tmp_path / "a.yaml", "train_file: a\nvalidation_file: b")
     for flag, expected in (("--train_file=c", (None, "c", "b")), ("--dataset_name=squad", ("squad", None, None))):
         (squad,) = CommandLine([SquadArguments], "test").parse([flag], default_config=lambda flags: config)
         assert (squad.dataset_name, squad.train_file, squad.validation_file) == expected
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("line", "value"),
     [
         ("# nothing", None),
@@ -100,31 +98,31 @@ def test_so_do_the_data_of_a_fine_tuning(tmp_path: Path) -> None:
         ("lr_scheduler_kwargs: {a: 10, b: 1e-4, c: '1e-4'}", {"a": 10, "b": 1e-4, "c": "1e-4"}),
     ],
 )
-def test_values_of_a_file_are_read_as_they_are_written(tmp_path: Path, line: str, value: object) -> None:
+def test_values_of_a_file_are_read_as_they_are_written(tmp_path, line, value):
     name = line.splitlines()[-1].partition(":")[0]
     found = parse("--config", write(tmp_path / "a.yaml", line)).get(name)
     assert found == value and isinstance(found, type(value))
 
 
-def test_earlier_names_of_options_are_accepted(tmp_path: Path) -> None:
+def test_earlier_names_of_options_are_accepted(tmp_path):
     for argv in (["--data_seed", "7"], ["--data-seed=7"], ["--config", write(tmp_path / "a.yaml", "data_seed: 7")]):
         assert parse(*argv)["eval_seed"] == 7
 
 
-def test_cased_is_the_opposite_of_lowercase(tmp_path: Path) -> None:
+def test_cased_is_the_opposite_of_lowercase(tmp_path):
     assert parse()["lowercase"] is parse("--cased", "false")["lowercase"] is True
     for argv in (["--cased"], ["--lowercase", "false"], ["--config", write(tmp_path / "a.yaml", "cased: true")]):
         assert parse(*argv)["lowercase"] is False
 
 
-def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
+def test_arguments_in_python_notation_are_read_as_what_they_mean():
     values = parse("--dataset_sampling=[0.5, 1]", "--train_file=['a b.txt', 'c.txt']", "--max_documents=None")
     assert values["dataset_sampling"] == [0.5, 1.0] and values["train_file"] == ["a b.txt", "c.txt"]
     assert values["max_documents"] is None
     assert parse("--train_file=[1-3].txt]")["train_file"] == ["[1-3].txt]"]  # no list, but a name
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("argv", "named"),
     [
         ("--generater_size 0.5", "--generater_size --generator_size"),
@@ -151,13 +149,13 @@ def test_arguments_in_python_notation_are_read_as_what_they_mean() -> None:
         ("--checkpoint_fractions 0.5 2", "--checkpoint_fractions 2"),
     ],
 )
-def test_a_bad_option_is_named(argv: str, named: str) -> None:
-    with pytest.raises(UserError) as error:
+def test_a_bad_option_is_named(argv, named):
+    with raises(UserError) as error:
         parse(*argv.split())
     assert all(word in str(error.value) for word in named.split()), error.value
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("text", "named"),
     [
         ("generater_size: 0.5\n", "--generater_size a.yaml --generator_size"),
@@ -175,17 +173,15 @@ def test_a_bad_option_is_named(argv: str, named: str) -> None:
         ("experiment_name: !!python/object/apply:os.system ['touch ran']\n", "a.yaml python/object"),
     ],
 )
-def test_a_bad_file_is_refused_naming_the_file_or_the_option(
-    tmp_path: Path, text: str, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_file_is_refused_naming_the_file_or_the_option(tmp_path, text, named, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as error:
+    with raises(UserError) as error:
         parse("--config", write(tmp_path / "a.yaml", text))
     assert all(word in str(error.value) for word in named.split()), error.value
     assert not (tmp_path / "ran").exists()
 
 
-def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None:
+def test_effective_values_fed_back_give_the_same_options(tmp_path):
     argv = ["--model_size", "base", "--cased", "--train_file", "a b.txt", "c.txt", "--bf16", "--max_steps", "11"]
     argv += ["--lr_scheduler_kwargs", '{"num_cycles": 2}', "--strip_accents", "false", "--adam_epsilon", "1e-7"]
     argv += ["--report_to", "tensorboard", "wandb", "--warmup_steps", "0.1", "--debug", "underflow_overflow"]
@@ -202,17 +198,17 @@ def test_effective_values_fed_back_give_the_same_options(tmp_path: Path) -> None
     assert not {"use_cpu", "config", "eval_on_start"} & set(written)  # nothing of this machine or this file
 
 
-def test_flags_are_recorded_even_if_they_say_the_default() -> None:
+def test_flags_are_recorded_even_if_they_say_the_default():
     command_line = CommandLine(GROUPS, "test")
     command_line.parse(["--logging-steps=100", "--cased", "false"])
     assert command_line.flags == {"logging_steps", "lowercase"}
     assert command_line.record["logging_steps"] == 100
 
 
-def test_help_has_our_options_first_and_those_of_trainer_only_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_our_options_first(capsys):
     shown = {}
     for flag in ("--help", "--help_all"):
-        with pytest.raises(SystemExit) as stop:
+        with raises(SystemExit) as stop:
             CommandLine(GROUPS, "test").parse([flag])
         assert not stop.value.code
         shown[flag] = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)

@@ -1,17 +1,15 @@
 """Every file in configs/pretraining/ is a valid command line and builds the networks of its source."""
 
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 import yaml
 
-from electra.model.joint import ElectraForJointPretraining, parameter_counts
-from electra.pretraining.configuration import Configuration
+from electra.model.joint import parameter_counts
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments
 from electra.recipes import RECIPES
+from tests.helpers import parametrize
 
 FOLDER = Path(__file__).parents[1] / "configs" / "pretraining"
 STUDY = {
@@ -74,11 +72,11 @@ EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run"}))
 """Files that repeat an experiment of a source; the others are this project's own."""
 
 
-def parse(stem: str) -> Configuration:
+def parse(stem):
     return parse_arguments([f"--config={FOLDER / stem}.yaml"])
 
 
-def content(stem: str) -> dict[str, Any]:
+def content(stem):
     return yaml.safe_load((FOLDER / f"{stem}.yaml").read_text())
 
 
@@ -87,29 +85,29 @@ class Vocabulary:
 
     pad_token_id, mask_token_id, all_special_ids = 0, 4, (0, 1, 2, 3, 4)
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size):
         self.size = size
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.size
 
-    def get_vocab(self) -> dict[str, int]:
+    def get_vocab(self):
         return {str(row): row for row in range(self.size)}
 
 
-def networks(args: Configuration) -> ElectraForJointPretraining:
+def networks(args):
     """Of the vocabulary size that is asked for, without memory for their weights."""
     with torch.device("meta"):
-        return build_model(args, Vocabulary(args.tokenizer.vocab_size))  # type: ignore[arg-type]
+        return build_model(args, Vocabulary(args.tokenizer.vocab_size))
 
 
-def test_without_a_corpus_the_quickstart_is_taken() -> None:
+def test_without_a_corpus_the_quickstart_is_taken():
     assert parse_arguments([]).training.experiment_name == "quickstart"
     assert parse_arguments(["--dataset_name", ""]).training.experiment_name == "electra"
 
 
-@pytest.mark.parametrize("stem", sorted(path.stem for path in FOLDER.glob("*.yaml")))
-def test_a_config_parses_says_what_it_is_and_builds_the_networks_of_its_source(stem: str) -> None:
+@parametrize("stem", sorted(path.stem for path in FOLDER.glob("*.yaml")))
+def test_a_config_parses_and_builds_the_networks_of_its_source(stem):
     args, text = parse(stem), (FOLDER / f"{stem}.yaml").read_text()
     assert text.startswith("# ") and args.training.experiment_name == stem
     assert args.training.get_warmup_steps(args.training.max_steps) < args.training.max_steps
@@ -120,7 +118,7 @@ def test_a_config_parses_says_what_it_is_and_builds_the_networks_of_its_source(s
         assert PARAMETERS.get(stem) in (None, (counts["discriminator"], counts["generator"]))
 
 
-def test_every_experiment_is_there_and_states_nothing_that_its_recipe_says_already() -> None:
+def test_no_experiment_repeats_what_its_recipe_says():
     for stem in EXPERIMENTS:
         values = content(stem)
         recipe = RECIPES[values.pop("model_size", "small")]
@@ -128,7 +126,7 @@ def test_every_experiment_is_there_and_states_nothing_that_its_recipe_says_alrea
         assert said_twice == ({"generator_size"} if stem == "generator_size_25" else set())  # all of its study do
 
 
-def test_the_study_of_generator_sizes_varies_the_generator_s_width_and_nothing_else() -> None:
+def test_the_study_varies_the_generator_s_width_alone():
     for stem, width in STUDY.items():
         generator = networks(parse(stem)).config.generator
         assert (generator.hidden_size, generator.num_hidden_layers) == (width, 12)
@@ -136,7 +134,7 @@ def test_the_study_of_generator_sizes_varies_the_generator_s_width_and_nothing_e
     assert all(values == rest[0] for values in rest)
 
 
-def test_the_runs_of_the_paper_are_table_6_and_that_of_the_reference_its_command() -> None:
+def test_the_runs_of_the_paper_are_table_6():
     rows = {
         "paper_small": (1_000_000, 128, 128, 5e-4, 0.15),
         "paper_small_plusplus": (4_000_000, 128, 512, 5e-4, 0.15),

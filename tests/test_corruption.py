@@ -5,10 +5,8 @@ The statistical tests are seeded; their thresholds are probabilities of 1e-4 or 
 
 import itertools
 
-import pytest
 import torch
 from scipy.stats import chisquare
-from torch import Tensor
 
 from electra.corruption import (
     choose_positions,
@@ -18,6 +16,7 @@ from electra.corruption import (
     replace_tokens,
     sample_tokens,
 )
+from tests.helpers import parametrize
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL_IDS = [PAD, UNK, CLS, SEP, MASK]
@@ -26,7 +25,7 @@ UNLIKELY = 1e-4
 TEMPERATURES = (0.5, 1.0, 2.0)
 
 
-def rows(*lengths: int, width: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+def rows(*lengths, width=None, seed=0):
     """[CLS] text [SEP] padding; `lengths` counts all three but the padding."""
     width = width or max(lengths)
     generator = torch.Generator().manual_seed(seed)
@@ -37,16 +36,16 @@ def rows(*lengths: int, width: int | None = None, seed: int = 0) -> tuple[Tensor
     return input_ids.where(attention_mask.bool(), PAD), attention_mask
 
 
-def uniform(*shape: int, seed: int = 1) -> Tensor:
+def uniform(*shape, seed=1):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def choose(input_ids: Tensor, attention_mask: Tensor, p: float = 0.15, seed: int = 1) -> tuple[Tensor, Tensor]:
+def choose(input_ids, attention_mask, p=0.15, seed=1):
     maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
     return choose_positions(maskable, attention_mask, uniform(*input_ids.shape, seed=seed), p)
 
 
-def as_mask(positions: Tensor, is_chosen: Tensor, width: int) -> Tensor:
+def as_mask(positions, is_chosen, width):
     """The chosen positions as bool (B, L)."""
     return torch.zeros(len(positions), width, dtype=torch.bool).scatter(1, positions, is_chosen)
 
@@ -54,7 +53,7 @@ def as_mask(positions: Tensor, is_chosen: Tensor, width: int) -> Tensor:
 # ---- which positions
 
 
-def test_maskable_tokens_are_real_and_not_special() -> None:
+def test_maskable_tokens_are_real_and_not_special():
     input_ids = torch.tensor([[CLS, 7, UNK, MASK, 8, SEP, 9, SEP, PAD, PAD], [CLS, 7, SEP, 7, 7, 7, 7, 7, 7, 7]])
     attention_mask = torch.tensor([[1] * 8 + [0] * 2, [1] * 3 + [0] * 7])
     expected = torch.tensor([[0, 1, 0, 0, 1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool()
@@ -62,8 +61,8 @@ def test_maskable_tokens_are_real_and_not_special() -> None:
     assert torch.equal(maskable_tokens(input_ids, attention_mask.bool(), SPECIAL_IDS), expected)
 
 
-@pytest.mark.parametrize("percent", range(5, 51))
-def test_the_number_of_chosen_positions_is_the_rounded_share_of_the_real_tokens(percent: int) -> None:
+@parametrize("percent", range(5, 51))
+def test_the_number_of_chosen_positions_is_the_rounded_share(percent):
     p, width = percent / 100, 400
     attention_mask = torch.ones(width, width, dtype=torch.long).tril()  # row n - 1 has n real tokens
     positions, is_chosen = choose_positions(attention_mask.bool(), attention_mask, uniform(width, width), p)
@@ -71,14 +70,14 @@ def test_the_number_of_chosen_positions_is_the_rounded_share_of_the_real_tokens(
     assert is_chosen.sum(dim=1).tolist() == [max(1, round(p * n)) for n in range(1, width + 1)]
 
 
-def test_special_tokens_count_as_real_tokens_of_the_share() -> None:
+def test_special_tokens_count_as_real_tokens_of_the_share():
     input_ids, attention_mask = rows(10)  # 8 maskable: 25 % of them would be 2, of all real tokens round(2.5) = 2
     input_ids[0, 1:5] = UNK  # 4 maskable
     assert choose(input_ids, attention_mask, p=0.35)[1].sum() == round(0.35 * 10) == 4
     assert choose(input_ids, attention_mask, p=0.15)[1].sum() == round(0.15 * 10) == 2
 
 
-def test_never_more_positions_are_chosen_than_are_maskable() -> None:
+def test_never_more_positions_are_chosen_than_are_maskable():
     input_ids, attention_mask = rows(20, 20, 20, 4, 3)
     input_ids[0, 1:-1] = UNK  # nothing maskable
     input_ids[1, 2:-1] = UNK  # one token
@@ -87,13 +86,13 @@ def test_never_more_positions_are_chosen_than_are_maskable() -> None:
     assert positions[1][is_chosen[1]].tolist() == [1]
 
 
-def test_a_batch_of_one_token_rows_has_one_slot() -> None:
+def test_a_batch_of_one_token_rows_has_one_slot():
     positions, is_chosen = choose(torch.tensor([[7], [CLS]]), torch.ones(2, 1, dtype=torch.long))
     assert positions.tolist() == [[0], [0]] and is_chosen.tolist() == [[True], [False]]
 
 
-@pytest.mark.parametrize("p", [0.05, 0.15, 0.25, 0.5, 0.95])
-def test_chosen_positions_are_distinct_and_never_special_or_padding(p: float) -> None:
+@parametrize("p", [0.05, 0.15, 0.25, 0.5, 0.95])
+def test_chosen_positions_are_distinct_and_never_special(p):
     input_ids, attention_mask = rows(*range(3, 67), width=70)
     input_ids[::3, 2:9:2] = UNK
     maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
@@ -103,7 +102,7 @@ def test_chosen_positions_are_distinct_and_never_special_or_padding(p: float) ->
         assert maskable.gather(1, positions)[is_chosen].all()
 
 
-def test_every_set_of_maskable_positions_is_equally_likely() -> None:
+def test_every_set_of_maskable_positions_is_equally_likely():
     count = 20_000
     input_ids = torch.tensor([[CLS, 7, 8, SEP, 7, 9, 9, PAD]]).expand(count, -1)  # 1, 2, 4, 5 and 6 are maskable
     positions, is_chosen = choose(input_ids, (input_ids != PAD).long(), p=0.3)
@@ -114,7 +113,7 @@ def test_every_set_of_maskable_positions_is_equally_likely() -> None:
     assert chisquare(frequencies).pvalue > UNLIKELY
 
 
-def test_chosen_positions_do_not_depend_on_the_rest_of_the_batch() -> None:
+def test_chosen_positions_do_not_depend_on_the_rest_of_the_batch():
     input_ids, attention_mask = rows(12, 30, 5, 64)
     noise = uniform(*input_ids.shape)
     maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
@@ -128,7 +127,7 @@ def test_chosen_positions_do_not_depend_on_the_rest_of_the_batch() -> None:
 # ---- [MASK]
 
 
-def test_mask_tokens_stand_exactly_where_said() -> None:
+def test_mask_tokens_stand_exactly_where_said():
     input_ids = torch.tensor([[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]])
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -143,7 +142,7 @@ def test_mask_tokens_stand_exactly_where_said() -> None:
     assert input_ids[0, 1] == 7  # the original text is untouched
 
 
-def test_random_tokens_stand_where_the_number_falls_behind_the_share_of_mask_tokens() -> None:
+def test_random_tokens_stand_where_the_number_says():
     input_ids = torch.tensor([[CLS, 7, 8, 9, 6, SEP]])
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -160,7 +159,7 @@ def test_random_tokens_stand_where_the_number_falls_behind_the_share_of_mask_tok
     assert masked_input_ids.tolist() == [[CLS, MASK, 0, 96, 6, SEP]]
 
 
-def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token() -> None:
+def test_a_number_at_the_end_of_the_random_share_is_a_token():
     shares = [(masked / 20, random / 20) for masked in range(20) for random in range(1, 21 - masked)]
     for masked_share, random_share in shares:
         end = torch.nextafter(torch.tensor([[masked_share + random_share]]), torch.tensor(0.0))
@@ -180,9 +179,9 @@ def test_a_number_next_to_the_end_of_the_random_share_is_still_a_token() -> None
 # ---- samples
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_samples_follow_the_softmax_at_the_temperature_in_any_batch(temperature: float, dtype: torch.dtype) -> None:
+@parametrize("dtype", [torch.float32, torch.bfloat16])
+@parametrize("temperature", TEMPERATURES)
+def test_samples_follow_the_softmax_at_the_temperature(temperature, dtype):
     logits = torch.tensor([2.0, -1.0, 0.5, 0.0, 1.5, -2.0, 1.0, 0.25]).to(dtype)
     numbers = uniform(100_000)
     samples = sample_tokens(logits.expand(100_000, -1), numbers, temperature=temperature)
@@ -196,18 +195,16 @@ def test_samples_follow_the_softmax_at_the_temperature_in_any_batch(temperature:
     assert torch.equal(torch.cat(alone), samples[:50])
 
 
-@pytest.mark.parametrize(("temperature", "expected"), [(1e-30, [1, 3, 0]), (1e30, [2, 2, 2])])
-def test_the_extremes_of_the_temperature_are_the_likeliest_token_and_an_even_draw(
-    temperature: float, expected: list[int]
-) -> None:
+@parametrize(("temperature", "expected"), [(1e-30, [1, 3, 0]), (1e30, [2, 2, 2])])
+def test_extreme_temperatures_are_the_likeliest_and_an_even_draw(temperature, expected):
     logits = torch.tensor([[0.0, 7.0, 1.0, 6.9], [-3.0, -4.0, -5.0, -2.0], [1e20, 0.0, 0.0, -1e20]])
     assert sample_tokens(logits, torch.full((3,), 0.6), temperature=temperature).tolist() == expected
     likeliest = sample_tokens(logits, torch.full((3,), 0.6), temperature=1e-30, disallowed_ids=logits.argmax(dim=1))
     assert likeliest[:2].tolist() == [3, 0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> None:
+@parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype):
     count, gap = 300_000, 8.0  # noise with the resolution of half precision would get this wrong
     torch.manual_seed(0)
     samples = sample_tokens(torch.tensor([0.0, -gap], dtype=dtype).expand(count, -1), torch.rand(count))
@@ -215,16 +212,16 @@ def test_a_rare_token_is_drawn_as_rarely_as_it_should_be(dtype: torch.dtype) -> 
     assert abs(samples.sum().item() - expected) < 4 * expected**0.5
 
 
-def test_samples_leave_the_logits_alone_and_pass_no_gradient() -> None:
+def test_samples_leave_the_logits_alone_and_pass_no_gradient():
     logits = torch.randn(4, 10, requires_grad=True)
     before = logits.detach().clone()
     samples = sample_tokens(logits, torch.rand(4), temperature=0.5, disallowed_ids=torch.zeros(4, dtype=torch.long))
     assert not samples.requires_grad and samples.grad_fn is None and torch.equal(logits, before)
 
 
-@pytest.mark.parametrize("temperature", [0.01, 1.0, 10.0])
-@pytest.mark.parametrize("lead", [0.0, 30.0, 2000.0])
-def test_a_disallowed_token_is_never_drawn(lead: float, temperature: float) -> None:
+@parametrize("temperature", [0.01, 1.0, 10.0])
+@parametrize("lead", [0.0, 30.0, 2000.0])
+def test_a_disallowed_token_is_never_drawn(lead, temperature):
     originals = torch.arange(2000) % 8
     logits = torch.zeros(2000, 8).scatter(1, originals.unsqueeze(1), lead)
     torch.manual_seed(0)
@@ -235,7 +232,7 @@ def test_a_disallowed_token_is_never_drawn(lead: float, temperature: float) -> N
 # ---- replacement
 
 
-def test_samples_are_put_at_all_chosen_positions_and_nowhere_else() -> None:
+def test_samples_are_put_at_all_chosen_positions():
     input_ids = torch.tensor([[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]])
     corrupted_input_ids, is_replaced = replace_tokens(
         input_ids,
@@ -248,7 +245,7 @@ def test_samples_are_put_at_all_chosen_positions_and_nowhere_else() -> None:
     assert input_ids.tolist() == [[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]]
 
 
-def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution() -> None:
+def test_samples_by_given_numbers_invert_the_distribution():
     logits = torch.log(torch.tensor([[0.0, 0.25, 0.5, 0.0, 0.25, 0.0]])).expand(6, -1)
     numbers = torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2.0**-24])
     assert sample_tokens(logits, uniform=numbers).tolist() == [1, 1, 2, 2, 4, 4]
@@ -256,7 +253,7 @@ def test_samples_by_given_numbers_are_the_inverse_of_the_cumulative_distribution
     assert sample_tokens(logits, disallowed_ids=disallowed, uniform=numbers).tolist() == [1, 1, 1, 4, 4, 4]
 
 
-def test_deterministic_samples_are_the_same_ones() -> None:
+def test_deterministic_samples_are_the_same_ones():
     logits = 3 * torch.randn(2000, 50, generator=torch.Generator().manual_seed(0))
     logits[:, 7] = float("-inf")
     numbers = uniform(2000)
@@ -272,13 +269,13 @@ def test_deterministic_samples_are_the_same_ones() -> None:
 # ---- no generator
 
 
-def test_a_uniform_draw_from_given_numbers_is_their_place_in_the_vocabulary() -> None:
+def test_a_uniform_draw_is_its_number_s_place_in_the_vocabulary():
     drawn = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
     assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
     assert draw_tokens(torch.tensor([[1 - 2**-24]]), 30522).tolist() == [[30521]]
 
 
-def test_ids_that_are_no_token_are_never_drawn() -> None:
+def test_ids_that_are_no_token_are_never_drawn():
     gaps = [[0, 1], [3, 5], [8, 900]]
     tokens = [1, 2, 5, 6, 7, 900, 901, 902]
     numbers = torch.arange(8) / 8

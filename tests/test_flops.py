@@ -1,15 +1,15 @@
 """The published compute of ELECTRA and its baselines, and the parameter count behind 6 N T against real models."""
 
-from typing import Any
-
 import pytest
 import torch
+from pytest import approx
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from electra.flops import TransformerShape, google_training_flops, pfs_days, six_n_t_flops
+from tests.helpers import parametrize
 
 
-def shape(hidden_size: int, num_layers: int, embedding_size: int, vocab_size: int = 30522) -> TransformerShape:
+def shape(hidden_size, num_layers, embedding_size, vocab_size=30522):
     heads = max(1, hidden_size // 64)
     return TransformerShape(hidden_size, 4 * hidden_size, num_layers, heads, embedding_size, vocab_size)
 
@@ -19,7 +19,7 @@ LARGE = shape(1024, 24, 1024), shape(256, 24, 1024)
 
 
 # Expected: what google-research/electra's flops_computation.py prints for these networks.
-@pytest.mark.parametrize(
+@parametrize(
     ("networks", "run", "expected"),
     [
         pytest.param((SMALL, shape(64, 12, 128)), (128, 128, 1_000_000), 1.293743798e18, id="electra_small"),
@@ -31,29 +31,27 @@ LARGE = shape(1024, 24, 1024), shape(256, 24, 1024)
         pytest.param((None, shape(4096, 12, 128, 30000)), (512, 4096, 1_500_000), 3.113923955e22, id="albert"),
     ],
 )
-def test_the_google_rule_gives_the_published_training_flops(
-    networks: tuple[TransformerShape | None, TransformerShape], run: tuple[int, int, int], expected: float
-) -> None:
+def test_the_google_rule_gives_the_published_training_flops(networks, run, expected):
     sizes = dict(zip(("max_length", "train_batch_size", "steps"), run, strict=True))
-    assert google_training_flops(*networks, **sizes) == pytest.approx(expected, rel=1e-9)
+    assert google_training_flops(*networks, **sizes) == approx(expected, rel=1e-9)
 
 
-def test_the_google_rule_counts_the_lm_head_where_it_predicts_and_the_embeddings_as_told() -> None:
-    gpt: dict[str, Any] = {"max_length": 512, "train_batch_size": 128, "steps": 960_800, "mlm_positions_fraction": 1.0}
-    assert google_training_flops(None, shape(768, 12, 768, 40000), **gpt) == pytest.approx(3.968752231e19, rel=1e-9)
-    run: dict[str, Any] = {"max_length": 128, "train_batch_size": 128, "steps": 1_000_000}
+def test_the_google_rule_counts_lm_head_and_embeddings_as_told():
+    gpt = {"max_length": 512, "train_batch_size": 128, "steps": 960_800, "mlm_positions_fraction": 1.0}
+    assert google_training_flops(None, shape(768, 12, 768, 40000), **gpt) == approx(3.968752231e19, rel=1e-9)
+    run = {"max_length": 128, "train_batch_size": 128, "steps": 1_000_000}
     sparse = google_training_flops(SMALL, shape(64, 12, 128), **run, sparse_embedding_lookup=True)
-    assert sparse == pytest.approx(7.8166961152e17, rel=1e-9)
+    assert sparse == approx(7.8166961152e17, rel=1e-9)
 
 
-@pytest.mark.parametrize("embedding_size", [16, 32])
-def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -> None:
+@parametrize("embedding_size", [16, 32])
+def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size):
     layers = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 2}
     config = ElectraConfig(vocab_size=101, embedding_size=embedding_size, **layers)
     with torch.device("meta"):
         discriminator, generator = ElectraForPreTraining(config), ElectraForMaskedLM(config)
 
-    def count(model: torch.nn.Module, *prefixes: str) -> int:
+    def count(model, *prefixes):
         parameters = model.named_parameters(remove_duplicate=False)
         return sum(p.numel() for n, p in parameters if n.startswith(prefixes) and "electra.embeddings." not in n)
 
@@ -61,11 +59,11 @@ def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size: int) -
     lm_head = count(generator, "generator_predictions", "generator_lm_head")  # the decoder is the embedding table
     sizes = TransformerShape(32, 96, 3, 2, embedding_size, 101)
     tokens, attention = 8 * 5 * 7, 12 * 3 * 32 * 8
-    run: dict[str, Any] = {"max_length": 8, "train_batch_size": 5, "steps": 7, "mlm_positions_fraction": 0.25}
+    run = {"max_length": 8, "train_batch_size": 5, "steps": 7, "mlm_positions_fraction": 0.25}
     assert six_n_t_flops(sizes, None, **run) == tokens * (6 * (encoder + discriminator_head) + attention)
     assert six_n_t_flops(None, sizes, **run) == tokens * (6 * (encoder + 0.25 * lm_head) + attention)
     assert six_n_t_flops(sizes, sizes, **run) == six_n_t_flops(sizes, None, **run) + six_n_t_flops(None, sizes, **run)
 
 
-def test_a_petaflop_per_second_day_is_8_64e19_flops() -> None:
-    assert pfs_days(8.64e19) == pytest.approx(1.0)
+def test_a_petaflop_per_second_day_is_8_64e19_flops():
+    assert pfs_days(8.64e19) == approx(1.0)

@@ -1,15 +1,14 @@
 """Layer-wise learning-rate decay: the exponents by hand, and what each parameter of real encoders got."""
 
-from typing import Any
-
-import pytest
 import torch
+from pytest import approx, raises
 from torch import nn
 from transformers import AlbertConfig, AutoModel, MegatronBertConfig, Trainer
 
 from electra.io.errors import UserError
 from electra.optimization import LAYER_DECAY_MODES, layer_decay_groups, layer_multipliers
 from tests.finetuning.encoders import tiny_configs
+from tests.helpers import parametrize
 
 PEAK = 1e-3
 
@@ -17,36 +16,36 @@ PEAK = 1e-3
 class Model(nn.Module):
     """The least that groups are made for."""
 
-    def __init__(self, encoder: nn.Module) -> None:
+    def __init__(self, encoder):
         super().__init__()
         self.encoder = encoder
         self.head = nn.Linear(16, 2)
 
 
-def build(config: Any, **options: Any) -> Model:
+def build(config, **options):
     torch.manual_seed(0)
     return Model(AutoModel.from_config(config, **options))
 
 
-def groups_of(model: nn.Module, mode: str = "paper", decay: float = 0.5, weight_decay: float = 0.1) -> list[dict]:
+def groups_of(model, mode="paper", decay=0.5, weight_decay=0.1):
     return layer_decay_groups(model, learning_rate=PEAK, weight_decay=weight_decay, decay=decay, mode=mode)
 
 
-def check_exponents(prefixes: dict[str, int], model: nn.Module, mode: str = "paper") -> None:
+def check_exponents(prefixes, model, mode="paper"):
     """Every parameter is in one group and has the exponent of the longest of `prefixes` that its name begins with."""
     rates = [(id(parameter), group["lr"]) for group in groups_of(model, mode) for parameter in group["params"]]
     assert len(rates) == len(list(model.parameters())) == len(dict(rates))
     for name, parameter in model.named_parameters():
         prefix = max((prefix for prefix in prefixes if name.startswith(prefix)), key=len)
-        assert dict(rates)[id(parameter)] == pytest.approx(PEAK * 0.5 ** prefixes[prefix]), name
+        assert dict(rates)[id(parameter)] == approx(PEAK * 0.5 ** prefixes[prefix]), name
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("mode", "embeddings", "bottom", "top"), [("paper", 13, 12, 1), ("google", 14, 13, 2), ("rc2020", 11, 11, 0)]
 )
-def test_twelve_layers_have_the_exponents_of_each_code_base(mode: str, embeddings: int, bottom: int, top: int) -> None:
+def test_twelve_layers_have_the_exponents_of_each_code_base(mode, embeddings, bottom, top):
     factors = layer_multipliers(12, 0.8, mode)
-    assert factors == pytest.approx([0.8**embeddings, *(0.8**e for e in range(bottom, top - 1, -1)), 1.0], rel=1e-12)
+    assert factors == approx([0.8**embeddings, *(0.8**e for e in range(bottom, top - 1, -1)), 1.0], rel=1e-12)
     assert len(factors) == 14
 
 
@@ -64,18 +63,18 @@ EXPONENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_every_parameter_of_an_encoder_has_the_rate_of_its_layer(model_type: str) -> None:
+@parametrize("model_type", list(tiny_configs()))
+def test_every_parameter_of_an_encoder_has_the_rate_of_its_layer(model_type):
     check_exponents(EXPONENTS[model_type], build(tiny_configs()[model_type]))
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("google", [4, 3, 2, 0]), ("rc2020", [1, 1, 0, 0])])
-def test_the_other_modes_reach_the_parameters(mode: str, expected: list[int]) -> None:
+@parametrize(("mode", "expected"), [("google", [4, 3, 2, 0]), ("rc2020", [1, 1, 0, 0])])
+def test_the_other_modes_reach_the_parameters(mode, expected):
     names = ("encoder.embeddings", "encoder.encoder.layer.0.", "encoder.encoder.layer.1.", "head.")
     check_exponents(dict(zip(names, expected, strict=True)), build(tiny_configs()["electra"]), mode)
 
 
-def test_albert_counts_what_differs_and_not_how_often_it_is_applied() -> None:
+def test_albert_counts_what_differs():
     values = {**tiny_configs()["albert"].to_dict(), "num_hidden_layers": 8, "num_hidden_groups": 2}
     model = build(AlbertConfig(**{**values, "inner_group_num": 2}))
     layers = [f"encoder.encoder.albert_layer_groups.{group}.albert_layers.{i}." for group in (0, 1) for i in (0, 1)]
@@ -84,7 +83,7 @@ def test_albert_counts_what_differs_and_not_how_often_it_is_applied() -> None:
     check_exponents({**others, **expected}, model)
 
 
-def test_a_norm_behind_the_stack_belongs_to_the_top_layer_and_layers_count_as_numbers() -> None:
+def test_a_norm_behind_the_stack_belongs_to_the_top_layer():
     sizes = {"vocab_size": 60, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
     config = MegatronBertConfig(num_hidden_layers=11, **sizes)
     layers = {f"encoder.encoder.layer.{i}.": 11 - i for i in range(11)}
@@ -95,14 +94,14 @@ def test_a_norm_behind_the_stack_belongs_to_the_top_layer_and_layers_count_as_nu
 class OtherNorms(nn.Module):
     """Norms that are no LayerNorm are known by their names."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         names = ("norm", "post_norm", "LayerNorm", "rmsnorm", "normal", "scale")
         self.layers = nn.ModuleList([nn.ModuleDict({name: nn.RMSNorm(4) for name in names})])
 
 
-@pytest.mark.parametrize("encoder", [*map(AutoModel.from_config, tiny_configs().values()), OtherNorms()])
-def test_what_has_no_weight_decay_is_what_transformers_trainer_says(encoder: nn.Module) -> None:
+@parametrize("encoder", [*map(AutoModel.from_config, tiny_configs().values()), OtherNorms()])
+def test_weight_decay_spares_what_transformers_spares(encoder):
     model = Model(encoder)
     expected = set(Trainer.get_decay_parameter_names(None, model))
     decay_of = {id(parameter): g["weight_decay"] for g in groups_of(model) for parameter in g["params"]}
@@ -110,35 +109,35 @@ def test_what_has_no_weight_decay_is_what_transformers_trainer_says(encoder: nn.
     assert set(decay_of.values()) == {0.1, 0.0}
 
 
-@pytest.mark.parametrize("mode", LAYER_DECAY_MODES)
-def test_the_first_group_has_the_peak_rate_and_an_optimizer_takes_all(mode: str) -> None:
+@parametrize("mode", LAYER_DECAY_MODES)
+def test_the_first_group_has_the_peak_rate(mode):
     model = build(tiny_configs()["electra"])
     optimizer = torch.optim.AdamW(groups_of(model, mode))
     assert optimizer.param_groups[0]["lr"] == PEAK
     assert any(p is model.head.weight for p in optimizer.param_groups[0]["params"])
 
 
-def test_frozen_parameters_are_in_no_group() -> None:
+def test_frozen_parameters_are_in_no_group():
     model = build(tiny_configs()["electra"])
     model.encoder.embeddings.requires_grad_(False)
     groups = groups_of(model, weight_decay=0.0)
     trained = [id(p) for group in groups for p in group["params"]]
     assert sorted(trained) == sorted(id(p) for p in model.parameters() if p.requires_grad)
     # embeddings_project is left of the embeddings' rate, and without weight decay there is one group for each rate
-    assert [group["lr"] for group in groups] == pytest.approx([PEAK, PEAK / 2, PEAK / 4, PEAK / 8])
+    assert [group["lr"] for group in groups] == approx([PEAK, PEAK / 2, PEAK / 4, PEAK / 8])
 
 
 class TwoStacks(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 2)])})
         self.second = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 2)])})
 
 
-@pytest.mark.parametrize("encoder", [nn.Linear(2, 2), TwoStacks()])
-def test_without_one_known_stack_only_a_decay_of_one_is_possible(encoder: nn.Module) -> None:
+@parametrize("encoder", [nn.Linear(2, 2), TwoStacks()])
+def test_without_one_known_stack_only_a_decay_of_one_is_possible(encoder):
     model = Model(encoder)
-    with pytest.raises(UserError, match="--layerwise_lr_decay"):
+    with raises(UserError, match="--layerwise_lr_decay"):
         groups_of(model)
     groups = groups_of(model, decay=1.0)
     assert [(group["lr"], group["weight_decay"]) for group in groups] == [(PEAK, 0.1), (PEAK, 0.0)]

@@ -2,9 +2,10 @@
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
+from pytest import approx
+from torch.testing import assert_close
 
 from electra.objectives import (
     OBJECTIVES,
@@ -22,18 +23,19 @@ from electra.objectives import (
     objective_of,
     weighted_mean,
 )
+from tests.helpers import parametrize
 
 LN2, LN3 = math.log(2), math.log(3)
 
 
-def test_the_generator_loss_is_minus_the_log_probability_of_the_original() -> None:
+def test_the_generator_loss_is_minus_the_log_probability():
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
     nll = generator_nll(logits, torch.tensor([2, 1, 1]))
-    torch.testing.assert_close(nll, torch.tensor([2 * LN2, LN2, 100.0]))
+    assert_close(nll, torch.tensor([2 * LN2, LN2, 100.0]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_generator_loss_and_its_gradient_are_those_of_cross_entropy(dtype: torch.dtype) -> None:
+@parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_generator_loss_and_gradient_are_those_of_cross_entropy(dtype):
     random = torch.Generator().manual_seed(0)
     logits = (5 * torch.randn(40, 300, generator=random)).to(dtype)
     originals, weights = torch.arange(40), torch.rand(40, generator=random)
@@ -46,29 +48,29 @@ def test_the_generator_loss_and_its_gradient_are_those_of_cross_entropy(dtype: t
         function = torch.compile(nll_and_probabilities, backend="eager") if compiled else nll_and_probabilities
         nll, probabilities = function(ours, originals)
         (nll * weights).sum().backward()
-        torch.testing.assert_close(nll.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(probabilities.double(), exact.detach().softmax(1), rtol=1e-5, atol=1e-7)
+        assert_close(nll.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+        assert_close(probabilities.double(), exact.detach().softmax(1), rtol=1e-5, atol=1e-7)
         assert not probabilities.requires_grad and ours.grad is not None and exact.grad is not None
         rounding = torch.finfo(dtype).eps
-        torch.testing.assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
+        assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
 
 
-def test_the_discriminator_loss_is_the_binary_cross_entropy_with_replaced_as_the_positive_class() -> None:
+def test_the_discriminator_loss_is_the_binary_cross_entropy():
     logits = torch.tensor([[0.0, 0.0, LN3, LN3, -LN3, -LN3]])
     is_replaced = torch.tensor([[True, False, True, False, True, False]])
     expected = torch.tensor([[LN2, LN2, math.log(4 / 3), math.log(4), math.log(4), math.log(4 / 3)]])
-    torch.testing.assert_close(discriminator_nll(logits, is_replaced), expected)
+    assert_close(discriminator_nll(logits, is_replaced), expected)
 
 
-def test_losses_of_extreme_logits_are_finite() -> None:
+def test_losses_of_extreme_logits_are_finite():
     logits = torch.tensor([[1e4, -1e4]])
     assert discriminator_nll(logits, torch.tensor([[False, True]])).tolist() == [[1e4, 1e4]]
     assert discriminator_nll(logits, torch.tensor([[True, False]])).tolist() == [[0.0, 0.0]]
     assert generator_nll(logits, torch.tensor([1])).tolist() == [2e4]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_losses_of_half_precision_logits_are_computed_in_fp32(dtype: torch.dtype) -> None:
+@parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_losses_of_half_precision_logits_are_computed_in_fp32(dtype):
     random = torch.Generator().manual_seed(0)
     logits, gate = torch.randn(64, 30, generator=random).to(dtype), torch.randn(64, generator=random).to(dtype)
     seen, originals = torch.arange(64) % 7, torch.arange(64) % 30
@@ -83,37 +85,32 @@ def test_losses_of_half_precision_logits_are_computed_in_fp32(dtype: torch.dtype
         ),
     ):
         assert nll.dtype == torch.float32
-        torch.testing.assert_close(
-            nll.double(), -likelihood.log(), atol=1e-5, rtol=1e-5
-        )  # half precision: off by 1e-2
+        assert_close(nll.double(), -likelihood.log(), atol=1e-5, rtol=1e-5)  # half precision: off by 1e-2
 
 
-def test_the_weighted_mean_is_over_what_has_weight_and_of_nothing_zero_with_zero_gradient() -> None:
+def test_the_weighted_mean_is_over_what_has_weight():
     values = torch.tensor([[1.0, 2.0, 50.0], [6.0, 70.0, 80.0]], requires_grad=True)
     weights = torch.tensor([[1, 1, 0], [1, 0, 0]])
     assert weighted_mean(values, weights) == weighted_mean(values, weights.bool()) == 3.0
-    assert weighted_mean(values, torch.ones(2, 3)).item() == pytest.approx(209 / 6)
+    assert weighted_mean(values, torch.ones(2, 3)).item() == approx(209 / 6)
     mean = weighted_mean(values, torch.zeros(2, 3, dtype=torch.bool))
     mean.backward()
     assert mean == 0.0 and values.grad is not None and not values.grad.any()
 
 
-@pytest.mark.parametrize("padding_logit", [0.0, 30.0, -1e6, 1e30])
-def test_the_discriminator_gradient_is_the_error_over_the_real_tokens_and_zero_on_padding(
-    padding_logit: float,
-) -> None:
+@parametrize("padding_logit", [0.0, 30.0, -1e6, 1e30])
+def test_the_discriminator_gradient_is_the_error_at_real_tokens(padding_logit):
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])  # [CLS] and [SEP] are real tokens like others
     logits = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
     logits = logits.where(attention_mask.bool(), padding_logit).requires_grad_()
     is_replaced = torch.tensor([[0, 1, 0, 1, 0], [0, 1, 0, 0, 0]]).bool()
     weighted_mean(discriminator_nll(logits, is_replaced), attention_mask).backward()
     expected = (torch.sigmoid(logits.detach()) - is_replaced.float()) / 8 * attention_mask
-    assert logits.grad is not None
-    torch.testing.assert_close(logits.grad, expected)
+    assert_close(logits.grad, expected)
     assert (logits.grad[attention_mask == 0] == 0).all() and (logits.grad[attention_mask == 1] != 0).all()
 
 
-def test_the_generator_gradient_is_the_error_over_the_chosen_positions_and_zero_elsewhere() -> None:
+def test_the_generator_gradient_is_the_error_where_chosen():
     logits = torch.randn(6, 7, generator=torch.Generator().manual_seed(0))
     logits[4:] = 1e30  # slots that hold no chosen position
     logits.requires_grad_()
@@ -121,11 +118,10 @@ def test_the_generator_gradient_is_the_error_over_the_chosen_positions_and_zero_
     weighted_mean(generator_nll(logits, originals), torch.arange(6) < 4).backward()
     expected = (torch.softmax(logits.detach(), dim=1) - torch.nn.functional.one_hot(originals, 7)) / 4
     expected[4:] = 0.0
-    assert logits.grad is not None
-    torch.testing.assert_close(logits.grad, expected)
+    assert_close(logits.grad, expected)
 
 
-def test_the_total_loss_is_the_generators_plus_lambda_times_the_discriminators() -> None:
+def test_the_total_loss_adds_lambda_times_the_discriminator_s():
     generator_loss = torch.tensor(7.0, requires_grad=True)
     discriminator_loss = torch.tensor(0.25, requires_grad=True)
     loss = electra_loss(generator_loss, discriminator_loss, 50.0)
@@ -137,13 +133,13 @@ def test_the_total_loss_is_the_generators_plus_lambda_times_the_discriminators()
 # ---- the copy gate of All-Tokens MLM
 
 
-def mixture(logits: torch.Tensor, copy_logits: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
+def mixture(logits, copy_logits, input_ids):
     """p(x) over the whole vocabulary as the paper writes it, in float64."""
     copy = torch.sigmoid(copy_logits.double()).unsqueeze(1)
     return copy * torch.nn.functional.one_hot(input_ids, logits.size(1)) + (1 - copy) * logits.double().softmax(1)
 
 
-def test_copy_losses_and_gradients_are_those_of_the_formula_in_float64() -> None:
+def test_copy_losses_and_gradients_are_those_of_the_formula():
     random = torch.Generator().manual_seed(0)
     logits = (3 * torch.randn(50, 9, generator=random)).requires_grad_()
     gate = (3 * torch.randn(50, generator=random)).requires_grad_()
@@ -151,15 +147,15 @@ def test_copy_losses_and_gradients_are_those_of_the_formula_in_float64() -> None
     assert 0 < (seen == originals).sum() < 50
     nll = copy_nll(logits, gate, seen, originals)
     exact = -mixture(logits, gate, seen).gather(1, originals.unsqueeze(1)).squeeze(1).log()
-    torch.testing.assert_close(nll.double(), exact, atol=1e-5, rtol=1e-5)
+    assert_close(nll.double(), exact, atol=1e-5, rtol=1e-5)
     weights = torch.rand(50, generator=random)
     expected = torch.autograd.grad((exact * weights).sum(), (logits, gate))
     for grad, wanted in zip(torch.autograd.grad((nll * weights).sum(), (logits, gate)), expected, strict=True):
-        torch.testing.assert_close(grad, wanted, atol=1e-6, rtol=1e-4)
+        assert_close(grad, wanted, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("sure", [100.0, 1e4])
-def test_a_gate_or_a_softmax_that_is_sure_of_itself_gives_finite_losses_and_gradients(sure: float) -> None:
+@parametrize("sure", [100.0, 1e4])
+def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
     gate = torch.tensor([sure, sure, -sure, -sure, -sure], requires_grad=True)
     logits = torch.zeros(5, 2)
     logits[4, 1] = sure
@@ -167,13 +163,12 @@ def test_a_gate_or_a_softmax_that_is_sure_of_itself_gives_finite_losses_and_grad
     seen, originals = torch.tensor([0, 0, 0, 0, 0]), torch.tensor([0, 1, 0, 1, 0])
     nll = copy_nll(logits, gate, seen, originals)
     # the last: neither way says so, by e^-sure each; together twice that
-    torch.testing.assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
+    assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
     nll.sum().backward()
-    assert gate.grad is not None and logits.grad is not None
     assert torch.isfinite(gate.grad).all() and torch.isfinite(logits.grad).all()
 
 
-def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
+def test_the_most_likely_token_counts_what_is_copied_to_it():
     random = torch.Generator().manual_seed(0)
     logits, gate = 2 * torch.randn(400, 7, generator=random), torch.randn(400, generator=random) - 1
     seen = torch.randint(7, (400,), generator=random)
@@ -184,7 +179,7 @@ def test_the_most_likely_token_counts_what_is_copied_to_it() -> None:
     assert (predicted != seen).any()
 
 
-def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
+def test_objectives_are_those_of_the_paper_with_their_defaults():
     assert {
         "electra": Objective(True, True, True, 0.85, 0.0, 50.0),
         "electra_15": Objective(True, True, False, 0.85, 0.0, 50.0),
@@ -199,7 +194,7 @@ def test_objectives_are_those_of_the_paper_with_their_defaults() -> None:
     assert [name for name, objective in OBJECTIVES.items() if objective.has_copy_gate] == ["all_tokens_mlm"]
 
 
-def test_a_uniform_generator_is_no_network_and_leaves_one_loss() -> None:
+def test_a_uniform_generator_is_no_network_and_leaves_one_loss():
     assert objective_of("electra") is OBJECTIVES["electra"]
     uniform = objective_of("electra_15", uniform_generator=True)
     assert uniform == Objective(False, True, False, 0.85, 0.0, 1.0, draws_uniformly=True)
@@ -209,21 +204,21 @@ def test_a_uniform_generator_is_no_network_and_leaves_one_loss() -> None:
 # ---- adversarial training
 
 
-def test_the_adversarial_loss_weighs_the_samples_log_probability_with_reward_less_baseline() -> None:
+def test_the_adversarial_loss_weighs_log_probabilities():
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, 0.0, 0.0]])
     rewards, baseline = torch.tensor([3.0, 0.5]), torch.tensor([0.0, LN3])  # b: log 2, log 4/3
     expected = torch.tensor([(3 - LN2) * 2 * LN2, (0.5 - math.log(4 / 3)) * LN2])
-    torch.testing.assert_close(adversarial_nll(logits, torch.tensor([2, 1]), rewards, baseline), expected)
+    assert_close(adversarial_nll(logits, torch.tensor([2, 1]), rewards, baseline), expected)
 
 
-def test_the_baseline_loss_is_the_cross_entropy_with_the_probability_of_the_right_label() -> None:
+def test_the_baseline_loss_is_the_cross_entropy():
     nll = baseline_nll(torch.tensor([0.0, LN3, LN3, -LN3]), torch.tensor([1.7, LN2, 0.0, 0.0]))
     # sigmoid 1/2: log 2 whatever the reward; 3/4 against 1/2; 3/4 against 1; 1/4 against 1
     half = -(math.log(3 / 4) + math.log(1 / 4)) / 2
-    torch.testing.assert_close(nll, torch.tensor([LN2, half, math.log(4 / 3), math.log(4)]))
+    assert_close(nll, torch.tensor([LN2, half, math.log(4 / 3), math.log(4)]))
 
 
-def test_the_expected_reinforce_gradient_is_the_gradient_of_the_expected_reward() -> None:
+def test_the_reinforce_gradient_is_that_of_the_expected_reward():
     """All samples of a policy over two positions and five tokens, each weighted with its probability."""
     random = torch.Generator().manual_seed(0)
     logits = (2 * torch.randn(2, 5, generator=random)).double().requires_grad_()
@@ -241,36 +236,36 @@ def test_the_expected_reinforce_gradient_is_the_gradient_of_the_expected_reward(
                 weight = float((probabilities[0, first] * probabilities[1, second]).detach())
                 expected -= weight * estimate  # descending the loss ascends the reward
                 square += weight * float((estimate**2).sum())
-        torch.testing.assert_close(expected, analytic, atol=1e-6, rtol=0)
+        assert_close(expected, analytic, atol=1e-6, rtol=0)
         assert square > float((analytic**2).sum())  # single estimates do differ
 
 
-def test_only_the_log_probability_of_the_samples_has_a_gradient() -> None:
+def test_only_the_log_probability_of_the_samples_has_a_gradient():
     logits = torch.randn(3, 4, requires_grad=True)
     rewards, baseline = torch.rand(3, requires_grad=True), torch.randn(3, requires_grad=True)
     adversarial_nll(logits, torch.tensor([0, 1, 2]), rewards, baseline).sum().backward()
-    assert logits.grad is not None and logits.grad.abs().sum() > 0
+    assert logits.grad.abs().sum() > 0
     assert rewards.grad is None and baseline.grad is None
     baseline_nll(baseline, rewards).sum().backward()
     assert rewards.grad is None and baseline.grad is not None and (baseline.grad != 0).all()
 
 
-def test_entropy_is_in_nats_and_finite_where_probabilities_are_zero() -> None:
+def test_entropy_is_in_nats_and_finite():
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, LN3, -1e4, -1e4], [1e4, 0.0, 0.0, 0.0]])
     mixed = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
-    torch.testing.assert_close(entropy(logits), torch.tensor([2 * LN2, mixed, 0.0]))
+    assert_close(entropy(logits), torch.tensor([2 * LN2, mixed, 0.0]))
 
 
 # ---- Electric
 
 
-@pytest.mark.parametrize("share", [0.15, 0.5])
-def test_noise_contrastive_energies_become_minus_the_log_probabilities_of_the_data(share: float) -> None:
+@parametrize("share", [0.15, 0.5])
+def test_noise_contrastive_energies_become_log_probabilities(share):
     data, noise = torch.tensor([0.6, 0.3, 0.08, 0.02]), torch.tensor([0.1, 0.2, 0.3, 0.4])
     energies = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.LBFGS([energies], max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 
-    def expected_loss() -> torch.Tensor:
+    def expected_loss():
         optimizer.zero_grad()
         logits = noise_logits(energies, noise.log(), share)
         of_noise, of_data = (discriminator_nll(logits, torch.full((4,), label)) for label in (True, False))
@@ -279,12 +274,12 @@ def test_noise_contrastive_energies_become_minus_the_log_probabilities_of_the_da
         return loss
 
     optimizer.step(expected_loss)
-    torch.testing.assert_close(energies.detach(), -data.log(), atol=1e-3, rtol=1e-3)  # not only up to a constant
+    assert_close(energies.detach(), -data.log(), atol=1e-3, rtol=1e-3)  # not only up to a constant
 
 
-def test_noise_logits_are_log_odds_without_gradient_for_the_generator() -> None:
+def test_noise_logits_are_log_odds_without_gradient():
     energies, log_q = torch.tensor([LN2], requires_grad=True), torch.tensor([-LN3], requires_grad=True)
     logits = noise_logits(energies, log_q, 0.25)
-    torch.testing.assert_close(logits, torch.tensor([LN2 - LN3 - LN3]))  # 2 / 3 * (1 / 4) / (3 / 4)
+    assert_close(logits, torch.tensor([LN2 - LN3 - LN3]))  # 2 / 3 * (1 / 4) / (3 / 4)
     logits.sum().backward()
     assert log_q.grad is None and energies.grad == 1.0

@@ -2,14 +2,13 @@
 
 import functools
 import math
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from pytest import approx
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from torch.testing import assert_close
 
 from electra.optimization import (
     AdamWNoBiasCorrection,
@@ -20,6 +19,7 @@ from electra.optimization import (
     product_scheduler,
 )
 from tests.conftest import refused
+from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
@@ -27,13 +27,13 @@ BETAS, EPSILON = (0.9, 0.999), 1e-6
 WEIGHT_DECAY, LEARNING_RATE = 0.01, 5e-3
 
 
-def make_parameters(dtype: torch.dtype = torch.float64, device: str = "cpu") -> list[nn.Parameter]:
+def make_parameters(dtype=torch.float64, device="cpu"):
     generator = torch.Generator().manual_seed(0)
     shapes = [(5, 3), (7,), (2, 2)]
     return [nn.Parameter(torch.randn(s, generator=generator, dtype=torch.float64).to(device, dtype)) for s in shapes]
 
 
-def gradients(parameters: list[nn.Parameter], steps: int, first: int = 0) -> Iterator[int]:
+def gradients(parameters, steps, first=0):
     """Set a gradient for every parameter and step, 1 to 1e-8 in size; the last parameter has one at odd steps only."""
     for step in range(first, first + steps):
         generator = torch.Generator().manual_seed(step)
@@ -45,7 +45,7 @@ def gradients(parameters: list[nn.Parameter], steps: int, first: int = 0) -> Ite
         yield step
 
 
-def make_optimizer(parameters: list[nn.Parameter], **kernel: bool) -> AdamWNoBiasCorrection:
+def make_optimizer(parameters, **kernel):
     return AdamWNoBiasCorrection(
         [{"params": parameters[:1], "weight_decay": WEIGHT_DECAY}, {"params": parameters[1:], "weight_decay": 0.0}],
         lr=LEARNING_RATE,
@@ -58,13 +58,13 @@ def make_optimizer(parameters: list[nn.Parameter], **kernel: bool) -> AdamWNoBia
 class OriginalAdam:
     """google-research/electra, model/optimization.py, AdamWeightDecayOptimizer._apply_gradients, line for line."""
 
-    def __init__(self, weight_decays: list[float]) -> None:
+    def __init__(self, weight_decays):
         self.weight_decays = weight_decays
-        self.m: dict[int, Tensor] = {}
-        self.v: dict[int, Tensor] = {}
+        self.m = {}
+        self.v = {}
 
     @torch.no_grad()
-    def step(self, parameters: list[nn.Parameter], learning_rate: float) -> None:
+    def step(self, parameters, learning_rate):
         for index, parameter in enumerate(parameters):
             gradient = parameter.grad
             if gradient is None:
@@ -76,9 +76,9 @@ class OriginalAdam:
             self.m[index], self.v[index] = m, v
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
-def test_many_steps_equal_the_original_written_out(kernel: dict[str, bool], device: str) -> None:
+@parametrize("device", DEVICES)
+@parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
+def test_many_steps_equal_the_original_written_out(kernel, device):
     parameters, expected = make_parameters(device=device), make_parameters(device=device)
     optimizer, original = make_optimizer(parameters, **kernel), OriginalAdam([WEIGHT_DECAY, 0.0, 0.0])
     schedule = functools.partial(product_schedule, warmup_steps=10, total_steps=400)
@@ -89,14 +89,12 @@ def test_many_steps_equal_the_original_written_out(kernel: dict[str, bool], devi
         original.step(expected, LEARNING_RATE * schedule(step))
     for parameter, start, reference in zip(parameters, make_parameters(device=device), expected, strict=True):
         assert (reference - start).abs().min() > 1e-4
-        torch.testing.assert_close(parameter, reference, rtol=1e-9, atol=1e-12)
+        assert_close(parameter, reference, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
-def test_training_resumed_from_a_saved_state_is_bit_equal(
-    kernel: dict[str, bool], dtype: torch.dtype, tmp_path: Path
-) -> None:
+@parametrize("dtype", [torch.float32, torch.bfloat16])
+@parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
+def test_training_resumed_from_a_saved_state_is_bit_equal(kernel, dtype, tmp_path):
     uninterrupted = make_parameters(dtype)
     optimizer = make_optimizer(uninterrupted, **kernel)
     for _ in gradients(uninterrupted, 20):
@@ -115,7 +113,7 @@ def test_training_resumed_from_a_saved_state_is_bit_equal(
         assert torch.equal(parameter, reference) and parameter.dtype == dtype
 
 
-def test_a_parameter_that_never_has_a_gradient_has_no_state_and_does_not_move() -> None:
+def test_a_parameter_without_a_gradient_does_not_move():
     used, unused = make_parameters()[:2]
     before = unused.detach().clone()
     optimizer = AdamWNoBiasCorrection([used, unused], lr=0.1, weight_decay=0.1)
@@ -124,11 +122,11 @@ def test_a_parameter_that_never_has_a_gradient_has_no_state_and_does_not_move() 
     assert torch.equal(unused, before) and set(optimizer.state_dict()["state"]) == {0}
 
 
-def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_either() -> None:
+def test_later_groups_and_closures_are_not_corrected_either():
     first, added = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
     optimizer = AdamWNoBiasCorrection([first], lr=1.0, betas=BETAS, eps=0.0, weight_decay=0.0)
 
-    def closure() -> Tensor:
+    def closure():
         optimizer.zero_grad()
         loss = 0.3 * (first + added).sum()
         loss.backward()
@@ -137,12 +135,12 @@ def test_a_group_added_later_and_gradients_from_a_closure_are_not_corrected_eith
     optimizer.step(closure)
     optimizer.add_param_group({"params": [added]})
     optimizer.step(closure)
-    assert added.item() == pytest.approx(-0.1 / 0.001**0.5, rel=1e-12)
-    assert first.item() == pytest.approx(-0.1 / 0.001**0.5 - 0.19 / 0.001999**0.5, rel=1e-12)
+    assert added.item() == approx(-0.1 / 0.001**0.5, rel=1e-12)
+    assert first.item() == approx(-0.1 / 0.001**0.5 - 0.19 / 0.001999**0.5, rel=1e-12)
 
 
-@pytest.mark.parametrize("betas", [(0.9, 0.999999), (0.999999, 0.999)])
-def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: tuple[float, float]) -> None:
+@parametrize("betas", [(0.9, 0.999999), (0.999999, 0.999)])
+def test_betas_that_would_still_be_corrected_are_an_error(betas):
     parameters = make_parameters()
     group = {"params": parameters[1:], "betas": betas}
     for make in (
@@ -153,7 +151,7 @@ def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: 
     AdamWNoBiasCorrection(parameters, betas=(0.99999, 0.99999))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("step", "warmup_steps", "power", "expected"),
     [
         (0, 100, 1.0, 0.0),
@@ -170,15 +168,13 @@ def test_betas_that_would_still_be_corrected_are_an_error_in_every_group(betas: 
         (1001, 0, 0.5, 0.0),
     ],
 )
-def test_the_product_schedule_has_the_values_computed_by_hand(
-    step: int, warmup_steps: int, power: float, expected: float
-) -> None:
+def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps, power, expected):
     factor = product_schedule(step, warmup_steps=warmup_steps, total_steps=1000, power=power)
-    assert factor == pytest.approx(expected, abs=1e-12)
+    assert factor == approx(expected, abs=1e-12)
 
 
-def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_was() -> None:
-    def make() -> LambdaLR:
+def test_a_schedule_begins_with_factor_0_and_resumes():
+    def make():
         optimizer = AdamWNoBiasCorrection(make_parameters(), lr=2.0)
         return LambdaLR(optimizer, functools.partial(product_schedule, warmup_steps=2, total_steps=4))
 
@@ -193,11 +189,11 @@ def test_a_scheduler_makes_the_first_update_with_factor_0_and_resumes_where_it_w
     assert used == [0.0, 2 * 0.75 * 0.5, 2 * 0.5, 2 * 0.25, 0.0]
 
 
-def test_a_schedule_without_a_length_is_an_error() -> None:
+def test_a_schedule_without_a_length_is_an_error():
     assert "total_steps" in refused(lambda: product_schedule(0, warmup_steps=0, total_steps=0))
 
 
-def test_joined_schedules_follow_one_another_each_from_its_start() -> None:
+def test_joined_schedules_follow_one_another_each_from_its_start():
     parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     optimizer = torch.optim.SGD([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 4.0}], lr=1.0)
     schedules = [
@@ -216,10 +212,8 @@ def test_joined_schedules_follow_one_another_each_from_its_start() -> None:
 # ---- Muon
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 8), (2, 5, 16), (2, 16, 5)])
-def test_orthogonalized_matrices_keep_their_singular_vectors_and_lose_their_singular_values(
-    shape: tuple[int, int, int],
-) -> None:
+@parametrize("shape", [(3, 8, 8), (2, 5, 16), (2, 16, 5)])
+def test_orthogonalized_matrices_keep_their_singular_vectors(shape):
     matrices = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
     u, _, vt = torch.linalg.svd(matrices, full_matrices=False)
     inside = u.mT @ orthogonalize(matrices) @ vt.mT
@@ -228,7 +222,7 @@ def test_orthogonalized_matrices_keep_their_singular_vectors_and_lose_their_sing
     assert (inside - torch.diag_embed(values)).abs().max() < 1e-3
 
 
-def muon_and_others(**options: Any) -> tuple[list[nn.Parameter], MuonAdamW]:
+def muon_and_others(**options):
     generator = torch.Generator().manual_seed(0)
     shapes = ((6, 4), (4,), (4, 6), (6, 4))
     parameters = [nn.Parameter(torch.randn(*shape, generator=generator)) for shape in shapes]
@@ -238,14 +232,14 @@ def muon_and_others(**options: Any) -> tuple[list[nn.Parameter], MuonAdamW]:
     return parameters, MuonAdamW(groups, lr=0.01, weight_decay=0.1, **options)
 
 
-def give_gradients(parameters: list[nn.Parameter], step: int, factor: float = 1.0) -> None:
+def give_gradients(parameters, step, factor=1.0):
     generator = torch.Generator().manual_seed(step)
     for parameter in parameters:
         parameter.grad = factor * torch.randn(parameter.shape, generator=generator)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
-def test_muon_s_steps_are_torch_s_and_adam_s_for_all_else(kernel: dict[str, bool]) -> None:
+@parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
+def test_muon_s_steps_are_torch_s_and_adam_s_for_all_else(kernel):
     parameters, ours = muon_and_others(matmul_dtype=torch.bfloat16, **kernel)
     copies = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
     muon = torch.optim.Muon([p for p in copies if p.ndim == 2], lr=0.02, adjust_lr_fn="match_rms_adamw")
@@ -257,26 +251,26 @@ def test_muon_s_steps_are_torch_s_and_adam_s_for_all_else(kernel: dict[str, bool
             optimizer.step()
     for mine, theirs in zip(parameters, copies, strict=True):
         tolerance = 0.0 if mine.ndim == 1 else 0.002  # products in bf16 are rounded in another order
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
+        assert_close(mine, theirs, rtol=0, atol=tolerance)
     states = [ours.state[p]["momentum_buffer"] for p in parameters if p.ndim == 2]
     for mine, theirs in zip(states, (muon.state[p]["momentum_buffer"] for p in copies if p.ndim == 2), strict=True):
-        torch.testing.assert_close(mine, theirs)
+        assert_close(mine, theirs)
 
 
-def test_muon_clips_and_skips_as_the_fused_adam_does() -> None:
+def test_muon_clips_and_skips_as_the_fused_adam_does():
     parameters, clipped = muon_and_others(fused=True, matmul_dtype=torch.float32)
     others, smaller = muon_and_others(fused=True, matmul_dtype=torch.float32)
     for step in range(2):
         give_gradients(parameters, step, factor=4.0)
         give_gradients(others, step)
-        clipped.grad_scale, clipped.found_inf = torch.tensor(4.0), torch.tensor(0.0)  # type: ignore[attr-defined]
+        clipped.grad_scale, clipped.found_inf = torch.tensor(4.0), torch.tensor(0.0)
         clipped.step()
         smaller.step()
-    torch.testing.assert_close(parameters, others)
+    assert_close(parameters, others)
     before = [parameter.detach().clone() for parameter in parameters]
     averages = [clipped.state[p]["momentum_buffer"].clone() for p in parameters if p.ndim == 2]
     give_gradients(parameters, 9, factor=math.nan)
-    clipped.found_inf = torch.tensor(1.0)  # type: ignore[attr-defined]
+    clipped.found_inf = torch.tensor(1.0)
     clipped.step()
     assert all(torch.equal(p, old) for p, old in zip(parameters, before, strict=True))
     kept = [clipped.state[p]["momentum_buffer"] for p in parameters if p.ndim == 2]

@@ -1,8 +1,6 @@
 """The paper's recipes are its table 6; what they cost and how many parameters they have: test_flops, test_configs."""
 
-from pathlib import Path
-
-import pytest
+from pytest import approx
 
 from electra.objectives import OBJECTIVES
 from electra.pretraining.model import build_model
@@ -10,9 +8,10 @@ from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import training_flops
 from electra.recipes import RECIPES
 from tests.conftest import make_number_tokenizer
+from tests.helpers import parametrize
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "sizes", "training"),
     [
         # hidden, layers, feed-forward, heads, embedding, generator; mask, learning rate, batch, length, steps
@@ -22,7 +21,7 @@ from tests.conftest import make_number_tokenizer
         ("large", (1024, 24, 4096, 16, 1024, 256), (0.25, 2e-4, 2048, 512, 400_000)),
     ],
 )
-def test_the_recipes_are_table_6(name: str, sizes: tuple[int, ...], training: tuple[float, ...]) -> None:
+def test_the_recipes_are_table_6(name, sizes, training):
     recipe = RECIPES[name]
     fields = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "embedding_size")
     assert (*map(recipe.get, fields), recipe["hidden_size"] * recipe["generator_size"]) == sizes
@@ -34,7 +33,7 @@ def test_the_recipes_are_table_6(name: str, sizes: tuple[int, ...], training: tu
     assert (recipe["hidden_dropout_prob"], recipe["attention_probs_dropout_prob"]) == (0.1, 0.1)
 
 
-def test_a_recipe_of_this_project_works_with_every_objective_and_gives_way_to_another(tmp_path: Path) -> None:
+def test_own_recipes_work_with_every_objective(tmp_path):
     for objective in OBJECTIVES:
         if objective != "two_stage":  # needs networks of one size
             parse_arguments(["--model_size", "tiny", "--train_file", "text.txt", "--objective", objective])
@@ -44,12 +43,11 @@ def test_a_recipe_of_this_project_works_with_every_objective_and_gives_way_to_an
     assert (model.discriminator_type, model.tie, model.hidden_size) == ("electra", None, 256)
 
 
-def test_modern_small_costs_as_much_as_small() -> None:
+def test_modern_small_costs_as_much_as_small():
     costs = []
     for name in ("small", "modern-small"):
         args = parse_arguments(["--model_size", name, "--train_file", "text.txt", "--use_cpu"])
         config = build_model(args, make_number_tokenizer(64)).config
-        assert config.generator is not None
         config.generator.vocab_size = config.discriminator.vocab_size = 30522
         costs.append(training_flops(config, max_length=128, batch_size=128, steps=1)[0])
-    assert costs[1] == pytest.approx(costs[0], rel=0.01)
+    assert costs[1] == approx(costs[0], rel=0.01)

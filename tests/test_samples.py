@@ -1,10 +1,9 @@
 """Samples keep their numbers in a file, on a terminal, in HTML."""
 
-import json
 import re
-from pathlib import Path
 
 from electra.samples import Sample, read_samples, to_html, to_terminal, write_samples
+from tests.helpers import read_json
 
 SAMPLE = Sample(
     original=[" [CLS]", " the", " cook", "ed", " meal"],
@@ -15,15 +14,15 @@ SAMPLE = Sample(
 )
 
 
-def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_samples_are_read_as_they_were_written(tmp_path):
     others = [SAMPLE, Sample([" a"], None, [" a"], None, [" b"])]
     write_samples(others, tmp_path, step=3)
     assert read_samples(tmp_path) == others
-    assert json.loads((tmp_path / "samples.json").read_text())["step"] == 3
+    assert read_json(tmp_path / "samples.json")["step"] == 3
     assert read_samples(tmp_path / "nothing") == []
 
 
-def test_the_text_for_a_terminal_has_every_probability() -> None:
+def test_the_text_for_a_terminal_has_every_probability():
     assert to_terminal(SAMPLE).splitlines() == [
         "text      [CLS] the cook·ed meal",
         "masked    [CLS] the [MASK]·ed meal",
@@ -38,7 +37,7 @@ def test_the_text_for_a_terminal_has_every_probability() -> None:
     ]
 
 
-def test_html_marks_what_was_replaced_and_numbers_what_looks_replaced() -> None:
+def test_html_marks_what_was_replaced():
     page = to_html(SAMPLE)
     assert re.findall(r"<rt>(.*?)</rt>", page) == ["88", "50"]
     assert re.findall(r"rgb\(214 69 27 / (.*?)\)", page) == ["0.000", "0.000", "0.656", "0.375", "0.038"]

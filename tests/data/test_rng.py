@@ -1,16 +1,16 @@
 """The counter-based random numbers: the published values; permutations of small and of huge ranges."""
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from electra.data.rng import permute, random_bits, uniform
+from tests.helpers import parametrize
 
 SMALLEST_P = 1e-4
 """Seeded tests cannot flicker; a right implementation would be refused once in ten thousand seeds."""
 
 
-def splitmix64(state: int) -> int:
+def splitmix64(state):
     """The published generator in whole numbers, for comparison: its output after one step from `state`."""
     state = (state + 0x9E3779B97F4A7C15) % 2**64
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
@@ -18,7 +18,7 @@ def splitmix64(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def test_numbers_are_steps_of_splitmix64_so_that_the_streams_never_change_between_releases() -> None:
+def test_numbers_are_steps_of_splitmix64():
     assert int(random_bits(0)) == 0xE220A8397B1DCDAF == splitmix64(0)  # published
     golden = 0x9E3779B97F4A7C15
     for seed, counters in [(42, (0,)), (42, (0, 1, 2)), (2**64 - 1, (2**63 + 5, 2**64 - 1))]:
@@ -31,13 +31,13 @@ def test_numbers_are_steps_of_splitmix64_so_that_the_streams_never_change_betwee
     assert random_bits(-1, 5) == random_bits(2**64 - 1, 5) != random_bits(1, 5)
 
 
-def test_scalar_and_array_counters_give_the_same_numbers_in_the_broadcast_shape() -> None:
+def test_scalar_and_array_counters_give_the_same_numbers():
     grid = uniform(7, 3, np.arange(4)[:, None], np.arange(5, dtype=np.uint64))
     assert grid.shape == (4, 5) and grid.dtype == np.float64
     assert grid.tolist() == [[float(uniform(7, 3, i, j)) for j in range(5)] for i in range(4)]
 
 
-def test_neighbouring_seeds_and_counters_give_independent_uniform_numbers() -> None:
+def test_neighbouring_seeds_give_independent_numbers():
     """Counters are chained in a way of our own, which splitmix64's published tests do not cover."""
     places = np.arange(50_000)
     streams = [
@@ -53,7 +53,7 @@ def test_neighbouring_seeds_and_counters_give_independent_uniform_numbers() -> N
             assert stats.chisquare(pairs).pvalue > SMALLEST_P
 
 
-def test_permute_takes_a_size_for_each_index() -> None:
+def test_permute_takes_a_size_for_each_index():
     sizes = np.repeat([1, 2, 3, 7, 64, 4097], 50)
     indices = np.arange(len(sizes)) % sizes
     expected = [
@@ -62,8 +62,8 @@ def test_permute_takes_a_size_for_each_index() -> None:
     assert permute(indices, sizes, 42, 3).tolist() == expected
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 4097])
-def test_permute_takes_every_index_to_another_place_in_the_range_alone_or_with_others(size: int) -> None:
+@parametrize("size", [1, 2, 3, 7, 64, 4097])
+def test_permute_takes_every_index_to_another_place(size):
     for epoch in range(3):
         images = permute(np.arange(size), size, 42, epoch)
         assert images.dtype == np.int64 and sorted(images.tolist()) == list(range(size))
@@ -71,15 +71,15 @@ def test_permute_takes_every_index_to_another_place_in_the_range_alone_or_with_o
     assert permute(some, size, 42, 2).tolist() == images[some].tolist()
 
 
-def test_permute_places_indices_of_a_range_far_too_large_to_store() -> None:
+def test_permute_places_indices_of_a_very_large_range():
     size = 10**15 + 7
     images = permute(np.arange(size - 10_000, size), size, 42)
     assert len(set(images.tolist())) == 10_000 and images.min() >= 0 and images.max() < size
     assert stats.kstest(images / size, "uniform").pvalue > SMALLEST_P
 
 
-@pytest.mark.parametrize("size", [3, 7, 16])
-def test_every_pair_of_places_is_equally_likely_even_in_a_tiny_range(size: int) -> None:
+@parametrize("size", [3, 7, 16])
+def test_every_pair_of_places_is_equally_likely(size):
     images = np.array([permute(np.arange(2), size, seed) for seed in range(3000)])
     pairs = np.bincount(images[:, 0] * size + images[:, 1], minlength=size * size).reshape(size, size)
     assert pairs.trace() == 0

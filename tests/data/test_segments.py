@@ -2,41 +2,39 @@
 
 import itertools
 import pickle
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch.utils.data import DataLoader, Dataset
+from torch.testing import assert_close
+from torch.utils.data import DataLoader
 
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import (
     EvaluationSegments,
     PackedRow,
-    Row,
     Segment,
     SegmentCollator,
-    SegmentPolicy,
     TrainingSegments,
 )
-from electra.data.token_cache import TokenCache
+from tests.helpers import parametrize
 
 COLLATOR = SegmentCollator(cls_token_id=1, sep_token_id=2, pad_token_id=0)
 
 
 @pytest.fixture(scope="module")
-def cache(make_numbered_cache: Callable[[Sequence[int]], TokenCache]) -> TokenCache:
+def cache(make_numbered_cache):
     return make_numbered_cache([3, 40, 17, 8, 100, 1, 60, 25] * 4)
 
 
 @pytest.fixture(scope="module")
-def policy(cache: TokenCache) -> SegmentPolicy:
+def policy(cache):
     return make_policy("windows", cache, np.arange(len(cache)), max_length=19, seed=42)
 
 
-def contents(rows: Sequence[Row]) -> list[tuple]:
+def contents(rows):
     return [
         tuple(contents(row.segments))
         if isinstance(row, PackedRow)
@@ -45,7 +43,7 @@ def contents(rows: Sequence[Row]) -> list[tuple]:
     ]
 
 
-def questions(dataset: TrainingSegments | EvaluationSegments, positions: Sequence[int]) -> list[tuple]:
+def questions(dataset, positions):
     """Content and mask seed of some segments."""
     segments = dataset.__getitems__(positions)
     return [(*content, s.mask_seed) for content, s in zip(contents(segments), segments, strict=True)]
@@ -54,10 +52,8 @@ def questions(dataset: TrainingSegments | EvaluationSegments, positions: Sequenc
 # A run
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_the_positions_of_an_epoch_are_all_its_segments_once_in_another_order_each_time(
-    name: str, cache: TokenCache
-) -> None:
+@parametrize("name", POLICIES)
+def test_an_epoch_is_all_segments_once_in_another_order(name, cache):
     policy = make_policy(name, cache, np.arange(len(cache)), max_length=19, seed=42)
     size = len(policy)
     segments = TrainingSegments(policy, num_samples=3 * size, seed=7)
@@ -72,7 +68,7 @@ def test_the_positions_of_an_epoch_are_all_its_segments_once_in_another_order_ea
     assert len(set(map(tuple, orders))) == 5
 
 
-def test_a_sample_follows_from_its_position_and_batches_cross_the_end_of_an_epoch(policy: SegmentPolicy) -> None:
+def test_a_sample_follows_from_its_position(policy):
     size = len(policy)
     segments = TrainingSegments(policy, num_samples=3 * size, seed=7)
     assert len(segments) == 3 * size
@@ -88,9 +84,7 @@ def test_a_sample_follows_from_its_position_and_batches_cross_the_end_of_an_epoc
 # An evaluation
 
 
-def test_an_evaluation_is_epoch_zero_in_order_with_the_same_masks_in_batches_of_any_size(
-    policy: SegmentPolicy,
-) -> None:
+def test_an_evaluation_is_epoch_zero_with_the_same_masks(policy):
     evaluation = EvaluationSegments(policy, max_segments=None, seed=7)
     whole = questions(evaluation, range(len(evaluation)))
     assert [(first, second) for first, second, _ in whole] == contents(policy.cut(0, np.arange(len(policy))))
@@ -98,7 +92,7 @@ def test_an_evaluation_is_epoch_zero_in_order_with_the_same_masks_in_batches_of_
     assert len({mask_seed for _, _, mask_seed in whole}) == len(whole)
 
 
-def test_at_most_max_segments_are_a_seeded_subset_with_the_same_masks(policy: SegmentPolicy) -> None:
+def test_max_segments_are_a_seeded_subset_with_the_same_masks(policy):
     whole = questions(EvaluationSegments(policy, max_segments=10**6, seed=7), range(len(policy)))
     subset = EvaluationSegments(policy, max_segments=20, seed=7)
     places = [whole.index(item) for item in questions(subset, range(20))]
@@ -112,11 +106,11 @@ def test_at_most_max_segments_are_a_seeded_subset_with_the_same_masks(policy: Se
 # Batches
 
 
-def segment(first: Sequence[int], second: Sequence[int] | None = None, mask_seed: int = 0) -> Segment:
+def segment(first, second=None, mask_seed=0):
     return Segment(np.array(first, np.uint32), None if second is None else np.array(second, np.uint32), mask_seed)
 
 
-def test_one_and_two_segments_become_padded_tensors() -> None:
+def test_one_and_two_segments_become_padded_tensors():
     collate = SegmentCollator(cls_token_id=101, sep_token_id=102, pad_token_id=7)
     batch = collate([segment([11, 70_000], [13]), segment([20], [21]), segment([7])])
     assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "mask_noise", "sample_noise"}
@@ -134,7 +128,7 @@ def test_one_and_two_segments_become_padded_tensors() -> None:
     assert "attention_mask" not in COLLATOR([segment([0, 5, 0]), segment([6], [7])])
 
 
-def test_noise_follows_from_the_segment_not_from_its_row_batch_or_padding() -> None:
+def test_noise_follows_from_the_segment():
     short, long, other = segment([5, 6], [7], 123), segment(range(30), None, 456), segment([5, 6], [7], 789)
     alone, together = COLLATOR([short]), COLLATOR([long, other, short])
     assert alone["mask_noise"].shape == (1, 6, 2) and together["sample_noise"].shape == (3, 32)
@@ -144,7 +138,7 @@ def test_noise_follows_from_the_segment_not_from_its_row_batch_or_padding() -> N
         assert not torch.isclose(together[name][1, :6], alone[name][0]).any()
 
 
-def test_noise_is_uniform_and_different_in_every_row_position_and_channel() -> None:
+def test_noise_is_uniform_and_differs_everywhere():
     batch = COLLATOR([segment(range(98), None, seed) for seed in range(500)])
     noise = torch.cat([batch["mask_noise"], batch["sample_noise"][..., None]], dim=2)
     assert noise.unique().numel() > 0.99 * noise.numel()
@@ -153,7 +147,7 @@ def test_noise_is_uniform_and_different_in_every_row_position_and_channel() -> N
     assert COLLATOR([segment([5], [6], 5323840999669243245)])["mask_noise"][0, 2, 1].item() == 1 - 2.0**-24
 
 
-def test_segments_share_a_row_in_their_order_with_the_noise_of_rows_of_their_own() -> None:
+def test_segments_share_a_row_with_their_own_noise():
     row = PackedRow([segment([11, 12], [13]), segment([14]), segment([15, 16])], 9)
     batch, alone = COLLATOR([row, segment([17], [18], 4)]), COLLATOR([*row.seeded(), segment([17], [18], 4)])
     assert batch["input_ids"].tolist() == [
@@ -172,17 +166,17 @@ def test_segments_share_a_row_in_their_order_with_the_noise_of_rows_of_their_own
     assert fixed["input_ids"].shape == (1, 16) and fixed["segment_lengths"].tolist() == [[6, 3, 4, 0, 0, 0, 0, 0]]
 
 
-def batches(dataset: Dataset, workers: int) -> list[dict[str, torch.Tensor]]:
+def batches(dataset, workers):
     context = "fork" if workers else None
     return list(DataLoader(dataset, 16, collate_fn=COLLATOR, num_workers=workers, multiprocessing_context=context))
 
 
-@pytest.mark.parametrize("name", ["windows", "packed"])
-def test_two_workers_and_a_pickled_copy_make_the_same_batches(name: str, cache: TokenCache) -> None:
+@parametrize("name", ["windows", "packed"])
+def test_two_workers_and_a_pickled_copy_make_the_same_batches(name, cache):
     policy = make_policy(name, cache, np.arange(len(cache)), max_length=19, seed=42)
     run = TrainingSegments(policy, num_samples=3 * len(policy), seed=7)
     expected = batches(run, 0)
     assert len(expected) == -(-3 * len(policy) // 16)
-    torch.testing.assert_close(batches(run, 2), expected, rtol=0, atol=0)
+    assert_close(batches(run, 2), expected, rtol=0, atol=0)
     # Workers that are spawned get a pickled data set.
-    torch.testing.assert_close(batches(pickle.loads(pickle.dumps(run)), 0), expected, rtol=0, atol=0)
+    assert_close(batches(pickle.loads(pickle.dumps(run)), 0), expected, rtol=0, atol=0)

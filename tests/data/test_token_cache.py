@@ -1,37 +1,34 @@
 """The token cache: exactly the tokenizer's ids, built once, never served half-built; and the held-out split."""
 
-import json
 import pickle
 import random
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
 import pytest
 from filelock import FileLock
+from pytest import raises
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from electra.data import token_cache as cache_module
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.split import split_documents
-from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, TokenCache, load_or_build_cache
+from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, load_or_build_cache
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import ALGORITHMS, train_tokenizer
 from tests.conftest import TEXTS, refused
+from tests.helpers import parametrize, read_json
 
-Build = Callable[..., TokenCache]
 GAPS = [" ", "\n", "\n\n", "\n   ", "  \n", " \n \n ", "\n\t", "\n\n\n  \n", "\t", "  ", " \t\u3000\n\xa0"]
 
 
-def spaced_texts(count: int, seed: int = 0) -> list[str]:
+def spaced_texts(count, seed=0):
     """Documents of real words with every kind of white space between, before and after them."""
     rng = random.Random(seed)
     words = " ".join(TEXTS).split()
@@ -45,7 +42,7 @@ def spaced_texts(count: int, seed: int = 0) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tokenizers() -> dict[str, PreTrainedTokenizerBase]:
+def tokenizers():
     """One per algorithm; the byte-level one is cased and has learned runs of white space as tokens."""
     return {
         algorithm: train_tokenizer(
@@ -57,14 +54,10 @@ def tokenizers() -> dict[str, PreTrainedTokenizerBase]:
 
 
 @pytest.fixture
-def build(
-    tokenizers: dict[str, PreTrainedTokenizerBase], write_corpus: Callable[..., Corpus], tmp_path: Path
-) -> Build:
+def build(tokenizers, write_corpus, tmp_path):
     """`build(texts or corpus, tokenizer, **options)`: the cache in `tmp_path / "cache"`."""
 
-    def build_cache(
-        texts: Sequence[str] | Corpus, tokenizer: str | PreTrainedTokenizerBase = "wordpiece", **options: Any
-    ) -> TokenCache:
+    def build_cache(texts, tokenizer="wordpiece", **options):
         corpus = texts if isinstance(texts, Corpus) else write_corpus(texts)
         backend = tokenizers[tokenizer] if isinstance(tokenizer, str) else tokenizer
         return load_or_build_cache(corpus, backend, tmp_path / "cache", **options)
@@ -72,15 +65,15 @@ def build(
     return build_cache
 
 
-def all_ids(cache: TokenCache) -> list[list[int]]:
+def all_ids(cache):
     return [cache.tokens(d, 0, int(cache.lengths[d])).tolist() for d in range(len(cache))]
 
 
-def expected_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+def expected_ids(tokenizer, texts):
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
-def file_stamp(cache: TokenCache) -> tuple[int, int]:
+def file_stamp(cache):
     """Another pair after a rebuild."""
     status = (cache.path / ARROW_NAME).stat()
     return status.st_ino, status.st_mtime_ns
@@ -89,15 +82,9 @@ def file_stamp(cache: TokenCache) -> tuple[int, int]:
 # What is in it
 
 
-@pytest.mark.parametrize("piece", [30, 50_000])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_cache_holds_exactly_the_ids_of_the_tokenizer_document_by_document(
-    algorithm: str,
-    piece: int,
-    tokenizers: dict[str, PreTrainedTokenizerBase],
-    build: Build,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@parametrize("piece", [30, 50_000])
+@parametrize("algorithm", ALGORITHMS)
+def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, piece, tokenizers, build, monkeypatch):
     monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 500)  # many batches
     monkeypatch.setattr(cache_module, "MAX_PIECE_CHARACTERS", piece)  # of lines of up to 500
     texts = [*spaced_texts(50), *(text.replace("\n", " ") for text in spaced_texts(50))]
@@ -111,7 +98,7 @@ def test_the_cache_holds_exactly_the_ids_of_the_tokenizer_document_by_document(
         assert cache.line_lengths(document).tolist() == lines
 
 
-def test_any_stretch_of_a_document_can_be_read_and_datasets_opens_the_folder(make_cache: Build) -> None:
+def test_any_stretch_of_a_document_can_be_read(make_cache):
     cache = make_cache([[[10, 11, 12]], [[20], [21, 22]], [[30]]])
     assert cache.tokens(1, 1, 2).tolist() == [21, 22]
     assert not cache.tokens(0, 0, 3).flags.writeable
@@ -122,9 +109,7 @@ def test_any_stretch_of_a_document_can_be_read_and_datasets_opens_the_folder(mak
     assert dataset["content_hash"][:] == cache.content_hashes.tolist()
 
 
-def test_byte_level_lines_together_spell_the_document_newlines_included(
-    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build
-) -> None:
+def test_byte_level_lines_together_spell_the_document(tokenizers, build):
     texts, tokenizer = ["First line.\nSecond  line.\n\n\n  Third.\n", "One line"], tokenizers["byte_bpe"]
     cache = build(texts, tokenizer)
     assert [tokenizer.decode(ids) for ids in all_ids(cache)] == texts
@@ -133,8 +118,8 @@ def test_byte_level_lines_together_spell_the_document_newlines_included(
     assert [line.strip() for line in lines] == ["First line.", "Second  line.", "Third."]
 
 
-@pytest.mark.parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
-def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size: int, dtype: type, build: Build) -> None:
+@parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size, dtype, build):
     last = vocab_size - 1
     ids = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())} | {str(i): i for i in (5, 6, last)}
     backend = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
@@ -144,21 +129,19 @@ def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size: int, dt
     assert all_ids(cache) == [[5, last, 6]] == datasets.load_from_disk(str(cache.path))["input_ids"][:]
 
 
-def test_a_line_without_any_white_space_is_cut_at_the_limit(build: Build) -> None:
+def test_a_line_without_any_white_space_is_cut_at_the_limit(build):
     vocab = [*SPECIAL_TOKENS.values(), "我", "们", "词"]
     tokenizer = BertTokenizer(vocab={token: i for i, token in enumerate(vocab)})
     assert all_ids(build(["我们词" * 40_000], tokenizer)) == [[5, 6, 7] * 40_000]
 
 
-def test_equal_texts_have_equal_hashes_whatever_the_tokenizer(build: Build) -> None:
+def test_equal_texts_have_equal_hashes_whatever_the_tokenizer(build):
     texts = ["one two", "one  two", "two", "one two", "One two"]
     one, other = (build(texts, algorithm).content_hashes.tolist() for algorithm in ("wordpiece", "unigram"))
     assert one == other and one[0] == one[3] and len(set(one)) == 4
 
 
-def test_documents_without_a_token_leave_no_row_not_even_where_they_fill_whole_batches(
-    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_without_a_token_leave_no_row(tokenizers, build, monkeypatch):
     monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 4)
     silent = "\u200b\u200b\u200b\u200b"  # not white space to Python, but nothing to BERT
     cache = build([silent, silent, "fox", silent, "dog\n" + silent, silent])
@@ -167,9 +150,7 @@ def test_documents_without_a_token_leave_no_row_not_even_where_they_fill_whole_b
     assert "documents.jsonl" in refused(lambda: build([silent]))
 
 
-def test_the_description_counts_what_is_inside_by_source(
-    number_tokenizer: PreTrainedTokenizerBase, tmp_path: Path
-) -> None:
+def test_the_description_counts_what_is_inside_by_source(number_tokenizer, tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{t}"}}\n' for t in ("7 8 ü\\n9", "", "10 unknown", " ")))
     (tmp_path / "b.txt").write_text("\n\n")
     (tmp_path / "c.txt").write_text("11 12\n\n13")
@@ -189,7 +170,7 @@ def test_the_description_counts_what_is_inside_by_source(
         "documents_sampled_out": 0,
         "bytes": (cache.path / ARROW_NAME).stat().st_size,
     }
-    description = json.loads((cache.path / DESCRIPTION_NAME).read_text())
+    description = read_json(cache.path / DESCRIPTION_NAME)
     assert description == cache.description and description.items() >= expected.items()
     assert description["tokenizer"]["vocab_size"] == len(number_tokenizer)
     assert cache.path.name == f"documents-{description['fingerprint'][:16]}"
@@ -199,9 +180,7 @@ def test_the_description_counts_what_is_inside_by_source(
 # Once, and only whole
 
 
-def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its_own(
-    tokenizers: dict[str, PreTrainedTokenizerBase], build: Build, write_corpus: Callable[..., Corpus], tmp_path: Path
-) -> None:
+def test_the_second_call_reads_and_another_text_builds_its_own(tokenizers, build, write_corpus, tmp_path):
     corpus = write_corpus(spaced_texts(30))
     (file,) = corpus.options.train_file
     first = build(corpus)
@@ -217,17 +196,15 @@ def test_the_second_call_reads_and_another_tokenizer_corpus_or_sample_builds_its
         assert file_stamp(build(again, load_tokenizer(str(tmp_path / "tokenizer")))) == stamp
 
 
-DAMAGES: dict[str, Callable[[Path], Any]] = {
+DAMAGES = {
     "data zeroed": lambda folder: (folder / ARROW_NAME).write_bytes(bytes((folder / ARROW_NAME).stat().st_size)),
     "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
     "killed before the rename": lambda folder: folder.rename(f"{folder}.unfinished"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_an_incomplete_cache_is_never_used_but_built_again(
-    damage: str, write_corpus: Callable[..., Corpus], build: Build
-) -> None:
+@parametrize("damage", DAMAGES)
+def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus, build):
     corpus = write_corpus(TEXTS)
     path, ids = build(corpus).path, all_ids(build(corpus))
     DAMAGES[damage](path)
@@ -237,26 +214,22 @@ def test_an_incomplete_cache_is_never_used_but_built_again(
     assert file_stamp(build(corpus)) == file_stamp(cache)
 
 
-def test_a_build_that_fails_in_the_middle_leaves_nothing_and_frees_the_lock(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_fails_leaves_nothing_and_frees_the_lock(build, tmp_path, monkeypatch):
     monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 100)
     good, broken = tmp_path / "1.txt", tmp_path / "2.txt"
     good.write_text("\n\n".join(TEXTS * 5))
     broken.write_bytes(b"the fox \xff\xfe")
-    with pytest.raises(UserError, match=r"2\.txt") as caught:
+    with raises(UserError, match=r"2\.txt") as caught:
         build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))
     (lock,) = (tmp_path / "cache").iterdir()  # nothing else is there
     with FileLock(lock, timeout=0):  # free, although the traceback still has the frames of the build
         assert caught.value is not None
 
 
-def test_two_that_build_the_same_cache_at_once_both_get_the_complete_one(
-    wordpiece_tokenizer: PreTrainedTokenizerBase, write_corpus: Callable[..., Corpus], tmp_path: Path
-) -> None:
+def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, write_corpus, tmp_path):
     options, barrier = write_corpus(TEXTS * 200).options, threading.Barrier(2)
 
-    def build(_: int) -> tuple[Any, list[list[int]]]:
+    def build(_):
         corpus = Corpus(options)
         barrier.wait(timeout=300)
         cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
@@ -269,9 +242,7 @@ def test_two_that_build_the_same_cache_at_once_both_get_the_complete_one(
     assert len(list(tmp_path.glob("documents-*"))) == 2  # the cache and its lock
 
 
-def test_unusable_corpora_and_folders_are_errors_that_name_the_option(
-    build: Build, number_tokenizer: PreTrainedTokenizerBase, tmp_path: Path
-) -> None:
+def test_unusable_corpora_are_errors_that_name_the_option(build, number_tokenizer, tmp_path):
     assert "--tokenizer_path" in refused(lambda: build(["no number"], number_tokenizer))
     (tmp_path / "file").write_text("")
     corpus = Corpus(CorpusArguments(train_file=[str(tmp_path / "file")]))
@@ -281,13 +252,11 @@ def test_unusable_corpora_and_folders_are_errors_that_name_the_option(
 # Held-out split
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("distinct", "fraction", "expected"),
     [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)],
 )
-def test_an_exact_share_of_the_distinct_documents_is_held_out_and_equal_ones_stay_together(
-    distinct: int, fraction: float, expected: int
-) -> None:
+def test_an_exact_share_of_distinct_documents_is_held_out(distinct, fraction, expected):
     rng = np.random.default_rng(0)
     values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
     hashes = rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))  # each one to four times
@@ -300,7 +269,7 @@ def test_an_exact_share_of_the_distinct_documents_is_held_out_and_equal_ones_sta
     assert set(turned[split_documents(turned, fraction, 42)[1]].tolist()) == apart
 
 
-def test_a_document_is_held_out_as_often_as_any_other() -> None:
+def test_a_document_is_held_out_as_often_as_any_other():
     hashes = np.arange(20, dtype=np.uint64)
     splits = [split_documents(hashes, 0.25, seed)[1] for seed in range(1000)]
     counts = np.bincount(np.concatenate(splits), minlength=20)
@@ -308,7 +277,7 @@ def test_a_document_is_held_out_as_often_as_any_other() -> None:
     assert np.abs(counts - 250).max() < 5 * (1000 * 0.25 * 0.75) ** 0.5
 
 
-def test_fraction_zero_holds_nothing_out_and_one_distinct_document_cannot_be_split() -> None:
+def test_fraction_zero_holds_nothing_out():
     training, held_out = split_documents(np.array([3, 3], dtype=np.uint64), 0, seed=1)
     assert training.tolist() == [0, 1] and held_out.tolist() == []
     same = np.array([3, 3, 3], dtype=np.uint64)

@@ -1,11 +1,6 @@
 """Tokenizers of a corpus: trained once, complete or not at all, with a report whose numbers can be counted by hand."""
 
-import json
 import random
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
 
 from electra.data import tokenizer as tokenizer_module
 from electra.data.corpus import Corpus
@@ -18,31 +13,29 @@ from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
+from tests.helpers import read_json
 
-WriteCorpus = Callable[..., Corpus]
 OPTIONS = TokenizerArguments(vocab_size=120)
 
 
-def texts(count: int, seed: int = 0) -> list[str]:
+def texts(count, seed=0):
     rng = random.Random(seed)
     words = ["fox", "dog", "lazy", "quick", "jumps", "über", "zebra", "xylophone", "generator", "discriminator"]
     return [" ".join(rng.choices(words, k=rng.randint(3, 30))) + f" {i}" for i in range(count)]
 
 
-def held_out(documents: list[str], seed: int = 42) -> list[str]:
+def held_out(documents, seed=42):
     return [document for document in documents if is_held_out(document, seed)]
 
 
-def test_held_out_documents_are_chosen_by_their_text_and_the_seed() -> None:
+def test_held_out_documents_are_chosen_by_text_and_seed():
     documents = [f"document {i}" for i in range(20000)]
     one, other = (set(held_out(documents, seed)) for seed in (1, -2))
     assert 0.043 < len(one) / len(documents) < 0.057  # 4.5 standard deviations
     assert 20 < len(one & other) < 85  # independent: 0.0025 of the documents
 
 
-def test_it_is_trained_on_all_documents_but_those_held_out_and_the_report_can_be_counted_by_hand(
-    write_corpus: WriteCorpus,
-) -> None:
+def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
     documents = texts(300)
     tokenizer, report = train_on_corpus(write_corpus(documents), OPTIONS)
     training = [document for document in documents if not is_held_out(document, 42)]
@@ -60,7 +53,7 @@ def test_it_is_trained_on_all_documents_but_those_held_out_and_the_report_can_be
     }
 
 
-def test_only_some_held_out_text_is_kept_in_memory(write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_held_out_text_is_kept_in_memory(write_corpus, monkeypatch):
     monkeypatch.setattr(tokenizer_module, "HELD_OUT_BYTES", 100)
     documents = texts(300)
     _, report = train_on_corpus(write_corpus(documents), OPTIONS)
@@ -69,7 +62,7 @@ def test_only_some_held_out_text_is_kept_in_memory(write_corpus: WriteCorpus, mo
     assert report["training_documents"] == 300 - len(held_out(documents))
 
 
-def test_a_corpus_whose_only_document_would_be_held_out_is_learned_from(write_corpus: WriteCorpus) -> None:
+def test_a_corpus_of_one_document_is_learned_from(write_corpus):
     (document, *_) = held_out(["\n".join(texts(40, seed)) for seed in range(100)])
     tokenizer, report = train_on_corpus(write_corpus([document]), OPTIONS)
     assert report["held_out_documents"] == 0 and "tokens" not in report
@@ -80,14 +73,12 @@ def test_a_corpus_whose_only_document_would_be_held_out_is_learned_from(write_co
 # Cached
 
 
-def test_another_corpus_option_or_seed_has_its_own_tokenizer_and_the_second_call_reads_nothing(
-    write_corpus: WriteCorpus, tmp_path: Path
-) -> None:
+def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_path):
     corpus = write_corpus(texts(100))
     first = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
     (folder,) = tmp_path.glob("tokenizer-*[!k]")
     assert find_damage(folder) is None
-    report = json.loads((folder / REPORT_NAME).read_text())
+    report = read_json(folder / REPORT_NAME)
     assert report["training_documents"] == 100 - len(held_out(texts(100)))
 
     again = Corpus(corpus.options)
@@ -107,9 +98,7 @@ def test_another_corpus_option_or_seed_has_its_own_tokenizer_and_the_second_call
 # The command
 
 
-def test_the_command_replaces_a_tokenizer_but_never_a_model_or_other_files(
-    write_corpus: WriteCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_replaces_a_tokenizer_only(write_corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "setup_logging", lambda: None)  # which hides logs from other tests
     folder = tmp_path / "tokenizer"
     flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder), "--cased"]
@@ -119,7 +108,7 @@ def test_the_command_replaces_a_tokenizer_but_never_a_model_or_other_files(
     training = [document for document in texts(100) if not is_held_out(document, 7)]
     expected = train_tokenizer(training, TokenizerArguments(vocab_size=100, lowercase=False))
     assert tokenizer_fingerprint(load_tokenizer(str(folder))) == tokenizer_fingerprint(expected)
-    assert json.loads((folder / REPORT_NAME).read_text())["vocab_size"] == 100
+    assert read_json(folder / REPORT_NAME)["vocab_size"] == 100
 
     extension = ["--train_file", flags[1], "--extend", str(tmp_path), "--output_dir", str(folder)]
     (folder / REPORT_NAME).rename(tmp_path / REPORT_NAME)  # as the tokenizer/ of a run, which has no report

@@ -1,7 +1,5 @@
 """Real encoders of a few thousand parameters, one of each kind of architecture."""
 
-from typing import Any
-
 from transformers import (
     AlbertConfig,
     BertConfig,
@@ -10,12 +8,11 @@ from transformers import (
     ElectraConfig,
     ElectraModel,
     ModernBertConfig,
-    PreTrainedConfig,
     RobertaConfig,
 )
 
 
-def tiny_electra(vocab_size: int = 6000, dropout: float = 0.1, **values: Any) -> ElectraModel:
+def tiny_electra(vocab_size=6000, dropout=0.1, **values):
     """One layer of width 16, by default, with weights large enough that tokens matter."""
     sizes = {
         "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -25,7 +22,7 @@ def tiny_electra(vocab_size: int = 6000, dropout: float = 0.1, **values: Any) ->
     return ElectraModel(ElectraConfig(vocab_size=vocab_size, **dropouts, **{**sizes, **values}))
 
 
-def tiny_configs(vocab_size: int = 60) -> dict[str, PreTrainedConfig]:
+def tiny_configs(vocab_size=60):
     """By model type: width 16, two layers, 40 positions in the table."""
     sizes = {
         "vocab_size": vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,

@@ -1,16 +1,13 @@
 """Examples to ids and batches: exact ids, truncation, padding; what says which data a result is of."""
 
-from pathlib import Path
-
 import numpy as np
-import pytest
-from transformers import PreTrainedTokenizerBase
+from pytest import raises
 
 from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, data_settings, encode, fingerprint
 from electra.io.errors import UserError
 
 
-def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):
     cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
     rows = encode(Examples(["10 11", "12"], ["20", "21 22"], [1, 0]), framed_tokenizer, 16)
     assert rows[0]["input_ids"].tolist() == [cls, 10, 11, sep, 20, sep]
@@ -22,7 +19,7 @@ def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer: Pr
     assert single[1]["input_ids"].tolist() == [cls, 12, sep] and "labels" not in single[1]
 
 
-def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer):
     cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
     examples = Examples([" ".join(map(str, range(10, 30))), "10 11"], ["50 51", " ".join(map(str, range(50, 70)))])
     rows = encode(examples, framed_tokenizer, 10)
@@ -30,13 +27,13 @@ def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer: PreTr
     assert rows[1]["input_ids"].tolist() == [cls, 10, 11, sep, 50, 51, 52, 53, 54, sep]
 
 
-def test_many_batches_of_texts_keep_their_order(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_many_batches_of_texts_keep_their_order(framed_tokenizer):
     rows = encode(Examples([str(5 + i % 5000) for i in range(4500)]), framed_tokenizer, 8)
     assert len(rows) == 4500
     assert [int(rows[i]["input_ids"][1]) for i in (0, 1999, 2000, 4499)] == [5, 2004, 2005, 4504]
 
 
-def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer):
     rows = encode(Examples(["10 11 12", "13"], ["20", "21"], [1, 0]), framed_tokenizer, 16)
     batch = PaddingCollator(pad_token_id=9)([rows[1], rows[0]])
     cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
@@ -51,29 +48,29 @@ def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer: PreTrai
     assert targets.columns["labels"].dtype == np.float32 and rows.columns["labels"].dtype == np.int64
 
 
-def test_both_orders_are_every_pair_twice_with_its_label() -> None:
+def test_both_orders_are_every_pair_twice_with_its_label():
     doubled = both_orders(Examples(["a", "b"], ["c", "d"], [1, 0]))
     assert doubled == Examples(["a", "b", "c", "d"], ["c", "d", "a", "b"], [1, 0, 1, 0])
     single = Examples(["a"], None, [1])
     assert both_orders(single) is single
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_a_fingerprint_is_of_bytes_in_their_order_and_not_of_names(tmp_path: Path) -> None:
+def test_a_fingerprint_is_of_bytes_and_not_of_names(tmp_path):
     a, b, c = (write(tmp_path / name, text) for name, text in (("a", "one"), ("b", "two"), ("c", "one")))
     assert fingerprint([a]) == fingerprint([c]) != fingerprint([b])
     assert len({fingerprint(paths) for paths in ([a, b], [b, a], [a], [a, c])}) == 4
     assert data_settings([a], [b], None) == {"train_data": fingerprint([a]), "validation_data": fingerprint([b])}
-    with pytest.raises(UserError, match="nowhere"):
+    with raises(UserError, match="nowhere"):
         fingerprint([tmp_path / "nowhere"])
 
 
-def test_a_data_set_is_its_name_and_a_folder_its_files_but_those_of_the_test_set(tmp_path: Path) -> None:
+def test_a_data_set_is_its_name_or_its_files_but_the_test_set(tmp_path):
     assert data_settings([], [], "squad") == {"train_data": "squad train", "validation_data": "squad validation"}
     assert data_settings([], [], "arc", "easy")["train_data"] == "arc easy train"
     write(tmp_path / "set" / "train.jsonl", "one")

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
 from filelock import FileLock
+from pytest import raises
 
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
 from electra.finetuning.runner import check_same_settings
@@ -14,34 +13,35 @@ from electra.finetuning.task import TaskAdapter
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.multiple_choice.task import parse_arguments
+from tests.helpers import parametrize
 
 
-def open_one(folder: Path, *argv: str) -> Evaluation:
+def open_one(folder, *argv):
     return open_evaluation(parse_arguments([f"--output_dir={folder}", "--pretrain_path=runs/small", *argv]), "glue")
 
 
-def result(seed: int, score: float | None, task: str = "rte", **settings: Any) -> Result:
+def result(seed, score, task="rte", **settings):
     return Result(task, seed, {"accuracy": score}, False, 3.0, "pretrained", "m", 1, {"train": 10, "dev": 4}, settings)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("path", "name"),
     [
         ("output/small/discriminator", "small"), ("small/checkpoint-12", "small-checkpoint-12"),
         ("google/electra-small-discriminator", "electra-small-discriminator"), ("a/config.json", "config"),
     ],
 )  # fmt: skip
-def test_an_evaluation_is_named_after_its_run_or_model(path: str, name: str) -> None:
+def test_an_evaluation_is_named_after_its_run_or_model(path, name):
     assert model_name(path) == name
 
 
-def test_a_folder_is_locked_and_holds_one_evaluation(tmp_path: Path) -> None:
-    with FileLock(tmp_path / ".glue_small.lock"), pytest.raises(UserError, match="glue_small"):
+def test_a_folder_is_locked_and_holds_one_evaluation(tmp_path):
+    with FileLock(tmp_path / ".glue_small.lock"), raises(UserError, match="glue_small"):
         open_one(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "metrics.json").touch()
     for name in ("taken", "a/b", ".."):
-        with pytest.raises(UserError, match="--experiment_name"):
+        with raises(UserError, match="--experiment_name"):
             open_one(tmp_path, f"--experiment_name={name}")
     (tmp_path / "glue_small").mkdir()
     (tmp_path / "glue_small" / ".environment.json.123").touch()  # left by a killed process
@@ -51,7 +51,7 @@ def test_a_folder_is_locked_and_holds_one_evaluation(tmp_path: Path) -> None:
     assert (evaluation.folder, evaluation.results) == (tmp_path / "glue_small", [result(1, 0.5)])
 
 
-def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path: Path) -> None:
+def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path):
     evaluation = Evaluation(tmp_path, [])
     for score in (0.5, 0.7):
         evaluation.add(result(1, score))
@@ -64,9 +64,9 @@ def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path: Path) 
     assert finished == [True, False, False]
 
 
-def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path: Path) -> None:
+def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
     results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(9, 1.0), result(1, 1.0, "cola")]
-    adapter: Any = SimpleNamespace(
+    adapter = SimpleNamespace(
         args=SimpleNamespace(seeds=range(1, 6)), evaluation=Evaluation(tmp_path, results),
         headlines=lambda task: ("mcc", "accuracy"),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path: Path) -
     assert TaskAdapter.best_first(adapter, "rte", result(5, 0.6), result(1, 1.0)) == [2, 4, 5, 1, 3]
 
 
-def test_results_of_other_settings_or_data_are_told_apart_by_name() -> None:
+def test_results_of_other_settings_are_told_apart():
     found = result(1, 0.5, learning_rate=1e-4, head="hf")
     check_same_settings(found, dict(found.settings), {"train": 10, "dev": 4}, Path("run"))
     check_same_settings(found, dict(found.settings), {}, Path("run"))  # the data is not read
@@ -82,5 +82,5 @@ def test_results_of_other_settings_or_data_are_told_apart_by_name() -> None:
         ({"head": "google"}, {"train": 10, "dev": 4}, "head"), ({}, {"train": 11, "dev": 4}, "rows of train"),
         ({"new": 1}, {}, "new"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=named):
+        with raises(UserError, match=named):
             check_same_settings(found, found.settings | settings, rows, Path("run"))

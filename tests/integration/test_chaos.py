@@ -1,7 +1,5 @@
 """A short chaos.py: the long one is `make chaos`."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.chaos import disturb
@@ -9,7 +7,7 @@ from tests.chaos import disturb
 pytestmark = pytest.mark.slow
 
 
-def test_a_run_killed_three_times_ends_as_the_undisturbed_one_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_killed_three_times_ends_bit_for_bit_alike(tmp_path):
     reached = disturb(tmp_path, kills=3, seed=82, dataloader_num_workers=1)
     assert {when for when, _ in reached} == {"cache", "save", "step"}
     steps = [step for _, step in reached]

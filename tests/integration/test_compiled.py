@@ -1,18 +1,18 @@
 """A compiled run: few graphs, whatever the batches, phases and evaluations; and one that cannot be compiled."""
 
 import logging
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from functorch.compile import make_boxed_func
+from pytest import approx, raises
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.testing import CompileCounter
 
 from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments
+from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, make, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
 
 
-def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
+def test_a_run_compiles_one_graph_for_each_combination(tmp_path):
     write_corpus(tmp_path / "corpus.txt", documents=100, words=6)  # most batches are padded, some are not
-    options: dict[str, Any] = {
+    options = {
         "max_steps": 300,
         "eval_steps": 75,
         "logging_steps": 50,
@@ -42,11 +42,11 @@ def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
 
     compute_loss = trainer.compute_loss
 
-    def note(model: Any, inputs: dict[str, Any], **others: Any) -> Any:
+    def note(model, inputs, **others):
         seen.add(("attention_mask" in inputs, trainer.model.train_generator, tuple(inputs["input_ids"].shape)))
         return compute_loss(model, inputs, **others)
 
-    trainer.compute_loss = note  # type: ignore[method-assign]
+    trainer.compute_loss = note
     torch._dynamo.reset()
     trainer.train()
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
@@ -55,7 +55,7 @@ def test_a_run_compiles_one_graph_for_each_combination(tmp_path: Path) -> None:
     assert counter.frame_count == len(seen) >= 2
 
 
-def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
+def test_a_compiled_step_computes_what_it_did(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     logged = []
     for options in ({}, EAGERLY):
@@ -64,16 +64,16 @@ def test_a_compiled_step_computes_what_it_did(tmp_path: Path) -> None:
         trainer.train()
         logged.append([logs.get("loss", logs.get("eval_loss")) for logs in trainer.state.log_history[:-1]])
     assert trainer.model_wrapped is trainer.model  # accelerate has not compiled it, too
-    assert len(logged[0]) >= 6 and logged[1] == pytest.approx(logged[0], rel=1e-5)
+    assert len(logged[0]) >= 6 and logged[1] == approx(logged[0], rel=1e-5)
 
 
-def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path: Path) -> None:
+def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path):
     """As of --torch_compile_mode reduce-overhead, whose graphs write to the same memory in every step."""
     write_corpus(tmp_path / "corpus.txt")
-    last: list[torch.Tensor] = []
+    last = []
 
-    def overwriting(graph: Any, inputs: Any) -> Any:
-        def forward(*args: Any) -> Any:
+    def overwriting(graph, inputs):
+        def forward(*args):
             while last:
                 last.pop().zero_()
             results = graph.forward(*args)
@@ -96,17 +96,15 @@ def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path: Path) -> None:
         trainer.train()
         lines = [logs for logs in trainer.state.log_history if "loss" in logs]
         logged.append([{name: logs[name] for name in ("loss", "discriminator_loss", "grad_norm")} for logs in lines])
-    assert last and logged[1] == [pytest.approx(line, rel=1e-4) for line in logged[0]]
+    assert last and logged[1] == [approx(line, rel=1e-4) for line in logged[0]]
 
 
-@pytest.mark.parametrize("where", ["forward", "backward"])
-def test_a_step_that_cannot_be_compiled_runs_as_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
-) -> None:
+@parametrize("where", ["forward", "backward"])
+def test_a_step_that_cannot_be_compiled_runs_as_it_is(tmp_path, caplog, where):
     write_corpus(tmp_path / "corpus.txt")
     trainer = make(tmp_path, **FAST, **EAGERLY, max_steps=3, logging_steps=1, save_strategy="no")
 
-    def broken(graph: Any, inputs: Any) -> Any:
+    def broken(graph, inputs):
         raise TorchDynamoException("no compiler here")
 
     in_backward = aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward), bw_compiler=broken)
@@ -117,7 +115,7 @@ def test_a_step_that_cannot_be_compiled_runs_as_it_is(
     assert caplog.text.count("cannot be compiled") == 1 and "no compiler here" in caplog.text
 
 
-def test_graphs_that_share_memory_are_refused_with_accumulation(tmp_path: Path) -> None:
+def test_graphs_that_share_memory_are_refused_with_accumulation(tmp_path):
     options = {"torch_compile_mode": "reduce-overhead", "gradient_accumulation_steps": 2}
-    with pytest.raises(UserError, match="reduce-overhead"):
+    with raises(UserError, match="reduce-overhead"):
         parse_arguments(flags(tmp_path, **options))

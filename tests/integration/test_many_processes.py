@@ -4,7 +4,6 @@ Real commands by torchrun and gloo; a host is a torchrun of its own. Without dro
 process's own. A host that is killed ends the other one with one line and a checkpoint to go on from.
 """
 
-import json
 import re
 import socket
 import subprocess
@@ -14,12 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
+from pytest import approx
 from safetensors.torch import load_file
+from torch.testing import assert_close
 
 from electra.io.checkpoints import find_damage
 from electra.pretraining.run import main as pretrain
-from tests.helpers import ENVIRONMENT, ROOT, torchrun
+from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json, torchrun
 from tests.pretraining.runs import FAST, flags, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.slow
 STEPS = 6
 
 
-def options(folder: Path, name: str, **others: object) -> list[str]:
+def options(folder, name, **others):
     no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     return flags(folder, experiment_name=name, **no_dropout, **FAST, bf16=False, logging_steps=1, **others)
 
 
-def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]:
+def start(argv, *launcher, log):
     """run_pretraining.py by torchrun with the arguments of `launcher`; its lines go to `log`."""
     with log.open("w") as said:
         return subprocess.Popen(
@@ -43,7 +43,7 @@ def start(argv: list[str], *launcher: str, log: Path) -> subprocess.Popen[bytes]
         )
 
 
-def start_hosts(argv: list[str], folder: Path) -> list[subprocess.Popen[bytes]]:
+def start_hosts(argv, folder):
     """Two torchruns of one process each, which find each other at a port that is free now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -52,15 +52,15 @@ def start_hosts(argv: list[str], folder: Path) -> list[subprocess.Popen[bytes]]:
     return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log") for rank in range(2)]
 
 
-def log_of(run_folder: Path) -> list[dict[str, float]]:
-    state = json.loads((run_folder / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
+def log_of(run_folder):
+    state = read_json(run_folder / f"checkpoint-{STEPS}" / "trainer_state.json")
     return [entry for entry in state["log_history"] if "loss" in entry]
 
 
-def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path: Path) -> None:
+def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
     write_corpus(tmp_path / "corpus.txt", documents=80, words=6)  # rows of many lengths, hence padding
 
-    def argv(name: str, batch: int, accumulation: int = 1) -> list[str]:
+    def argv(name, batch, accumulation=1):
         sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
         return options(tmp_path, name, **sizes, max_steps=STEPS, save_steps=STEPS)
 
@@ -74,14 +74,14 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path: Path) 
     for other in others:
         for step, (mine, theirs) in enumerate(zip(log_of(other), wanted, strict=True)):
             for name in ("loss", "generator_loss", "discriminator_loss", "grad_norm", "replaced_rate", "tokens_seen"):
-                assert mine[name] == pytest.approx(theirs[name], rel=1e-4), (other.name, step, name)
+                assert mine[name] == approx(theirs[name], rel=1e-4), (other.name, step, name)
         for name, tensor in load_file(other / f"checkpoint-{STEPS}" / "model.safetensors").items():
             # Adam divides by the gradient's size, so rounding moves weights whose gradient is nearly 0.
-            torch.testing.assert_close(tensor, weights[name], rtol=0, atol=1e-4)
+            assert_close(tensor, weights[name], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_host_that_is_killed_ends_the_other_with_one_line_and_a_whole_checkpoint(tmp_path: Path, lost: int) -> None:
+@parametrize("lost", [0, 1])
+def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path, lost):
     write_corpus(tmp_path / "corpus.txt")
     hosts = start_hosts(options(tmp_path, "hosts", max_steps=100_000, save_steps=5), tmp_path)
     try:
@@ -129,7 +129,7 @@ except RuntimeError:
 """
 
 
-def test_building_a_cache_may_take_longer_than_a_collective(tmp_path: Path) -> None:
+def test_building_a_cache_may_take_longer_than_a_collective(tmp_path):
     """--ddp_timeout holds on CPUs too, and does not end the wait for the cache."""
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "build.py").write_text(SLOW_CACHE)
@@ -158,8 +158,8 @@ run_script(main)
 """
 
 
-@pytest.mark.parametrize("code", [0, 85])
-def test_a_process_that_is_done_stays_until_the_first_has_written(tmp_path: Path, code: int) -> None:
+@parametrize("code", [0, 85])
+def test_a_process_that_is_done_waits_for_the_first(tmp_path, code):
     (tmp_path / "leave.py").write_text(LEAVING)
     done = torchrun(tmp_path / "leave.py", [tmp_path / "written", tmp_path / "told", code], tmp_path)
     assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too

@@ -4,7 +4,6 @@ import json
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,15 +13,15 @@ from unittest.mock import Mock
 import pytest
 import wandb
 import yaml
+from pytest import approx
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import PreTrainedTokenizerBase
 from wandb.proto import wandb_internal_pb2
 
 from electra.report.results import read_results
 from electra.runtime import tracking
 from electra.runtime.tracking import check_trackers, track_results
 from tests.conftest import refused
-from tests.helpers import ENVIRONMENT, ROOT
+from tests.helpers import ENVIRONMENT, ROOT, read_json
 from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
@@ -43,16 +42,16 @@ class Tracked:
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name):
         return [line[name] for line in self.history if name in line]
 
-    def table(self, name: str) -> list[dict[str, Any]]:
+    def table(self, name):
         """Its rows, by the names of the columns."""
         content = json.loads((self.folder / "files" / self.values(f"{name}.path")[-1]).read_text())
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
 
 
-def read_wandb(folder: Path) -> dict[str, Tracked]:
+def read_wandb(folder):
     """All runs below a folder, by name."""
     found = {}
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
@@ -70,11 +69,11 @@ def read_wandb(folder: Path) -> dict[str, Tracked]:
     return found
 
 
-def _items(items: Any) -> dict[str, Any]:
+def _items(items):
     return {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
-def _records(content: bytes) -> Iterator[bytes]:
+def _records(content):
     """The records of LevelDB's log format, behind wandb's own seven bytes."""
     block, header = 32768, 7
     place, parts = header, b""
@@ -90,9 +89,9 @@ def _records(content: bytes) -> Iterator[bytes]:
             parts = b""
 
 
-def read_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def read_tensorboard(folder):
     """Steps and values of all scalars of the event files in and below a folder, by name."""
-    scalars: dict[str, list[tuple[int, float]]] = {}
+    scalars = {}
     for path in sorted(folder.rglob("events.out.tfevents.*")):
         events = EventAccumulator(str(path), size_guidance={"scalars": 0})
         events.Reload()
@@ -101,16 +100,14 @@ def read_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return scalars
 
 
-def call(
-    script: str, argv: list[str], folder: Path, before: str = "pass", **variables: str
-) -> subprocess.CompletedProcess[str]:
+def call(script, argv, folder, before="pass", **variables):
     code = f"import runpy, sys; {before}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     command = [sys.executable, "-c", code, str(ROOT / script), *argv]
     environment = {**ENVIRONMENT, "WANDB_DIR": str(folder), **variables}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def assert_same_scalars(run: Tracked, tensorboard: dict[str, list[tuple[int, float]]]) -> None:
+def assert_same_scalars(run, tensorboard):
     """Without what only one has: wandb's axes and speeds, five numbers of the end that are in wandb's summary."""
     only_wandb = ("train/global_step", "test/runtime", "test/samples_per_second", "test/steps_per_second")
     end = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
@@ -118,30 +115,30 @@ def assert_same_scalars(run: Tracked, tensorboard: dict[str, list[tuple[int, flo
     logged = {name: values for name, values in tensorboard.items() if name.removeprefix("train/") not in end}
     assert set(logged) == names - {*only_wandb}
     for name, values in logged.items():  # float32
-        assert [value for _, value in values] == pytest.approx(run.values(name), rel=1e-5, nan_ok=True), name
+        assert [value for _, value in values] == approx(run.values(name), rel=1e-5, nan_ok=True), name
 
 
-def test_pretraining_gives_its_options_curves_table_and_cost_to_both(tmp_path: Path) -> None:
+def test_pretraining_gives_its_curves_and_tables_to_both(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     argv = flags(tmp_path, max_steps=4, eval_steps=2, logging_steps=2, generator_size=0.5, report_to=REPORT_TO)
     done = call("run_pretraining.py", argv, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "output" / "run"
     run = read_wandb(tmp_path / "wandb")["run"]
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = read_json(folder / "metrics.json")
     options = yaml.safe_load((folder / "config.yaml").read_text())
     assert {name: run.config["options"][name] for name in options} == options
     assert run.config["plan"].items() <= metrics["plan"].items()
-    state = json.loads((folder / "trainer_state.json").read_text())
+    state = read_json(folder / "trainer_state.json")
     for kind, prefix, count in (("eval/", "eval_", 3), ("train/", "", 2)):
         lines = [line for line in state["log_history"] if ("eval_loss" in line) == bool(prefix)][:count]
         for name in set(lines[0]) - {"epoch", "step"}:
             expected = [line[name] for line in lines]
-            assert run.values(kind + name.removeprefix(prefix)) == pytest.approx(expected, nan_ok=True), name
+            assert run.values(kind + name.removeprefix(prefix)) == approx(expected, nan_ok=True), name
     for column, values in metrics["held_out"].items():
         for name, value in values.items():
-            assert run.summary[f"held_out/{column}/{name}"] == pytest.approx(value)
-            assert next(r for r in run.table("held_out") if r["metric"] == name)[column] == pytest.approx(value)
+            assert run.summary[f"held_out/{column}/{name}"] == approx(value)
+            assert next(r for r in run.table("held_out") if r["metric"] == name)[column] == approx(value)
     assert run.summary["compute/tokens"] == metrics["compute"]["tokens"]
     for name in ("report.html", "training_curves.png"):
         media = run.folder / "files" / run.values(f"{Path(name).stem}.path")[-1]
@@ -149,9 +146,7 @@ def test_pretraining_gives_its_options_curves_table_and_cost_to_both(tmp_path: P
     assert_same_scalars(run, read_tensorboard(folder))
 
 
-def test_glue_gives_each_run_and_the_table_of_all_to_both(
-    tmp_path: Path, glue_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_glue_gives_each_run_and_the_table_of_all_to_both(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA", "STS-B")
     argv = glue_flags(tmp_path, tasks=["cola", "stsb"], report_to=REPORT_TO, layerwise_lr_decay=0.625, logging_steps=1)
@@ -168,7 +163,7 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(
         recorded = [run.config[name] for name in ("layerwise_lr_decay", "task", "started_from", "run_seed")]
         assert recorded == [0.625, result.task, result.start, result.seed]
         for name, value in result.metrics.items():
-            assert value is None or run.values(f"eval/{name}") == [pytest.approx(value)]
+            assert value is None or run.values(f"eval/{name}") == [approx(value)]
         assert len(run.values("train/loss")) == run.values("train/global_step")[-1] >= 3  # each step of it
         assert_same_scalars(run, read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
 
@@ -181,7 +176,7 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(
     assert_same_scalars(report, read_tensorboard(folder / "logs" / "report"))
 
 
-def test_neither_has_to_be_there(tmp_path: Path) -> None:
+def test_neither_has_to_be_there(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     missing = "sys.modules.update({'wandb': None, 'tensorboard': None, 'tensorboardX': None})"
     done = call("run_pretraining.py", flags(tmp_path, **FAST, max_steps=4), tmp_path, missing)
@@ -189,7 +184,7 @@ def test_neither_has_to_be_there(tmp_path: Path) -> None:
     assert (tmp_path / "output" / "run" / "report.html").is_file()
 
 
-def test_a_tracker_that_would_stop_the_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_would_stop_the_run_is_refused(monkeypatch):
     for name in ("nonsense", "clearml"):
         assert name in refused(lambda name=name: check_trackers([name]))
     check_trackers(["none"])
@@ -202,9 +197,7 @@ def test_a_tracker_that_would_stop_the_run_is_refused(monkeypatch: pytest.Monkey
     assert "pip install wandb" in refused(lambda: check_trackers(["wandb"]))
 
 
-def test_a_tracker_that_fails_at_the_end_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tracker_that_fails_at_the_end_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(wandb, "run", Mock(log=Mock(side_effect=RuntimeError("no connection"))))
     track_results(["wandb"], {"loss": 1.0}, {}, [], folder=None, step=1)
     assert "no connection" in caplog.text

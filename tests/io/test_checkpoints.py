@@ -2,10 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from pytest import raises
 
 from electra.io import checkpoints
 from electra.io.checkpoints import (
@@ -21,21 +20,21 @@ from electra.io.checkpoints import (
     write_manifest,
 )
 from electra.io.errors import UserError
+from tests.helpers import parametrize
 
-Harm = Callable[[Path], object]
 CONTENT = bytes(range(200))
 
 
-def cut(path: Path) -> None:
+def cut(path):
     os.truncate(path, path.stat().st_size - 1)
 
 
-def alter(path: Path) -> None:
+def alter(path):
     content = path.read_bytes()
     path.write_bytes(content[:9] + bytes([content[9] ^ 1]) + content[10:])
 
 
-def write_checkpoint(run: Path, step: int, *names: str) -> Path:
+def write_checkpoint(run, step, *names):
     folder = run / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     for name in names or ("model.safetensors", "optimizer.pt", "below/file"):
@@ -49,9 +48,9 @@ def write_checkpoint(run: Path, step: int, *names: str) -> Path:
 # ---- manifests
 
 
-@pytest.mark.parametrize("harm", [cut, alter, Path.unlink, Path.touch])
-@pytest.mark.parametrize("name", ["a.json", "below/b.bin", "optimizer.pt", "README.md", "new.txt"])
-def test_each_recorded_file_is_guarded_and_no_other(tmp_path: Path, name: str, harm: Harm) -> None:
+@parametrize("harm", [cut, alter, Path.unlink, Path.touch])
+@parametrize("name", ["a.json", "below/b.bin", "optimizer.pt", "README.md", "new.txt"])
+def test_each_recorded_file_is_guarded_and_no_other(tmp_path, name, harm):
     (tmp_path / "below").mkdir()
     for written in ("a.json", "below/b.bin", "optimizer.pt", "README.md"):
         (tmp_path / written).write_bytes(CONTENT)
@@ -66,18 +65,16 @@ def test_each_recorded_file_is_guarded_and_no_other(tmp_path: Path, name: str, h
     assert (find_damage(tmp_path, "optimizer") is None) == (wrong is None or name == "optimizer.pt")
 
 
-@pytest.mark.parametrize("content", ["", '{"files": [1]}', '{"files": {"a.json": {}}}'])
-def test_an_unreadable_manifest_confirms_nothing(tmp_path: Path, content: str) -> None:
+@parametrize("content", ["", '{"files": [1]}', '{"files": {"a.json": {}}}'])
+def test_an_unreadable_manifest_confirms_nothing(tmp_path, content):
     (tmp_path / "a.json").write_text("a")
     assert find_damage(tmp_path) == f"has no {MANIFEST_NAME}"
     (tmp_path / MANIFEST_NAME).write_text(content)
     assert MANIFEST_NAME in str(find_damage(tmp_path))
 
 
-@pytest.mark.parametrize("zeroed", [(0, 1), (12_500, 37_500), (50_000, 50_001)])
-def test_samples_of_a_large_file_find_zeroed_bytes(
-    tmp_path: Path, zeroed: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@parametrize("zeroed", [(0, 1), (12_500, 37_500), (50_000, 50_001)])
+def test_samples_of_a_large_file_find_zeroed_bytes(tmp_path, zeroed, monkeypatch):
     monkeypatch.setattr(checkpoints, "_PIECE_BYTES", 16)
     path, (begin, end) = tmp_path / "data.arrow", zeroed
     whole = bytes(1 + i % 255 for i in range(50_001))
@@ -91,11 +88,9 @@ def test_samples_of_a_large_file_find_zeroed_bytes(
 # ---- finding checkpoints
 
 
-def test_the_latest_valid_checkpoint_is_found_and_the_others_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_latest_valid_checkpoint_is_found(tmp_path, caplog):
     assert describe_latest_valid(tmp_path / "gone") == "no checkpoint is left"
-    with pytest.raises(UserError, match="checkpoint-N"):
+    with raises(UserError, match="checkpoint-N"):
         latest_valid_checkpoint(tmp_path)
     before, newest = write_checkpoint(tmp_path, 900), write_checkpoint(tmp_path, 1000)
     (tmp_path / "checkpoint-bad").mkdir()
@@ -109,14 +104,14 @@ def test_the_latest_valid_checkpoint_is_found_and_the_others_are_named(
     assert "checkpoint-1000" in caplog.text and MANIFEST_NAME in caplog.text
     assert describe_latest_valid(tmp_path).endswith(str(before))
     alter(before / "optimizer.pt")
-    with pytest.raises(UserError, match=r"checkpoint-1000 .*manifest.*checkpoint-900 .*optimizer"):
+    with raises(UserError, match=r"checkpoint-1000 .*manifest.*checkpoint-900 .*optimizer"):
         latest_valid_checkpoint(tmp_path)
 
 
-def test_weights_alone_are_valid_but_not_resumable(tmp_path: Path) -> None:
+def test_weights_alone_are_valid_but_not_resumable(tmp_path):
     folder = write_checkpoint(tmp_path, 4, "model.safetensors")
     assert find_damage(folder) is None
-    with pytest.raises(UserError, match="--save_only_model"):
+    with raises(UserError, match="--save_only_model"):
         latest_valid_checkpoint(tmp_path)
     write_checkpoint(tmp_path, 3, "global_step3/shard.pt")  # as DeepSpeed writes it
     assert latest_valid_checkpoint(tmp_path) == tmp_path / "checkpoint-3"
@@ -125,15 +120,15 @@ def test_weights_alone_are_valid_but_not_resumable(tmp_path: Path) -> None:
 # ---- writing and moving
 
 
-def test_files_and_folders_are_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
+def test_files_and_folders_are_synced_before_the_rename(tmp_path, monkeypatch):
+    events = []
     rename, fsync = os.rename, os.fsync
 
-    def synced(descriptor: int) -> None:
+    def synced(descriptor):
         events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
         fsync(descriptor)
 
-    def renamed(source: Path, target: Path) -> None:
+    def renamed(source, target):
         events.append(f"{Path(source).parent.name} -> {Path(target).name}")
         rename(source, target)
 
@@ -147,16 +142,14 @@ def test_files_and_folders_are_synced_before_the_rename(tmp_path: Path, monkeypa
     assert find_damage(run / "checkpoint-4") is None
 
 
-def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path: Path) -> None:
+def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path):
     for name in ("first", "second"):
         commit(write_checkpoint(tmp_path / UNFINISHED, 4, name), tmp_path / "checkpoint-4")
         assert (tmp_path / "checkpoint-4" / name).exists()
     assert not (tmp_path / "checkpoint-4" / "first").exists()
 
 
-def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_half_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_during_a_deletion_leaves_no_half_checkpoint(tmp_path, monkeypatch):
     folder = write_checkpoint(tmp_path, 4)
     with monkeypatch.context() as killed:
         killed.setattr(checkpoints.shutil, "rmtree", lambda path, **kwargs: None)  # before it deletes
@@ -166,13 +159,13 @@ def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_half_of_it(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_failed_write_names_the_file_the_disk_and_what_is_kept(tmp_path: Path) -> None:
+def test_a_failed_write_names_the_file_the_disk_and_what_is_kept(tmp_path):
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
     of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
     for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path))):
-        with pytest.raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
+        with raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
             raise error
         assert named in str(raised.value) and str(raised.value).endswith(" left; kept")
         assert "the disk /" in str(raised.value) and "inline_container" not in str(raised.value)
-    with pytest.raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, lambda: "kept"):
+    with raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, lambda: "kept"):
         raise RuntimeError("a bug")

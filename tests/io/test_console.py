@@ -2,9 +2,7 @@
 
 import logging
 import subprocess
-from pathlib import Path
 
-import pytest
 import torch
 
 from electra.io.console import (
@@ -16,34 +14,35 @@ from electra.io.console import (
     shown_command,
     without_secrets,
 )
+from tests.helpers import parametrize
 
 
-def test_secrets_are_left_out_of_options() -> None:
+def test_secrets_are_left_out_of_options():
     options = {"hub_token": "hf_1", "mask_token_id": 4, "wandb_api_key": "k", "tokenizer_path": "t"}
     assert without_secrets(options) == {"mask_token_id": 4, "tokenizer_path": "t"}
 
 
-@pytest.mark.parametrize("argv", [["--hub_token", "hf_1"], ["--hub_token=hf_1"], ["--wandb-api-key", "hf_1"]])
-def test_secrets_are_left_out_of_commands(argv: list[str]) -> None:
+@parametrize("argv", [["--hub_token", "hf_1"], ["--hub_token=hf_1"], ["--wandb-api-key", "hf_1"]])
+def test_secrets_are_left_out_of_commands(argv):
     shown = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
     name, equals, _ = argv[0].partition("=")
     assert shown == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
 
 
-def test_only_the_main_process_logs_more_than_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_main_process_logs_more_than_errors(monkeypatch):
     for rank, level in (("1", logging.ERROR), ("0", logging.INFO)):
         monkeypatch.setenv("RANK", rank)
         log_plainly()
         assert logging.getLogger("electra").level == level
 
 
-def test_times_and_sizes_have_units() -> None:
+def test_times_and_sizes_have_units():
     assert [format_seconds(s) for s in (9.6, 83, 7500, 200_000)] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
     assert [format_bytes(b) for b in (500, 2_500_000, 3e9, 4e12)] == ["0.5 kB", "2.5 MB", "3.0 GB", "4.0 TB"]
 
 
-def test_a_result_says_which_commit_it_is_of_and_whether_files_were_changed(tmp_path: Path) -> None:
-    def git(*words: str) -> str:
+def test_a_result_says_which_commit_it_is_of(tmp_path):
+    def git(*words):
         command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

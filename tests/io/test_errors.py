@@ -2,12 +2,13 @@
 
 from unittest.mock import Mock
 
-import pytest
+from pytest import raises
 
 from electra.io.errors import UserError, run_script
+from tests.helpers import parametrize
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("error", "code", "line"),
     [
         (UserError("first\n  second"), 2, "error: first second"),
@@ -17,18 +18,14 @@ from electra.io.errors import UserError, run_script
         (SystemExit(85), 85, ""),
     ],
 )
-def test_a_command_ends_with_one_line_and_an_exit_code(
-    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
+def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys):
+    with raises(SystemExit) as stop:
         run_script(Mock(side_effect=error))
     said = capsys.readouterr().err
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("a bug"), OSError("without a number"), ModuleNotFoundError(name="tocrh")]
-)
-def test_an_error_of_the_program_is_not_hidden(error: Exception) -> None:
-    with pytest.raises(type(error)):
+@parametrize("error", [ValueError("a bug"), OSError("without a number"), ModuleNotFoundError(name="tocrh")])
+def test_an_error_of_the_program_is_not_hidden(error):
+    with raises(type(error)):
         run_script(Mock(side_effect=error))

@@ -1,10 +1,10 @@
 """What is uploaded where; the Hub's client is replaced by a record of its calls."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from huggingface_hub import HfApi
+from pytest import raises
 
 from electra.io import hub
 from electra.io.errors import UserError
@@ -13,15 +13,15 @@ from tests.pretraining.runs import FAST, flags, write_corpus
 
 
 @pytest.fixture
-def uploads(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes]]:
+def uploads(monkeypatch):
     """Repository -> file -> content, as the client was asked to upload them."""
-    sent: dict[str, dict[str, bytes]] = {}
+    sent = {}
 
     class Repository:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name):
             self.repo_id = name
 
-    def upload_folder(api: HfApi, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+    def upload_folder(api, *, repo_id, folder_path, commit_message):
         sent[repo_id] = {path.name: path.read_bytes() for path in Path(folder_path).iterdir()}
 
     monkeypatch.setattr(HfApi, "create_repo", lambda api, name, *, private, exist_ok: Repository(name))
@@ -31,7 +31,7 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     folder = tmp_path / "small"
     for name in ("discriminator", "generator", "checkpoint-4"):
         (folder / name).mkdir(parents=True)
@@ -40,27 +40,27 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_network_has_a_repository(uploads: dict[str, dict[str, bytes]], run: Path) -> None:
+def test_each_network_has_a_repository(uploads, run):
     hub.main([str(run), "--hub_model_id", "me/small"])
     assert set(uploads) == {"me/small-discriminator", "me/small-generator"}
     assert uploads["me/small-generator"]["model.safetensors"] == b"generator"
 
 
-def test_a_failed_upload_names_the_command_that_repeats_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **others: Any) -> None:
+def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
+    def fail(*args, **others):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(HfApi, "create_repo", fail)
-    with pytest.raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small"):
+    with raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small"):
         hub.main([str(run)])
 
 
-def test_a_folder_without_networks_is_refused(run: Path) -> None:
-    with pytest.raises(UserError, match="has no discriminator/ or generator/"):
+def test_a_folder_without_networks_is_refused(run):
+    with raises(UserError, match="has no discriminator/ or generator/"):
         hub.main([str(run / "checkpoint-4")])
 
 
-def test_a_run_uploads_its_networks_at_its_end(uploads: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
+def test_a_run_uploads_its_networks_at_its_end(uploads, tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     hub_options = {"push_to_hub": True, "hub_model_id": "me/tiny", "hub_token": "hf_abc"}
     pretrain(flags(tmp_path, **FAST, **hub_options, max_steps=4, save_steps=2))

@@ -1,13 +1,12 @@
 """A batch for the networks of `network_config`."""
 
 import pytest
-from torch import Tensor
 
 from tests.model.helpers import LONGEST, make_batch
 
 
 @pytest.fixture
-def batch() -> dict[str, Tensor]:
+def batch():
     """Two rows of the longest length, without noise; the second ends in padding."""
     made = make_batch(LONGEST, 15)
     del made["mask_noise"]

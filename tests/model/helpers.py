@@ -1,22 +1,18 @@
 """Small joint models of any backbone, batches for them, and what the tests of the model compute from them."""
 
-from typing import Any
-
-import pytest
 import torch
-from torch import Tensor
-from transformers import PreTrainedConfig
 
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
-from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput
+from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES
+from tests.helpers import parametrize
 
 VOCAB_SIZE = 40
 """Of the models of `make_model`."""
 NETWORK_VOCAB_SIZE, LONGEST = 60, 24
 """Of `network_config`."""
 MASK = 4
-objectives = pytest.mark.parametrize("objective", OBJECTIVES)
+objectives = parametrize("objective", OBJECTIVES)
 
 SHARED_EMBEDDINGS = (
     "word_embeddings.weight",
@@ -30,7 +26,7 @@ ALWAYS_LIKELIEST = 1e-7
 """A sampling temperature at which the noise never decides, so that samples follow from the logits alone."""
 
 
-def network_config(model_type: str = "electra", **changes: Any) -> PreTrainedConfig:
+def network_config(model_type="electra", **changes):
     sizes = {
         "vocab_size": NETWORK_VOCAB_SIZE,
         "pad_token_id": 0,
@@ -46,13 +42,7 @@ def network_config(model_type: str = "electra", **changes: Any) -> PreTrainedCon
     return discriminator_config(model_type=model_type, **{**sizes, **changes})
 
 
-def joint_model(
-    discriminator: str | PreTrainedConfig,
-    generator: str | None = None,
-    generator_size: float = 1.0,
-    generator_layer_size: float = 1.0,
-    **options: Any,
-) -> ElectraForJointPretraining:
+def joint_model(discriminator, generator=None, generator_size=1.0, generator_layer_size=1.0, **options):
     config = network_config(discriminator) if isinstance(discriminator, str) else discriminator
     smaller, _ = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)
@@ -60,7 +50,7 @@ def joint_model(
     return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))
 
 
-def make_model(dropout: float = 0.1, **options: Any) -> ElectraForJointPretraining:
+def make_model(dropout=0.1, **options):
     """A model with weights far enough from 0 that its predictions differ; options are those of its configuration."""
     config = network_config(
         vocab_size=VOCAB_SIZE,
@@ -77,7 +67,7 @@ def make_model(dropout: float = 0.1, **options: Any) -> ElectraForJointPretraini
     return model
 
 
-def make_batch(*lengths: int, seed: int = 0) -> dict[str, Tensor]:
+def make_batch(*lengths, seed=0):
     """[CLS] text [SEP] text [SEP] and padding, with fixed noise; `lengths` count all but the padding."""
     random = torch.Generator().manual_seed(seed)
     columns, ends = torch.arange(max(lengths)), torch.tensor(lengths).unsqueeze(1)
@@ -93,13 +83,12 @@ def make_batch(*lengths: int, seed: int = 0) -> dict[str, Tensor]:
     }
 
 
-def chosen_cells(output: ElectraPretrainingOutput) -> list[tuple[int, int, int]]:
+def chosen_cells(output):
     """(row, slot, position) of every chosen position."""
-    assert output.mlm_mask is not None and output.mlm_positions is not None
     return [(row, slot, int(output.mlm_positions[row, slot])) for row, slot in output.mlm_mask.nonzero().tolist()]
 
 
-def run(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> Any:
+def run(model, batch):
     """The output from a fixed random state."""
     torch.manual_seed(0)
     return model(**batch)

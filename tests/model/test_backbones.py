@@ -1,11 +1,10 @@
 """Every backbone: the heads see what transformers' own models see, and what is exported opens as them."""
 
 from contextlib import suppress
-from pathlib import Path
 
-import pytest
 import torch
-from torch import Tensor
+from pytest import approx, raises
+from torch.testing import assert_close
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -25,28 +24,29 @@ from electra.model.networks import attention_bias, encode, lm_logits, masked_lm,
 from electra.model.tying import plain_state
 from electra.pretraining.plan import describe_network, training_flops
 from electra.runtime.cpu import ATTENTION
+from tests.helpers import parametrize
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config
 
 WITHOUT_PROJECTION = [name for name, backbone in BACKBONES.items() if backbone.projection is None]
 
 
-def inputs_of(model_type: str, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def inputs_of(model_type, batch):
     """What the model's own forward takes."""
     types = BACKBONES[model_type].takes_token_types
     return {name: value for name, value in batch.items() if types or name != "token_type_ids"}
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_the_lm_head_at_some_positions_is_that_of_the_whole_model(model_type: str, batch: dict[str, Tensor]) -> None:
+@parametrize("model_type", BACKBONES)
+def test_the_lm_head_at_some_positions_is_the_model_s(model_type, batch):
     network = masked_lm(network_config(model_type)).eval()
     inputs = inputs_of(model_type, batch)
     hidden = encode(network, **batch)
     at_some = lm_logits(network, hidden[:, 3:9].flatten(0, 1)).view(2, 6, -1)
-    torch.testing.assert_close(at_some, network(**inputs).logits[:, 3:9])
+    assert_close(at_some, network(**inputs).logits[:, 3:9])
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type):
     config = network_config(model_type)
     renamed = BACKBONES[model_type].renamed
     dropouts = {renamed.get(name, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
@@ -59,8 +59,8 @@ def test_a_network_has_the_sizes_and_dropouts_asked_for(model_type: str) -> None
     assert (table.num_embeddings, table.embedding_dim) == (NETWORK_VOCAB_SIZE, embedding_width(config))
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_the_detector_is_the_encoder_under_electra_s_head(model_type: str, batch: dict[str, Tensor]) -> None:
+@parametrize("model_type", BACKBONES)
+def test_the_detector_is_the_encoder_under_electra_s_head(model_type, batch):
     detector = token_detector(network_config(model_type)).eval()
     with torch.no_grad():  # far enough from 0 that a head that is left out would be seen
         for parameter in detector.discriminator_predictions.parameters():
@@ -69,14 +69,12 @@ def test_the_detector_is_the_encoder_under_electra_s_head(model_type: str, batch
     head = detector.discriminator_predictions
     written_out = torch.nn.functional.gelu(hidden @ head.dense.weight.T + head.dense.bias)
     expected = (written_out @ head.dense_prediction.weight.T + head.dense_prediction.bias).squeeze(2)
-    torch.testing.assert_close(replaced_logits(detector, hidden), expected)
+    assert_close(replaced_logits(detector, hidden), expected)
     assert isinstance(detector, ElectraForPreTraining) == (model_type == "electra")
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
-    model_type: str, batch: dict[str, Tensor]
-) -> None:
+@parametrize("model_type", BACKBONES)
+def test_every_trained_weight_gets_a_gradient(model_type, batch):
     model = joint_model(model_type, tie="word")
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     model.train()
@@ -92,34 +90,31 @@ def test_every_trained_weight_gets_a_gradient_and_padding_changes_nothing(
     padded = model(**batch, **noise)
     row = {name: value[1:, :15] for name, value in {**batch, **noise}.items()}
     alone = model(**row)
-    torch.testing.assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-4)
+    assert_close(padded.discriminator_logits[1:, :15], alone.discriminator_logits, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager", ATTENTION])
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_a_bias_made_once_hides_what_the_mask_hides(model_type: str, attention: str, batch: dict[str, Tensor]) -> None:
+@parametrize("attention", ["sdpa", "eager", ATTENTION])
+@parametrize("model_type", BACKBONES)
+def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch):
     config = network_config(model_type)
     config.local_attention = 6  # ModernBERT's window
     network = masked_lm(config).eval()
     with suppress(ValueError):  # DeBERTa has its own attention
         network.set_attn_implementation(attention)
     bias = attention_bias(batch["attention_mask"], torch.float32)
-    assert bias is not None and bias.shape == (2, 1, 1, LONGEST)
+    assert bias.shape == (2, 1, 1, LONGEST)
     wanted, real = encode(network, **batch), batch["attention_mask"].bool()
-    torch.testing.assert_close(encode(network, **batch, bias=bias)[real], wanted[real], rtol=1e-5, atol=1e-6)
+    assert_close(encode(network, **batch, bias=bias)[real], wanted[real], rtol=1e-5, atol=1e-6)
     shown = batch["input_ids"].masked_fill(~real, 7)
     if not BACKBONES[model_type].counts_positions_behind_padding:  # counts positions by its padding
         hidden = encode(network, **{**batch, "input_ids": shown}, bias=bias)
-        torch.testing.assert_close(hidden[real], wanted[real], rtol=1e-5, atol=1e-6)
+        assert_close(hidden[real], wanted[real], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_what_is_saved_opens_in_transformers_with_nothing_new_but_the_task_s_head(
-    model_type: str, tmp_path: Path, batch: dict[str, Tensor]
-) -> None:
+@parametrize("model_type", BACKBONES)
+def test_what_is_saved_opens_in_transformers(model_type, tmp_path, batch):
     model = joint_model(model_type)
     for role, network in (("discriminator", model.discriminator), ("generator", model.generator)):
-        assert network is not None
         network.save_pretrained(tmp_path / role, state_dict=plain_state(network))
     hidden = encode(model.discriminator.eval(), **batch)
     inputs = inputs_of(model_type, batch)
@@ -137,7 +132,7 @@ def test_what_is_saved_opens_in_transformers_with_nothing_new_but_the_task_s_hea
     assert not report["missing_keys"] and not report["unexpected_keys"]
 
 
-def test_generator_and_discriminator_can_be_of_two_types(batch: dict[str, Tensor]) -> None:
+def test_generator_and_discriminator_can_be_of_two_types(batch):
     model = joint_model("albert", "bert", generator_size=0.5)  # BERT as wide as ALBERT's embeddings
     assert model.generator.config.hidden_size == 16
     model.train()
@@ -147,16 +142,16 @@ def test_generator_and_discriminator_can_be_of_two_types(batch: dict[str, Tensor
     assert model.generator.cls.predictions.decoder.weight is table
 
 
-@pytest.mark.parametrize("generator", WITHOUT_PROJECTION)
-def test_embeddings_of_two_widths_cannot_be_shared_and_the_error_says_what_to_do(generator: str) -> None:
-    with pytest.raises(UserError, match=r"--generator_size 0\.5.*electra albert deberta-v2.*--tie none"):
+@parametrize("generator", WITHOUT_PROJECTION)
+def test_embeddings_of_two_widths_cannot_be_shared(generator):
+    with raises(UserError, match=r"--generator_size 0\.5.*electra albert deberta-v2.*--tie none"):
         joint_model("electra", generator)
     counts = parameter_counts(joint_model("electra", generator, tie="none"))
     assert counts["total"] == counts["generator"] + counts["discriminator"]
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_a_run_of_it_can_be_planned(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_a_run_of_it_can_be_planned(model_type):
     """Feed-forward layers are the largest part: a width that were not found, or of a third matrix, would be seen."""
     model = joint_model(model_type, tie="none")
     flops, *_ = training_flops(model.config, max_length=LONGEST, batch_size=1, steps=1)
@@ -166,20 +161,20 @@ def test_a_run_of_it_can_be_planned(model_type: str) -> None:
     weights = sum(p.numel() for e in encoders for n, p in e.named_parameters() if not n.startswith("pooler.")) - tables
     if model_type == "albert":  # whose one layer is computed twice
         weights += sum(sum(p.numel() for p in e.encoder.albert_layer_groups.parameters()) for e in encoders)
-    assert flops == pytest.approx(6 * weights * LONGEST, rel=0.45)
+    assert flops == approx(6 * weights * LONGEST, rel=0.45)
     assert "feed-forward 128" in describe_network(model.config.discriminator)
 
 
-def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch: dict[str, Tensor]) -> None:
+def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch):
     """RoBERTa as it was released."""
     config = network_config("roberta")
     config.type_vocab_size = 1
     network = masked_lm(config).eval()
     plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    torch.testing.assert_close(encode(network, **batch), network.roberta(**plain).last_hidden_state)
+    assert_close(encode(network, **batch), network.roberta(**plain).last_hidden_state)
 
 
-def test_a_generator_s_heads_and_feed_forward_width_can_be_named() -> None:
+def test_a_generator_s_heads_and_feed_forward_width_can_be_named():
     generator, notes = generator_config(
         network_config("bert"), 1.0, 0.5, model_type="albert", num_attention_heads=1, intermediate_size=48
     )

@@ -1,9 +1,7 @@
 """The sizes that are built from what the user asks for, against a table; nothing here makes a network's weights."""
 
-from pathlib import Path
-
-import pytest
 import torch
+from pytest import raises
 from transformers import ElectraConfig, ElectraForPreTraining
 
 from electra.backbones import BACKBONES
@@ -12,14 +10,15 @@ from electra.model.configuration import ElectraPretrainingConfig, discriminator_
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.pretraining.model import DROPOUTS, SIZES
 from electra.recipes import RECIPES
+from tests.helpers import parametrize
 
 
-def discriminator_of(recipe: str, **changes: float | str) -> ElectraConfig:
+def discriminator_of(recipe, **changes):
     sizes = {name: RECIPES[recipe][name] for name in (*SIZES, *DROPOUTS)}
     return discriminator_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
 
 
-def test_the_small_recipe_builds_google_electra_small() -> None:
+def test_the_small_recipe_builds_google_electra_small():
     discriminator = discriminator_of("small")
     generator, notes = generator_config(discriminator, RECIPES["small"]["generator_size"], 1.0)
     assert notes == []
@@ -52,7 +51,7 @@ def test_the_small_recipe_builds_google_electra_small() -> None:
     assert counts["total"] == counts["discriminator"] + counts["generator"] - shared
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("recipe", "generator_size", "hidden_size", "heads", "intermediate_size"),
     [
         ("small", 1 / 8, 32, 1, 128),
@@ -68,8 +67,8 @@ def test_the_small_recipe_builds_google_electra_small() -> None:
     ],
 )
 def test_the_generator_is_as_wide_as_asked_without_a_word(
-    recipe: str, generator_size: float, hidden_size: int, heads: int, intermediate_size: int
-) -> None:
+    recipe, generator_size, hidden_size, heads, intermediate_size
+):
     discriminator = discriminator_of(recipe)
     generator, notes = generator_config(discriminator, generator_size, 1.0)
     assert notes == []
@@ -81,8 +80,8 @@ def test_the_generator_is_as_wide_as_asked_without_a_word(
     assert {name for name in theirs if mine[name] != theirs[name]} <= changed
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_a_generator_of_size_1_has_the_discriminators_size_in_every_dimension(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_a_generator_of_size_1_has_the_discriminator_s_sizes(model_type):
     sizes = {"hidden_size": 96, "num_attention_heads": 8, "intermediate_size": 160, "num_hidden_layers": 3}
     dropouts = {"hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.125}
     discriminator = discriminator_of("small", model_type=model_type, **sizes, **dropouts)
@@ -90,11 +89,11 @@ def test_a_generator_of_size_1_has_the_discriminators_size_in_every_dimension(mo
     assert generator.to_dict() == discriminator.to_dict() and notes == []
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("generator_size", "hidden_size", "heads"),
     [(0.3, 64, 1), (0.37, 64, 1), (0.38, 128, 2), (0.1, 24, 1), (0.24, 64, 1), (0.9, 256, 4), (1.1, 256, 4)],
 )
-def test_a_width_that_is_rounded_is_said(generator_size: float, hidden_size: int, heads: int) -> None:
+def test_a_width_that_is_rounded_is_said(generator_size, hidden_size, heads):
     generator, notes = generator_config(discriminator_of("small"), generator_size, 1.0)
     assert (generator.hidden_size, generator.num_attention_heads) == (hidden_size, heads)
     assert generator.hidden_size % generator.num_attention_heads == 0
@@ -102,30 +101,30 @@ def test_a_width_that_is_rounded_is_said(generator_size: float, hidden_size: int
     assert f"{generator_size * 256:g}" in notes[0] and f"rounded to {hidden_size}" in notes[0]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("layer_size", "layers", "is_said"),
     [(1.0, 12, False), (0.5, 6, False), (0.3, 4, True), (1 / 8, 2, True), (0.01, 1, True), (2.0, 24, False)],
 )
-def test_layers_are_rounded_to_whole_ones_and_at_least_one(layer_size: float, layers: int, is_said: bool) -> None:
+def test_layers_are_rounded_to_whole_ones_and_at_least_one(layer_size, layers, is_said):
     generator, notes = generator_config(discriminator_of("small"), 0.25, layer_size)
     assert generator.num_hidden_layers == layers
     assert [f"rounded to {layers}" in note and "layers" in note for note in notes] == [True] * is_said
 
 
-def test_a_generator_too_narrow_for_a_head_is_refused_with_the_least_that_works() -> None:
-    with pytest.raises(UserError, match=r"--generator_size .*0\.03125"):
+def test_a_generator_too_narrow_for_a_head_is_refused():
+    with raises(UserError, match=r"--generator_size .*0\.03125"):
         generator_config(discriminator_of("small"), 0.01, 1.0)
     assert generator_config(discriminator_of("small"), 0.03125, 1.0)[0].hidden_size == 8
 
 
-def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
-    with pytest.raises(UserError, match="even"):
+def test_a_width_that_the_heads_do_not_divide_is_refused():
+    with raises(UserError, match="even"):
         discriminator_of("small", num_attention_heads=256, model_type="modernbert")
-    with pytest.raises(UserError, match=r"hidden_size=256.*num_attention_heads=3"):
+    with raises(UserError, match=r"hidden_size=256.*num_attention_heads=3"):
         discriminator_of("small", num_attention_heads=3)
 
 
-def test_the_generator_does_not_change_the_discriminators_configuration() -> None:
+def test_the_generator_leaves_the_discriminator_s_config_alone():
     discriminator = discriminator_of("small")
     before = discriminator.to_dict()
     generator, _ = generator_config(discriminator, 0.5, 0.5)
@@ -133,7 +132,7 @@ def test_the_generator_does_not_change_the_discriminators_configuration() -> Non
     assert discriminator.to_dict() == before
 
 
-def test_the_joint_configuration_survives_a_file(tmp_path: Path) -> None:
+def test_the_joint_configuration_survives_a_file(tmp_path):
     discriminator = discriminator_of("small")
     generator, _ = generator_config(discriminator, 0.5, 0.5)
     config = ElectraPretrainingConfig(

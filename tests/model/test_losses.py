@@ -1,21 +1,19 @@
 """Losses of every objective, and their gradients, against a computation written out over copies of the networks."""
 
 import copy
-from typing import Any
 
-import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch.testing import assert_close
 
 from electra.corruption import sample_tokens
 from electra.model import ablations
-from electra.model.configuration import ElectraPretrainingConfig
 from electra.objectives import OBJECTIVES, objective_of
+from tests.helpers import parametrize
 from tests.model.helpers import ALWAYS_LIKELIEST, MASK, VOCAB_SIZE, make_batch, make_model, objectives
 
 LENGTHS = (30, 17, 4, 33)
-CASES: list[tuple[str, dict[str, Any]]] = [
+CASES = [
     *((objective, {}) for objective in OBJECTIVES if objective != "mlm"),
     ("mlm", {"mlm_random_probability": 0.1}),
     ("electra", {"disallow_correct": True, "sampling_temperature": 0.5}),
@@ -23,15 +21,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def noisy_batch(*lengths: int) -> dict[str, Tensor]:
+def noisy_batch(*lengths):
     batch = make_batch(*lengths)
     sample_noise = torch.rand(batch["input_ids"].shape, generator=torch.Generator().manual_seed(1))
     return {**batch, "sample_noise": sample_noise}
 
 
-def written_out(
-    copies: dict[str, Any], batch: dict[str, Tensor], output: Any, config: ElectraPretrainingConfig
-) -> dict[str, Tensor]:
+def written_out(copies, batch, output, config):
     """Fields of the output, from logits over the vocabulary at all positions and from what the output says is masked.
 
     Fields of masked positions have one value for each of them, (N,); `at_masked` selects the output's.
@@ -41,7 +37,7 @@ def written_out(
     cells = rows, output.mlm_positions[rows, slots]
     originals, noise = ids[cells], batch["sample_noise"][cells]
     objective = objective_of(config.objective, config.uniform_generator)
-    fields: dict[str, Tensor] = {}
+    fields = {}
     if objective.has_generator:
         masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[rows, slots], MASK))
         made = copies["generator"](masked, *inputs, output_hidden_states=True)
@@ -97,24 +93,22 @@ def written_out(
     return fields
 
 
-def at_masked(output: Any, values: Tensor) -> Tensor:
+def at_masked(output, values):
     """The values (B, L) or (B, K) at the masked positions, (N,)."""
     is_of_tokens = values.shape == output.corrupted_input_ids.shape
     return (values.gather(1, output.mlm_positions) if is_of_tokens else values)[output.mlm_mask]
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("objective", "options"), CASES)
-def test_losses_gradients_and_predictions_are_those_of_a_computation_written_out(
-    objective: str, options: dict[str, Any], training: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@parametrize("training", [False, True])
+@parametrize(("objective", "options"), CASES)
+def test_losses_and_gradients_are_those_written_out(objective, options, training, monkeypatch):
     """Copies share nothing: equal gradients mean that shared weights get the sum, and that no other gradient flows."""
     monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
     shares = {"mlm_probability": 0.3, "discriminator_weight": 3.0}
     model = make_model(dropout=0.0, objective=objective, **shares, **options).train(training)
     copies = {role: copy.deepcopy(module) for role, module in model.named_children()}
     batch = noisy_batch(*LENGTHS)
-    output: Any = model(**batch)
+    output = model(**batch)
     output.loss.backward()
     assert output.mlm_mask.sum(dim=1).tolist() == [round(0.3 * length) for length in LENGTHS]
     expected = written_out(copies, batch, output, model.config)
@@ -126,23 +120,23 @@ def test_losses_gradients_and_predictions_are_those_of_a_computation_written_out
             assert name == "loss" or not found.requires_grad
             if value.dim() < found.dim():
                 found = at_masked(output, found)
-            torch.testing.assert_close(found, value, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+            assert_close(found, value, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
     assert torch.equal(output.is_kept_token, output.mlm_mask & ~output.is_mask_token) or objective == "mlm"
 
     expected["loss"].backward()
-    gradients: dict[Tensor, Tensor] = {}
+    gradients = {}
     for role, network in copies.items():
         for name, parameter in network.named_parameters():
             weight, grad = model.get_parameter(f"{role}.{name}"), parameter.grad
             gradients[weight] = gradients.get(weight, 0.0) + (torch.zeros_like(weight) if grad is None else grad)
     for name, parameter in model.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(grad, gradients[parameter], atol=1e-5, rtol=1e-4, msg=name)
+        assert_close(grad, gradients[parameter], atol=1e-5, rtol=1e-4, msg=name)
         assert grad.any() or "attention.self.key.bias" in name  # softmax is blind to it
 
 
 @objectives
-def test_losses_are_means_over_all_tokens_however_they_are_split_into_batches(objective: str) -> None:
+def test_losses_are_means_over_all_tokens(objective):
     model = make_model(objective=objective, mlm_probability=0.3).eval()
     batch = noisy_batch(30, 12, 9, 25, 6, 11)
     whole = model(**batch)
@@ -158,14 +152,14 @@ def test_losses_are_means_over_all_tokens_however_they_are_split_into_batches(ob
     sum(output.loss / 3 for output in outputs).backward()
     for name in ("loss", "generator_loss", "main_loss", "adversarial_loss", "baseline_loss"):
         if whole.get(name) is not None:
-            torch.testing.assert_close(sum(output[name] for output in outputs) / 3, whole[name])
+            assert_close(sum(output[name] for output in outputs) / 3, whole[name])
     for name, parameter in model.named_parameters():
         if name in expected:
-            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
+            assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
 
 
 @objectives
-def test_a_row_has_the_same_losses_alone_and_padded_in_a_batch(objective: str) -> None:
+def test_a_row_has_the_same_losses_alone_and_padded_in_a_batch(objective):
     model = make_model(objective=objective, mlm_probability=0.3, sampling_temperature=ALWAYS_LIKELIEST)
     model = model.to(torch.float64).eval()
     batch = noisy_batch(*LENGTHS)
@@ -179,15 +173,15 @@ def test_a_row_has_the_same_losses_alone_and_padded_in_a_batch(objective: str) -
         assert torch.equal(alone.corrupted_input_ids[0], together.corrupted_input_ids[row, :length])
         at_masked_alone.append(at_masked(alone, alone.main_nll))
         if OBJECTIVES[objective].at_all_tokens:
-            torch.testing.assert_close(alone.main_nll[0], together.main_nll[row, :length])
-    torch.testing.assert_close(torch.cat(at_masked_alone), at_masked(together, together.main_nll))
+            assert_close(alone.main_nll[0], together.main_nll[row, :length])
+    assert_close(torch.cat(at_masked_alone), at_masked(together, together.main_nll))
     without = model(**{**batch, "attention_mask": None})
     ones = model(**{**batch, "attention_mask": torch.ones_like(batch["input_ids"])})
     assert without.loss == ones.loss != together.loss
 
 
 @objectives
-def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective: str) -> None:
+def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective):
     exact = make_model(objective=objective, sampling_temperature=ALWAYS_LIKELIEST).train()
     for model in (copy.deepcopy(exact).to(torch.bfloat16), exact):
         with torch.autocast("cpu", torch.bfloat16, enabled=model is exact):
@@ -200,12 +194,12 @@ def test_losses_are_fp32_and_finite_in_bf16_and_in_autocast(objective: str) -> N
         assert torch.isfinite(special.loss) and all(torch.isfinite(grad).all() for grad in grads)
 
 
-def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_all_positions_are_not_kept(monkeypatch):
     monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
     model = make_model(objective="all_tokens_mlm").train()
-    kept: list[tuple[int, ...]] = []
+    kept = []
 
-    def keep(tensor: Tensor) -> Tensor:
+    def keep(tensor):
         kept.append(tuple(tensor.shape))
         return tensor
 

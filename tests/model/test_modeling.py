@@ -1,21 +1,20 @@
 """The joint model: initial weights, masks, randomness; saved and loaded. Losses are in test_losses.py."""
 
 import copy
-from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
+from pytest import approx
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import nn
 from transformers import ElectraForMaskedLM
 
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
+from tests.helpers import parametrize
 from tests.model.helpers import MASK, SHARED_EMBEDDINGS, chosen_cells, make_batch, make_model, objectives, run
 
 
-def test_parameters_count_what_is_shared_once() -> None:
+def test_parameters_count_what_is_shared_once():
     model = make_model()
     counts = parameter_counts(model)
     plain = [sum(p.numel() for p in copy.deepcopy(n).parameters()) for n in (model.generator, model.discriminator)]
@@ -25,21 +24,21 @@ def test_parameters_count_what_is_shared_once() -> None:
     assert counts["total"] == sum(pointers.values()) == sum(plain) - shared
 
 
-def test_fresh_weights_are_initialized_as_transformers_does() -> None:
+def test_fresh_weights_are_initialized_as_transformers_does():
     torch.manual_seed(0)
     model = ElectraForJointPretraining(make_model().config)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            assert module.weight.std().item() == pytest.approx(0.02, rel=0.25), name
+            assert module.weight.std().item() == approx(0.02, rel=0.25), name
             assert module.bias is not None and not module.bias.any(), name
         elif isinstance(module, nn.LayerNorm):
             assert (module.weight == 1).all() and not module.bias.any(), name
     word_table = model.generator.electra.embeddings.word_embeddings.weight
-    assert not word_table[0].any() and word_table[1:].std().item() == pytest.approx(0.02, rel=0.25)
+    assert not word_table[0].any() and word_table[1:].std().item() == approx(0.02, rel=0.25)
 
 
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_the_attention_implementation_reaches_both_networks(tmp_path: Path, implementation: str) -> None:
+@parametrize("implementation", ["eager", "sdpa"])
+def test_the_attention_implementation_reaches_both_networks(tmp_path, implementation):
     make_model().save_pretrained(tmp_path)
     model = ElectraForJointPretraining.from_pretrained(tmp_path, attn_implementation=implementation)
     for network in (model, model.generator, model.discriminator.electra):
@@ -49,15 +48,15 @@ def test_the_attention_implementation_reaches_both_networks(tmp_path: Path, impl
 # ---- masks and randomness
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_masked_positions_have_mask_random_and_kept_tokens_in_their_shares(objective: str) -> None:
+@parametrize("objective", ["electra", "mlm"])
+def test_masked_positions_have_their_shares(objective):
     shares = {"mlm_replacement_probability": 0.5, "mlm_random_probability": 0.25, "mlm_probability": 0.5}
     model = make_model(objective=objective, **shares).eval()
-    seen: list[Tensor] = []
+    seen = []
     first = model.generator or model.discriminator
     first.electra.register_forward_pre_hook(lambda *a: seen.append(a[2]["input_ids"]), with_kwargs=True)
     batch = make_batch(30, 17, 33, 33)
-    output: Any = model(**batch)
+    output = model(**batch)
     cells = chosen_cells(output)
     pairs = [(int(seen[0][r, p]), int(batch["input_ids"][r, p])) for r, _, p in cells]
     kinds = ["mask" if shown == MASK else "kept" if shown == original else "random" for shown, original in pairs]
@@ -70,10 +69,10 @@ def test_masked_positions_have_mask_random_and_kept_tokens_in_their_shares(objec
         assert torch.equal(shown[~is_chosen], batch["input_ids"][~is_chosen])
 
 
-def test_evaluation_repeats_itself_given_noise_and_seed_and_has_no_dropout() -> None:
+def test_evaluation_repeats_itself_given_noise_and_seed():
     model, batch = make_model(mlm_probability=0.3).eval(), make_batch(30, 17, 33)
 
-    def outputs(seed: int, **changes: Any) -> Any:
+    def outputs(seed, **changes):
         torch.manual_seed(seed)
         return model(**{**batch, **changes})
 
@@ -90,8 +89,8 @@ def test_evaluation_repeats_itself_given_noise_and_seed_and_has_no_dropout() -> 
 # ---- files
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
-def test_the_lm_head_is_the_word_table_also_of_a_saved_and_loaded_model(tmp_path: Path, objective: str) -> None:
+@parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
+def test_the_lm_head_is_the_word_table_also_when_loaded(tmp_path, objective):
     model = make_model(objective=objective).eval()
     model.save_pretrained(tmp_path)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
@@ -119,7 +118,7 @@ def test_the_lm_head_is_the_word_table_also_of_a_saved_and_loaded_model(tmp_path
 
 
 @objectives
-def test_a_checkpoint_knows_its_objective_and_has_its_networks(tmp_path: Path, objective: str) -> None:
+def test_a_checkpoint_knows_its_objective_and_has_its_networks(tmp_path, objective):
     model = make_model(objective=objective, mlm_random_probability=0.05)
     model.save_pretrained(tmp_path)
     config = ElectraPretrainingConfig.from_pretrained(tmp_path)

@@ -1,17 +1,14 @@
 """Documents that share a row: losses and gradients of rows of their own, and nothing passes between them."""
 
-from typing import Any
-
 import numpy as np
-import pytest
 import torch
-from torch import Tensor
+from torch.testing import assert_close
 
 from electra.backbones import BACKBONES
 from electra.data.segments import PackedRow, Segment, SegmentCollator
-from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import attention_bias, can_share_rows, encode
 from electra.packing import choose_in_segments, count_chosen_in_segments, segment_numbers
+from tests.helpers import parametrize
 from tests.model.helpers import LONGEST, NETWORK_VOCAB_SIZE, joint_model, network_config, objectives
 
 COLLATOR = SegmentCollator(cls_token_id=2, sep_token_id=3, pad_token_id=0)
@@ -19,18 +16,18 @@ SIZES = [[(4, 2), (9, 0), (1, 0)], [(10, 6)], [(1, 1), (2, 0), (2, 2)]]
 """Tokens of A and B of the segments in each row; the first fills the longest."""
 
 
-def packed_and_alone() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def packed_and_alone():
     """The same segments, with the same noise, in common rows and in rows of their own."""
     random = np.random.default_rng(0)
 
-    def text(length: int) -> Any:
+    def text(length):
         return random.integers(5, NETWORK_VOCAB_SIZE, length).astype(np.uint16)
 
     rows = [PackedRow([Segment(text(a), text(b) if b else None) for a, b in row], i) for i, row in enumerate(SIZES)]
     return COLLATOR(rows), COLLATOR([segment for row in rows for segment in row.seeded()])
 
 
-def model_of(model_type: str, **options: Any) -> ElectraForJointPretraining:
+def model_of(model_type, **options):
     """Without dropout, and with weights far enough from 0 that attention and positions matter."""
     local = {"local_attention": 6} if model_type == "modernbert" else {}
     config = network_config(model_type, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -43,9 +40,7 @@ def model_of(model_type: str, **options: Any) -> ElectraForJointPretraining:
     return model.train()
 
 
-def losses_and_gradients(
-    model: ElectraForJointPretraining, batch: dict[str, Tensor]
-) -> tuple[list[Tensor], dict[str, Tensor]]:
+def losses_and_gradients(model, batch):
     model.zero_grad()
     output = model(**batch)
     output.loss.backward()
@@ -53,28 +48,28 @@ def losses_and_gradients(
     return losses, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_the_same(model: ElectraForJointPretraining) -> None:
+def assert_the_same(model):
     packed, alone = packed_and_alone()
     assert packed["input_ids"].shape == (3, LONGEST - 1) and len(alone["input_ids"]) == 7
     (losses, gradients), (expected, expected_gradients) = (losses_and_gradients(model, b) for b in (packed, alone))
-    torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-5, atol=2e-6)
+    assert_close(losses, expected, rtol=1e-6, atol=1e-6)
+    assert_close(gradients, expected_gradients, rtol=1e-5, atol=2e-6)
     assert torch.equal(model.count_tokens(**packed), model.count_tokens(**alone))
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_losses_and_gradients_are_those_of_rows_of_their_own(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_losses_and_gradients_are_those_of_rows_of_their_own(model_type):
     assert_the_same(model_of(model_type))
 
 
 @objectives
-def test_so_are_those_of_every_objective(objective: str) -> None:
+def test_so_are_those_of_every_objective(objective):
     size = {"generator_size": 1.0} if objective == "two_stage" else {"generator_size": 0.5}
     assert_the_same(model_of("electra", objective=objective, **size))
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_another_text_in_one_segment_changes_no_other(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_another_text_in_one_segment_changes_no_other(model_type):
     network = model_of(model_type).discriminator.eval()
     batch, _ = packed_and_alone()
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
@@ -89,15 +84,15 @@ def test_another_text_in_one_segment_changes_no_other(model_type: str) -> None:
     assert is_changed[0, start:end].all() and is_changed.sum() == end - start
 
 
-def test_a_convolution_over_neighbours_cannot_be_packed() -> None:
+def test_a_convolution_over_neighbours_cannot_be_packed():
     config = network_config("deberta-v2")
     assert can_share_rows(config)
     config.conv_kernel_size = 3  # of microsoft/deberta-v2-xlarge
     assert not can_share_rows(config)
 
 
-@pytest.mark.parametrize(("p", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
-def test_a_bound_that_is_just_reached_drops_no_position(p: float, segments: int, length: int, expected: int) -> None:
+@parametrize(("p", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
+def test_a_bound_that_is_just_reached_drops_no_position(p, segments, length, expected):
     """.1 * 18 + 6 * .7 and .35 * 350 + 7 * .5 are an integer in exact arithmetic, and less in floats."""
     lengths = torch.full((1, segments), length)
     maskable = torch.ones(1, segments * length, dtype=torch.bool)

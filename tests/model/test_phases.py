@@ -1,19 +1,17 @@
 """Which network a step trains: what gets a gradient and what must not."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
+from torch.testing import assert_close
 
 from electra.finetuning.encoder import load_encoder
 from electra.model.joint import ElectraForJointPretraining
 from tests.conftest import make_number_tokenizer
+from tests.helpers import parametrize
 from tests.model.helpers import VOCAB_SIZE, make_batch, make_model, run
 
 
-def trained(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
+def trained(model, batch):
     """The output of a training step, and the gradients there are: a weight without one is missing, not zero."""
     model.train().zero_grad()
     output = run(model, batch)
@@ -21,14 +19,14 @@ def trained(model: ElectraForJointPretraining, batch: dict[str, Tensor]) -> tupl
     return output, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def names_of(model: ElectraForJointPretraining, network: str) -> set[str]:
+def names_of(model, network):
     return {name for name, _ in model.named_parameters() if name.startswith(network)}
 
 
 # ---- stages
 
 
-def test_the_first_stage_trains_the_generator_alone_and_leaves_the_discriminator_out() -> None:
+def test_the_first_stage_trains_the_generator_alone():
     model, batch = make_model(objective="two_stage"), make_batch(30, 17)
     together, both = trained(model, batch)
     model.train_discriminator = False
@@ -41,12 +39,11 @@ def test_the_first_stage_trains_the_generator_alone_and_leaves_the_discriminator
     assert alone.main_loss is alone.sampled_ids is alone.is_replaced is None
 
 
-def test_the_second_stage_trains_the_discriminator_alone() -> None:
+def test_the_second_stage_trains_the_discriminator_alone():
     model, batch = make_model(objective="two_stage", discriminator_weight=1.0), make_batch(30, 17)
     together, both = trained(model, batch)
     model.train_generator = False
-    assert model.generator is not None
-    kept: list[bool] = []  # for a backward pass that never comes
+    kept = []  # for a backward pass that never comes
     model.generator.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
     alone, grads = trained(model, batch)
     assert kept == [False]
@@ -57,10 +54,10 @@ def test_the_second_stage_trains_the_discriminator_alone() -> None:
     assert torch.equal(alone.loss, alone.main_loss) and alone.loss == together.main_loss
 
 
-def test_in_evaluation_both_networks_always_answer() -> None:
+def test_in_evaluation_both_networks_always_answer():
     model, batch = make_model(objective="two_stage", discriminator_weight=3.0).eval(), make_batch(30, 17)
     expected = run(model, batch)
-    torch.testing.assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
+    assert_close(expected.loss, expected.generator_loss + 3 * expected.main_loss)
     model.train_discriminator = False
     first = run(model, batch)
     model.train_generator, model.train_discriminator = False, True
@@ -69,7 +66,7 @@ def test_in_evaluation_both_networks_always_answer() -> None:
         assert torch.equal(output.main_nll, expected.main_nll)
 
 
-def test_the_networks_of_two_stages_share_nothing_and_the_discriminators_encoder_is_fine_tuned(tmp_path: Path) -> None:
+def test_the_networks_of_two_stages_share_nothing(tmp_path):
     model = make_model(objective="two_stage")
     model.save_pretrained(tmp_path)
     loaded = ElectraForJointPretraining.from_pretrained(tmp_path)
@@ -84,10 +81,8 @@ def test_the_networks_of_two_stages_share_nothing_and_the_discriminators_encoder
 # ---- the gate
 
 
-@pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
-def test_behind_a_closed_gate_the_generator_gets_no_gradient_but_what_is_shared_gets_the_discriminators(
-    objective: str,
-) -> None:
+@parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
+def test_behind_a_closed_gate_only_shared_weights_learn(objective):
     model, batch = make_model(objective=objective, discriminator_weight=7.0), make_batch(30, 17)
     opened, both = trained(model, batch)
     model.train_generator = False
@@ -95,15 +90,15 @@ def test_behind_a_closed_gate_the_generator_gets_no_gradient_but_what_is_shared_
     shared = {name for name in names_of(model, "generator") if ".electra.embeddings." in name}
     assert set(grads) == shared | names_of(model, "discriminator") | names_of(model, "copy_gate")
     assert torch.equal(closed.sampled_ids, opened.sampled_ids)
-    torch.testing.assert_close(closed.loss, 7 * closed.main_loss)
+    assert_close(closed.loss, 7 * closed.main_loss)
     assert torch.equal(closed.generator_loss, opened.generator_loss)
     for name, grad in grads.items():
-        torch.testing.assert_close(grad, both[name]) if name not in shared else None
+        assert_close(grad, both[name]) if name not in shared else None
     word_table = "generator.electra.embeddings.word_embeddings.weight"
     assert grads[word_table].abs().sum() > 0 and not torch.allclose(grads[word_table], both[word_table])
 
 
-def test_a_frozen_generator_hides_no_shared_weight_from_autocast() -> None:
+def test_a_frozen_generator_hides_no_shared_weight_from_autocast():
     """A weight that autocast cast without gradient, and kept, would get none where the other network uses it."""
     model, batch = make_model(objective="replace_mlm"), make_batch(30, 17)
     model.train_generator = False
@@ -113,11 +108,11 @@ def test_a_frozen_generator_hides_no_shared_weight_from_autocast() -> None:
         _, expected = trained(model, batch)
     assert cached.keys() == expected.keys()
     for name, grad in cached.items():
-        torch.testing.assert_close(grad, expected[name])
+        assert_close(grad, expected[name])
 
 
-def test_the_baseline_is_in_checkpoints_and_is_no_part_of_a_network(tmp_path: Path) -> None:
-    model: Any = make_model(objective="adversarial")
+def test_the_baseline_is_in_checkpoints_but_in_no_network(tmp_path):
+    model = make_model(objective="adversarial")
     assert model.baseline.weight.shape == (1, 16) and model.baseline.bias is None
     model.save_pretrained(tmp_path)
     loaded = ElectraForJointPretraining.from_pretrained(tmp_path)
@@ -125,8 +120,8 @@ def test_the_baseline_is_in_checkpoints_and_is_no_part_of_a_network(tmp_path: Pa
     assert make_model().baseline is None
 
 
-@pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
-def test_a_uniform_generator_is_none_and_leaves_one_loss(objective: str) -> None:
+@parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
+def test_a_uniform_generator_is_none_and_leaves_one_loss(objective):
     model = make_model(objective=objective, uniform_generator=True)
     assert model.generator is None and model.config.generator is None
     output, grads = trained(model, make_batch(33, 20))

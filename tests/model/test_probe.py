@@ -1,31 +1,31 @@
 """What the probe shows is what the joint model does: the same masks, samples and probabilities."""
 
-import pytest
 import torch
-from torch import Tensor
+from pytest import approx
+from torch.testing import assert_close
 
-from electra.model.joint import ElectraForJointPretraining
 from electra.model.probe import probe, to_samples, token_texts
 from electra.samples import to_terminal
 from tests.conftest import make_number_tokenizer
+from tests.helpers import parametrize
 from tests.model.helpers import VOCAB_SIZE, make_batch, make_model
 
 
-def pair(objective: str = "electra") -> tuple[ElectraForJointPretraining, dict[str, Tensor]]:
+def pair(objective="electra"):
     model = make_model(objective=objective, mlm_probability=0.4, mlm_random_probability=0.1).eval()
     return model, {**make_batch(20, 11), "sample_noise": torch.rand(2, 20, generator=torch.Generator().manual_seed(1))}
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("objective", ["electra", "electra_15", "replace_mlm", "mlm"])
-def test_the_probe_does_what_the_joint_model_does(objective: str) -> None:
+@parametrize("objective", ["electra", "electra_15", "replace_mlm", "mlm"])
+def test_the_probe_does_what_the_joint_model_does(objective):
     model, inputs = pair(objective)
     expected = model(**inputs)
     probed = probe(model.generator, model.discriminator, inputs, model.config)
     assert probed.shown.tolist() == expected.corrupted_input_ids.tolist()
     assert (probed.shown != inputs["input_ids"]).any()
     if objective.startswith("electra"):
-        torch.testing.assert_close(probed.probabilities, expected.discriminator_logits.sigmoid())
+        assert_close(probed.probabilities, expected.discriminator_logits.sigmoid())
         assert probed.restored is None
     else:
         chosen = torch.zeros(2, 20, dtype=torch.bool).scatter(1, expected.mlm_positions, expected.mlm_mask)
@@ -34,45 +34,42 @@ def test_the_probe_does_what_the_joint_model_does(objective: str) -> None:
 
 
 @torch.no_grad()
-def test_a_discriminator_alone_judges_the_text_as_it_is() -> None:
+def test_a_discriminator_alone_judges_the_text_as_it_is():
     model, inputs = pair()
     del inputs["mask_noise"], inputs["sample_noise"]
     probed = probe(None, model.discriminator.train(), inputs, model.config)
     logits = model.discriminator.eval()(**inputs).logits
     assert probed.masked is None and probed.shown is inputs["input_ids"] and probed.probabilities is not None
     real = inputs["attention_mask"].bool()
-    torch.testing.assert_close(probed.probabilities[real], logits.sigmoid()[real])
+    assert_close(probed.probabilities[real], logits.sigmoid()[real])
 
 
 @torch.no_grad()
-def test_an_electric_gives_log_probabilities() -> None:
+def test_an_electric_gives_log_probabilities():
     model, inputs = pair("electric")
     del inputs["mask_noise"], inputs["sample_noise"]
     probed = probe(None, model.discriminator, inputs, model.config)
     assert probed.probabilities is None and probed.log_probabilities is not None
     real = inputs["attention_mask"].bool()
     energies = model.discriminator(**inputs).logits
-    torch.testing.assert_close(probed.log_probabilities[real], -energies[real])
+    assert_close(probed.log_probabilities[real], -energies[real])
     sample = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))[1]
-    assert sample.log_probabilities == pytest.approx((-energies[1, :11]).tolist(), abs=2e-6)
+    assert sample.log_probabilities == approx((-energies[1, :11]).tolist(), abs=2e-6)
     assert "log p" in to_terminal(sample) and "P(replaced)" not in to_terminal(sample)
 
 
-def test_samples_have_no_padding() -> None:
+def test_samples_have_no_padding():
     model, inputs = pair()
     probed = probe(model.generator, model.discriminator, inputs, model.config)
     samples = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))
     assert [len(sample.original) for sample in samples] == [20, 11]
     names = {2: "[CLS]", 3: "[SEP]"}
     assert samples[1].original == [f" {names.get(i, i)}" for i in inputs["input_ids"][1, :11].tolist()]
-    assert probed.probabilities is not None
-    assert samples[1].probabilities == pytest.approx(probed.probabilities[1, :11].tolist(), abs=1e-6)
+    assert samples[1].probabilities == approx(probed.probabilities[1, :11].tolist(), abs=1e-6)
 
 
-def test_pieces_of_words_are_joined_as_they_were_written_and_ids_of_no_token_shown(
-    wordpiece_tokenizer: object,
-) -> None:
-    ids = wordpiece_tokenizer("the unwonted discriminator")["input_ids"]  # type: ignore[operator]
-    texts = token_texts(ids, wordpiece_tokenizer)  # type: ignore[arg-type]
+def test_pieces_of_words_are_joined_as_they_were_written(wordpiece_tokenizer):
+    ids = wordpiece_tokenizer("the unwonted discriminator")["input_ids"]
+    texts = token_texts(ids, wordpiece_tokenizer)
     assert len(ids) > 6 and "".join(texts) == " [CLS] the unwonted discriminator [SEP]"
     assert token_texts([7, 200, 4], make_number_tokenizer(90)) == [" 7", " [200]", " [MASK]"]

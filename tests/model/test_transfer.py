@@ -1,11 +1,8 @@
 """Trained weights in networks of other sizes: each row of a table is where its token or position came from."""
 
-from pathlib import Path
-from typing import Any
-
-import pytest
 import torch
-from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
+from torch.testing import assert_close
+from transformers import AutoModelForMaskedLM
 
 from electra.model.configuration import discriminator_config, longest_text
 from electra.model.networks import embedding_modules, masked_lm, token_detector
@@ -16,19 +13,20 @@ from electra.tokenizers.load import plain_backend
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS
+from tests.helpers import parametrize
 
 BACKBONES = ("electra", "bert", "albert", "roberta", "deberta-v2", "modernbert")
 DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume"] * 3
 
 
-def trained_on(texts: list[str], algorithm: str, vocab_size: int, **options: Any) -> PreTrainedTokenizerBase:
+def trained_on(texts, algorithm, vocab_size, **options):
     return train_tokenizer(
         texts,
-        TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size, **options),  # type: ignore[arg-type]
+        TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size, **options),
     )
 
 
-def config_of(model_type: str, vocab_size: int = 40, **sizes: int) -> Any:
+def config_of(model_type, vocab_size=40, **sizes):
     values = {"num_hidden_layers": 2, "max_position_embeddings": 16, "model_type": model_type, **sizes}
     return discriminator_config(
         vocab_size=vocab_size, pad_token_id=0, embedding_size=8, hidden_size=16, num_attention_heads=2,
@@ -36,8 +34,8 @@ def config_of(model_type: str, vocab_size: int = 40, **sizes: int) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("algorithm", "size"), [("wordpiece", 160), ("byte_bpe", 300), ("unigram", 100)])
-def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm: str, size: int) -> None:
+@parametrize(("algorithm", "size"), [("wordpiece", 160), ("byte_bpe", 300), ("unigram", 100)])
+def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm, size):
     old = trained_on([*TEXTS * 3, "qubelet moun"], algorithm, size)
     new = extend_tokenizer(old, DOMAIN, 5, 2)
     rows = rows_of_vocabulary(old, new)
@@ -49,7 +47,7 @@ def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm: str, 
         assert pieces == plain_backend(old).encode(text, add_special_tokens=False).ids
 
 
-def test_between_algorithms_tokens_are_matched_by_their_text_and_special_ones_by_their_role() -> None:
+def test_between_algorithms_tokens_are_matched_by_text_or_role():
     old = trained_on(TEXTS * 3, "wordpiece", 160)
     new = trained_on([*TEXTS * 3, "Σ"], "byte_bpe", 330, lowercase=False)
     rows = rows_of_vocabulary(old, new)
@@ -62,8 +60,8 @@ def test_between_algorithms_tokens_are_matched_by_their_text_and_special_ones_by
     assert sum(rows.describe().values()) == len(new)
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_every_table_of_the_vocabulary_is_filled_and_nothing_else_changes(model_type: str, tmp_path: Path) -> None:
+@parametrize("model_type", BACKBONES)
+def test_every_table_of_the_vocabulary_is_filled(model_type, tmp_path):
     torch.manual_seed(0)
     source = masked_lm(config_of(model_type))
     with torch.no_grad():
@@ -92,8 +90,8 @@ def test_every_table_of_the_vocabulary_is_filled_and_nothing_else_changes(model_
     assert network(input_ids=ids).logits.shape == (2, 16, 50)
 
 
-@pytest.mark.parametrize("model_type", [*BACKBONES, "deberta-v2 with a table"])
-def test_positions_grow_by_repeating_those_that_were_trained(model_type: str) -> None:
+@parametrize("model_type", [*BACKBONES, "deberta-v2 with a table"])
+def test_positions_grow_by_repeating_those_that_were_trained(model_type):
     torch.manual_seed(0)
     model_type, has_table = model_type.split()[0], " " in model_type
     before, config = config_of(model_type), config_of(model_type)
@@ -106,7 +104,7 @@ def test_positions_grow_by_repeating_those_that_were_trained(model_type: str) ->
     network.load_state_dict(transfer(source, network, network.state_dict(), None, 12))
     ids = torch.randint(5, 40, (1, 40))
     hidden = [n.eval().base_model(input_ids=ids[:, :12]).last_hidden_state for n in (source, network)]
-    torch.testing.assert_close(*hidden)  # short texts are read as before
+    assert_close(*hidden)  # short texts are read as before
     assert network.base_model(input_ids=ids).last_hidden_state.shape == (1, 40, 16)
     position = embedding_modules(network).get("position")
     assert position is not None or (model_type in ("deberta-v2", "modernbert") and not has_table)
@@ -115,7 +113,7 @@ def test_positions_grow_by_repeating_those_that_were_trained(model_type: str) ->
         assert torch.equal(table[12:24], table[:12]) and torch.equal(table[36:], table[:4])
 
 
-def test_the_trained_positions_are_recorded_or_those_of_the_run_beside_it(tmp_path: Path) -> None:
+def test_the_trained_positions_are_recorded(tmp_path):
     (tmp_path / "discriminator").mkdir()
     config, source = config_of("electra"), str(tmp_path / "discriminator")
     assert trained_positions(source, config) == 16

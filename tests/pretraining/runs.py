@@ -1,8 +1,6 @@
 """A run of the real command in this process, tiny: what the tests of the trainer and of whole runs share."""
 
-import json
 import random
-from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
@@ -22,7 +20,7 @@ from electra.pretraining.setup import (
     seed_dropout,
     tune_for_device,
 )
-from electra.pretraining.trainer import ElectraTrainer
+from tests.helpers import read_json
 
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
@@ -67,7 +65,7 @@ TWO_STAGE = {
 }
 
 
-def write_corpus(path: Path, documents: int = 30, words: int = 40, seed: int = 0) -> Path:
+def write_corpus(path, documents=30, words=40, seed=0):
     """Documents of seeded nonsense words, several windows long, blank lines between them."""
     source = random.Random(seed)
     paragraphs = [" ".join(source.choice(WORDS) for _ in range(words)) for _ in range(documents)]
@@ -75,7 +73,7 @@ def write_corpus(path: Path, documents: int = 30, words: int = 40, seed: int = 0
     return path
 
 
-def flags(folder: Path, **options: object) -> list[str]:
+def flags(folder, **options):
     """The command line of a tiny run below `folder`, with some options of its own."""
     values = {
         "train_file": folder / "corpus.txt",
@@ -95,7 +93,7 @@ def flags(folder: Path, **options: object) -> list[str]:
     return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
 
-def make(folder: Path, **options: object) -> ElectraTrainer:
+def make(folder, **options):
     """The trainer of a tiny run below `folder`, ready to train."""
     args = parse_arguments(flags(folder, **options))
     run = open_run(args)
@@ -112,12 +110,12 @@ def make(folder: Path, **options: object) -> ElectraTrainer:
     return trainer
 
 
-def history(checkpoint: Path) -> list[dict[str, float]]:
+def history(checkpoint):
     """The log that a checkpoint holds."""
-    return json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+    return read_json(checkpoint / "trainer_state.json")["log_history"]
 
 
-def assert_same_state(first: Path, second: Path) -> None:
+def assert_same_state(first, second):
     """Weights, optimizer and schedule of two checkpoints are equal bit for bit."""
     weights, other = load_file(first / "model.safetensors"), load_file(second / "model.safetensors")
     assert weights.keys() == other.keys()

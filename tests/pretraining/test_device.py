@@ -1,21 +1,21 @@
 """What a run chooses by itself for its device: one GPU, precision, workers. A GPU is only pretended."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices, translate_failures
 from electra.pretraining.options import parse_arguments
+from tests.helpers import parametrize
 from tests.pretraining.runs import flags
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def gpu(monkeypatch):
     """torch says that it has an A100, on sixteen cores."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=False: True)
@@ -24,16 +24,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def chosen(**given: Any) -> SimpleNamespace:
+def chosen(**given):
     unset = {"bf16": None, "fp16": False, "use_cpu": False, "dataloader_num_workers": None, "visible_gpus": 1}
     training = SimpleNamespace(**{**unset, **given})
     choose_for_device(training)
     return training
 
 
-def test_one_of_several_gpus_is_used_and_torchrun_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_of_several_gpus_is_used_and_torchrun_is_named(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with caplog.at_level(logging.WARNING):
@@ -43,16 +41,14 @@ def test_one_of_several_gpus_is_used_and_torchrun_is_named(
     assert "torchrun --nproc_per_node 4" in caplog.text
 
 
-def test_gpus_with_bfloat16_use_it(gpu: pytest.MonkeyPatch) -> None:
+def test_gpus_with_bfloat16_use_it(gpu):
     assert chosen().bf16 and not chosen().fp16
     assert not chosen(bf16=False).fp16
     assert chosen(fp16=True).bf16 is False
 
 
-@pytest.mark.parametrize(("capability", "fp16"), [((7, 5), True), ((7, 0), True), ((6, 1), False)])
-def test_gpus_with_tensor_cores_but_no_bfloat16_use_fp16_and_are_told_so(
-    gpu: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capability: tuple[int, int], fp16: bool
-) -> None:
+@parametrize(("capability", "fp16"), [((7, 5), True), ((7, 0), True), ((6, 1), False)])
+def test_gpus_without_bfloat16_use_fp16(gpu, caplog, capability, fp16):
     gpu.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     gpu.setattr(torch.cuda, "get_device_capability", lambda: capability)
     training = chosen()
@@ -63,7 +59,7 @@ def test_gpus_with_tensor_cores_but_no_bfloat16_use_fp16_and_are_told_so(
     assert ("--fp16" in caplog.text) == fp16
 
 
-def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu: pytest.MonkeyPatch) -> None:
+def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu):
     assert chosen().dataloader_num_workers == 4
     assert chosen(dataloader_num_workers=1).dataloader_num_workers == 1
     assert chosen(use_cpu=True, bf16=False).dataloader_num_workers == 0
@@ -71,7 +67,7 @@ def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu: pytest.MonkeyPatc
     assert chosen().dataloader_num_workers == 1
 
 
-def test_a_step_on_a_gpu_is_compiled_and_does_not_wait_for_its_batch(gpu: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_step_on_a_gpu_is_compiled_and_does_not_wait(gpu, tmp_path):
     gpu.setattr(torch.accelerator, "is_available", lambda: True)
     gpu.setattr(torch.cuda, "device_count", lambda: 1)
     gpu.setattr(torch.cuda, "set_device", lambda device: None)
@@ -83,17 +79,17 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait_for_its_batch(gpu: pytest
     assert not parse_arguments(flags(tmp_path)).training.torch_compile
 
 
-def test_an_automatic_batch_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
+def test_an_automatic_batch_size_is_refused(tmp_path):
+    with raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
         parse_arguments(flags(tmp_path, auto_find_batch_size=True))
 
 
 NO_FILES = "Too many open files"
 
 
-@pytest.mark.parametrize("error", [OSError(24, NO_FILES), RuntimeError(f"{NO_FILES}. Communication with the workers")])
-def test_too_few_open_files_are_one_line_that_names_the_workers(tmp_path: Path, error: Exception) -> None:
+@parametrize("error", [OSError(24, NO_FILES), RuntimeError(f"{NO_FILES}. Communication with the workers")])
+def test_too_few_open_files_are_one_line_that_names_the_workers(tmp_path, error):
     training = SimpleNamespace(device="cpu", world_size=1, dataloader_num_workers=3)
-    named = pytest.raises(UserError, match=r"after step 7.*workers 3 .*ulimit -n")
+    named = raises(UserError, match=r"after step 7.*workers 3 .*ulimit -n")
     with named, translate_failures(training, tmp_path, lambda: 7):
         raise error

@@ -1,64 +1,52 @@
 """The exported folders: plain transformers computes what the pair computed; their cards; interrupted exports."""
 
-import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import transformers
 from huggingface_hub import ModelCard
+from pytest import raises
 from safetensors.torch import load_file
+from torch.testing import assert_close
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    PreTrainedTokenizerBase,
 )
 from transformers.pipelines import get_supported_tasks
 
 from electra.io.errors import UserError
-from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import locate_model
 from electra.pretraining.card import first_command
 from electra.pretraining.export import export_networks
-from electra.pretraining.plan import Plan
+from tests.helpers import parametrize, read_json
 
-MakePair = Callable[..., ElectraForJointPretraining]
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
 TEXT = "The quick fox sells sea shells; the unwonted dog does not mind."
 COMMAND = "python run_pretraining.py --train_file=corpus.txt"
 
 
 @pytest.fixture
-def export(
-    make_pair: MakePair, wordpiece_tokenizer: PreTrainedTokenizerBase, plan: Plan, tmp_path: Path
-) -> Callable[..., dict[str, Path]]:
+def export(make_pair, wordpiece_tokenizer, plan, tmp_path):
     """Export a pair into tmp_path/run."""
 
-    def run(pair: ElectraForJointPretraining | None = None, **values: object) -> dict[str, Path]:
-        arguments: dict = {"plan": plan, "metrics": METRICS, **values}
+    def run(pair=None, **values):
+        arguments = {"plan": plan, "metrics": METRICS, **values}
         return export_networks(pair or make_pair(), wordpiece_tokenizer, tmp_path / "run", **arguments)
 
     return run
 
 
-def files_below(folder: Path) -> dict[str, bytes]:
+def files_below(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm", "all_tokens_mlm"])
-def test_plain_transformers_opens_the_folders_and_computes_the_same(
-    make_pair: MakePair,
-    wordpiece_tokenizer: PreTrainedTokenizerBase,
-    plan_of: Callable[..., Plan],
-    export: Callable[..., dict[str, Path]],
-    objective: str,
-) -> None:
+@parametrize("objective", ["electra", "mlm", "all_tokens_mlm"])
+def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_tokenizer, plan_of, export, objective):
     pair = make_pair(objective=objective)
     folders = export(pair, plan=plan_of(pair), step=8)
     assert list(folders) == (["discriminator"] if objective == "mlm" else ["generator", "discriminator"])
@@ -76,15 +64,15 @@ def test_plain_transformers_opens_the_folders_and_computes_the_same(
         model, info = auto.from_pretrained(folder, output_loading_info=True)
         assert type(model) is getattr(transformers, name) and model.dtype == torch.float32
         assert not any(info.values())
-        config = json.loads((folder / "config.json").read_text())
+        config = read_json(folder / "config.json")
         assert (config["model_type"], config["architectures"]) == ("electra", [name])
         assert config["pretraining_step"] == 8
         assert AutoTokenizer.from_pretrained(folder)(TEXT)["input_ids"] == wordpiece_tokenizer(TEXT)["input_ids"]
         trained = getattr(pair, network)
         with torch.no_grad():
-            torch.testing.assert_close(model(**inputs).logits, trained(**inputs).logits, atol=1e-5, rtol=0)
+            assert_close(model(**inputs).logits, trained(**inputs).logits, atol=1e-5, rtol=0)
             hidden = AutoModel.from_pretrained(folder)(**inputs).last_hidden_state
-            torch.testing.assert_close(hidden, trained.electra(**inputs).last_hidden_state, atol=1e-5, rtol=0)
+            assert_close(hidden, trained.electra(**inputs).last_hidden_state, atol=1e-5, rtol=0)
         card = ModelCard.load(folder / "README.md")
         assert card.data.pipeline_tag in get_supported_tasks()
         fills_masks = network == "generator" or objective == "mlm"
@@ -98,19 +86,17 @@ def test_plain_transformers_opens_the_folders_and_computes_the_same(
     )
     assert {key.split(".")[0] for key in info["missing_keys"]} == {"classifier"}
     with torch.no_grad():
-        torch.testing.assert_close(classifier.electra(**inputs).last_hidden_state, hidden)
+        assert_close(classifier.electra(**inputs).last_hidden_state, hidden)
 
 
-def test_a_disentangled_discriminator_is_exported_with_the_sum_of_its_tables(
-    make_pair: MakePair, export: Callable[..., dict[str, Path]]
-) -> None:
+def test_a_disentangled_discriminator_is_exported_as_the_sum(make_pair, export):
     pair = make_pair(tie="gdes")
     words = pair.discriminator.electra.embeddings.word_embeddings
     exported = load_file(export(pair)["discriminator"] / "model.safetensors")
     assert torch.equal(exported["electra.embeddings.word_embeddings.weight"], words.shared.weight + words.weight)
 
 
-def test_the_metadata_of_a_card_is_what_the_hub_reads(plan: Plan, export: Callable[..., dict[str, Path]]) -> None:
+def test_the_metadata_of_a_card_is_what_the_hub_reads(plan, export):
     sources = [{**plan.sources[0], "name": name, "files": 0} for name in ("openwebtext", "someone/books", "builtin")]
     options = {
         "license": "apache-2.0",
@@ -136,16 +122,14 @@ def test_the_metadata_of_a_card_is_what_the_hub_reads(plan: Plan, export: Callab
     assert "/home" not in cards["generator"].text  # also in the options
 
 
-def test_a_card_claims_nothing_that_nobody_gave(plan: Plan, export: Callable[..., dict[str, Path]]) -> None:
+def test_a_card_claims_nothing_that_nobody_gave(plan, export):
     for folder in export(metrics={}).values():
         card = ModelCard.load(folder / "README.md")
         assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
         assert "cost" not in card.text
 
 
-def test_the_text_of_a_card_describes_the_network_and_its_training(
-    plan: Plan, export: Callable[..., dict[str, Path]]
-) -> None:
+def test_the_text_of_a_card_describes_the_network(plan, export):
     ledger = {"training_seconds": 7500.0, "devices": 2, "device": "a CPU"}
     folders = export(plan=replace(plan, changes=["step 4: seed 1"]), ledger=ledger)
     facts = ["4 documents, 100 tokens", "12 steps of 10 x 16 tokens, 4.00 epochs", f"{plan.flops:.2e} FLOPs"]
@@ -159,9 +143,7 @@ def test_the_text_of_a_card_describes_the_network_and_its_training(
         assert [fact for fact in (*facts, sizes[network]) if fact not in text] == []
 
 
-def test_a_card_shows_how_to_fine_tune_and_the_first_command(
-    export: Callable[..., dict[str, Path]], tmp_path: Path
-) -> None:
+def test_a_card_shows_how_to_fine_tune_and_the_first_command(export, tmp_path):
     command = "python run_pretraining.py --train_file=/home/me/text.txt --note='a /home/me/b c'"
     (tmp_path / "run").mkdir()
     assert first_command(tmp_path / "run", command) == command
@@ -173,15 +155,10 @@ def test_a_card_shows_how_to_fine_tune_and_the_first_command(
     assert "run_glue.py" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
 
 
-@pytest.mark.parametrize("saved_before_it_stops", [0, 1])
-def test_an_interrupted_export_leaves_the_older_one_and_nothing_half_written(
-    make_pair: MakePair,
-    wordpiece_tokenizer: PreTrainedTokenizerBase,
-    export: Callable[..., dict[str, Path]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    saved_before_it_stops: int,
-) -> None:
+@parametrize("saved_before_it_stops", [0, 1])
+def test_an_interrupted_export_leaves_the_older_one(
+    make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch, saved_before_it_stops
+):
     run, pair = tmp_path / "run", make_pair()
     (run / "generator.unfinished").mkdir(parents=True)
     (run / "generator.unfinished" / "pytorch_model.bin").write_bytes(b"half")  # left by a killed export
@@ -193,13 +170,13 @@ def test_an_interrupted_export_leaves_the_older_one_and_nothing_half_written(
         pair.discriminator.electra.embeddings.word_embeddings.weight[9] += 1.0
     save, attempts = wordpiece_tokenizer.save_pretrained, []
 
-    def save_and_stop(folder: Path) -> None:
+    def save_and_stop(folder):
         if len(attempts) == saved_before_it_stops:
             raise KeyboardInterrupt
         attempts.append(folder)
         save(folder)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, raises(KeyboardInterrupt):
         patch.setattr(wordpiece_tokenizer, "save_pretrained", save_and_stop)
         export(pair)
     assert files_below(run) == before and {path.name for path in run.iterdir()} == {"generator", "discriminator"}
@@ -212,15 +189,13 @@ def test_an_interrupted_export_leaves_the_older_one_and_nothing_half_written(
     }
 
 
-def test_the_weights_of_an_export_are_guarded_and_its_card_may_be_edited(
-    export: Callable[..., dict[str, Path]],
-) -> None:
+def test_the_weights_of_an_export_are_guarded(export):
     folder = export()["discriminator"]
     (folder / "README.md").write_text("license: mit")
     assert locate_model(str(folder)) == str(folder)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    with pytest.raises(UserError, match=r"model\.safetensors"):
+    with raises(UserError, match=r"model\.safetensors"):
         locate_model(str(folder))
     (folder / "manifest.json").unlink()  # on purpose
     assert locate_model(str(folder)) == str(folder)

@@ -3,14 +3,13 @@
 import dataclasses
 import logging
 import math
-from pathlib import Path
-from typing import Any
 
-import pytest
+from pytest import approx
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks import health
-from electra.pretraining.callbacks.health import DiscriminatorHealth, Evaluation, State, assess, evaluations_of
+from electra.pretraining.callbacks.health import DiscriminatorHealth, Evaluation, assess, evaluations_of
+from tests.helpers import parametrize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +21,9 @@ class Curve:
     warmup_steps: int
     rows: tuple[tuple[float, ...], ...]
 
-    def log_history(self) -> list[dict[str, Any]]:
+    def log_history(self):
         """As `TrainerState` keeps it: a training log and an evaluation at every step of the table."""
-        lines: list[dict[str, Any]] = []
+        lines = []
         names = ("generator_loss", "discriminator_loss", "discriminator_auc", "discriminator_recall", "replaced_rate")
         for step, *values in self.rows:
             if step:
@@ -33,7 +32,7 @@ class Curve:
             lines.append({**metrics, "eval_loss": 30.0, "step": int(step)})
         return lines
 
-    def until(self, step: float, *rows: tuple[float, ...]) -> "Curve":
+    def until(self, step, *rows):
         """The curve up to a step, then other rows."""
         return dataclasses.replace(self, rows=(*(row for row in self.rows if row[0] <= step), *rows))
 
@@ -89,13 +88,13 @@ SHORT = Curve(
 FALLEN = (5.307, 0.5120, 0.545, 0.000, 0.2111)
 """Of the healthy run, as before its start."""
 ALIVE = (5.306, 0.4854, 0.650, 0.045, 0.2111)
-STARTED: dict[int, State] = {9000: "learning"}
+STARTED = {9000: "learning"}
 
 
-def states(curve: Curve) -> dict[int, State]:
+def states(curve):
     """The state after each evaluation, by step, where it changes."""
     evaluations, changes = evaluations_of(curve.log_history()), {}
-    before: State = "not started"
+    before = "not started"
     for end, last in enumerate(evaluations, start=1):
         now = assess(evaluations[:end], curve.vocab_size, curve.warmup_steps)
         if now != before:
@@ -104,12 +103,12 @@ def states(curve: Curve) -> dict[int, State]:
     return changes
 
 
-def at(values: tuple[float, ...], *steps: int) -> list[tuple[float, ...]]:
+def at(values, *steps):
     return [(step, *values) for step in steps]
 
 
 LATER = range(13_500, 23_000, 1500)
-CASES: dict[str, tuple[Curve, dict[int, State]]] = {
+CASES = {
     "healthy": (HEALTHY, STARTED),
     "evaluated seldom": (dataclasses.replace(HEALTHY, rows=HEALTHY.rows[::2]), STARTED),
     "collapses": (COLLAPSING, {7500: "collapsed"}),
@@ -137,18 +136,18 @@ CASES: dict[str, tuple[Curve, dict[int, State]]] = {
 }
 
 
-@pytest.mark.parametrize(("curve", "expected"), CASES.values(), ids=CASES)
-def test_states(curve: Curve, expected: dict[int, State]) -> None:
+@parametrize(("curve", "expected"), CASES.values(), ids=CASES)
+def test_states(curve, expected):
     assert states(curve) == expected
 
 
-def test_the_loss_of_the_base_rate_is_the_entropy_of_the_labels() -> None:
+def test_the_loss_of_the_base_rate_is_the_entropy_of_the_labels():
     evaluation = Evaluation(1, 0, 5.0, 0.5, 0.5, 0.0, replaced_rate=0.25)
-    assert evaluation.base_rate_loss == pytest.approx(0.5623351)
+    assert evaluation.base_rate_loss == approx(0.5623351)
     assert evaluation._replace(replaced_rate=1.0).base_rate_loss == 0
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("batch_tokens", "warmup_steps", "expected"),
     [
         (2_048, 1_000, 25_000),  # 50 million tokens are 24,414 steps
@@ -156,9 +155,7 @@ def test_the_loss_of_the_base_rate_is_the_entropy_of_the_labels() -> None:
         (1_024, 1_000, None),
     ],
 )
-def test_no_start_is_said_when_tokens_and_steps_are_used_up(
-    batch_tokens: int, warmup_steps: int, expected: int | None
-) -> None:
+def test_no_start_is_said_when_tokens_and_steps_are_used_up(batch_tokens, warmup_steps, expected):
     waiting = tuple((step, 5.31, 0.5100, 0.525, 0.001, 0.2111) for step in range(1000, 40_001, 1000))
     curve = Curve(2048, batch_tokens, warmup_steps, (HEALTHY.rows[0], *waiting))
     assert states(curve) == ({} if expected is None else {expected: "no start within the budget"})
@@ -166,11 +163,9 @@ def test_no_start_is_said_when_tokens_and_steps_are_used_up(
     assert states(late)[41_000] == "learning"
 
 
-def replay(
-    curve: Curve, monkeypatch: pytest.MonkeyPatch, first_step: int = 0, main_process: bool = True
-) -> list[tuple[int, str]]:
+def replay(curve, monkeypatch, first_step=0, main_process=True):
     """What a new callback logs of the evaluations after `first_step`, as Trainer calls it."""
-    said: list[tuple[int, str]] = []
+    said = []
     monkeypatch.setattr(health.logger, "log", lambda level, line: said.append((level, line)))
     args = TrainingArguments("output", learning_rate=1e-3, warmup_steps=curve.warmup_steps, report_to="none")
     callback, lines = DiscriminatorHealth(curve.vocab_size), curve.log_history()
@@ -181,7 +176,7 @@ def replay(
     return said
 
 
-def test_a_change_of_state_is_one_line_also_after_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_state_is_one_line_also_after_resuming(monkeypatch):
     curve = HEALTHY.until(12000, *at(FALLEN, 13500, 15000, 16500, 18000))
     said = replay(curve, monkeypatch)
     assert [(level, line.split(":")[0]) for level, line in said] == [
@@ -218,10 +213,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("curve", "frequencies_auc", "words"), ENDS.values(), ids=ENDS)
-def test_the_end_of_a_run_says_the_state_in_words(
-    tmp_path: Path, curve: Curve, frequencies_auc: float, words: str
-) -> None:
+@parametrize(("curve", "frequencies_auc", "words"), ENDS.values(), ids=ENDS)
+def test_the_end_of_a_run_says_the_state_in_words(tmp_path, curve, frequencies_auc, words):
     args = TrainingArguments(str(tmp_path), warmup_steps=curve.warmup_steps, report_to="none")
     state = TrainerState(max_steps=33_000, log_history=curve.log_history())
     verdict = DiscriminatorHealth(curve.vocab_size).verdict(args, state, frequencies_auc)
@@ -229,6 +222,6 @@ def test_the_end_of_a_run_says_the_state_in_words(
     assert ("frequencies" in verdict) == (not math.isnan(frequencies_auc))
 
 
-def test_without_evaluations_nothing_is_said(tmp_path: Path) -> None:
+def test_without_evaluations_nothing_is_said(tmp_path):
     args = TrainingArguments(str(tmp_path), report_to="none")
     assert DiscriminatorHealth(2048).verdict(args, TrainerState(max_steps=33_000)) == ""

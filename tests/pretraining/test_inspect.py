@@ -2,26 +2,25 @@
 
 import json
 import shutil
-from pathlib import Path
 
-import pytest
 import torch
+from pytest import approx, raises
 from transformers import (
     AutoModelForPreTraining,
     AutoTokenizer,
     BertConfig,
     BertForPreTraining,
-    PreTrainedTokenizerBase,
 )
 
 from electra.inspect import inspect_texts, main
 from electra.io.errors import UserError
 from electra.model.pretrained import load_networks
+from tests.helpers import parametrize, read_json
 
 TEXT = "bab dadad kok mum"
 
 
-def test_a_discriminator_alone_gives_the_probabilities_of_plain_transformers(finished_run: Path) -> None:
+def test_a_discriminator_gives_the_probabilities_of_transformers(finished_run):
     networks = load_networks(str(finished_run / "discriminator"))
     assert networks.generator is None
     (sample,) = inspect_texts(networks, [TEXT])
@@ -29,19 +28,18 @@ def test_a_discriminator_alone_gives_the_probabilities_of_plain_transformers(fin
     encoded = AutoTokenizer.from_pretrained(finished_run / "discriminator")(TEXT, return_tensors="pt")
     with torch.no_grad():
         expected = model(**encoded).logits.sigmoid()[0].tolist()
-    assert sample.probabilities == pytest.approx(expected, abs=2e-6)
+    assert sample.probabilities == approx(expected, abs=2e-6)
     assert networks.discriminator.config._attn_implementation == model.config._attn_implementation
     assert sample.shown == sample.original and "".join(sample.original) == f" [CLS] {TEXT} [SEP]"
 
 
-def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements(finished_run: Path) -> None:
+def test_a_run_and_its_checkpoint_show_the_same_pair(finished_run):
     (of_run,) = inspect_texts(load_networks(str(finished_run)), [TEXT], seed=3, mlm_probability=0.5)
     joint = load_networks(str(finished_run / "checkpoint-12"))
-    assert joint.joint is not None and joint.generator is not None
     (of_checkpoint,) = inspect_texts(joint, [TEXT], seed=3, mlm_probability=0.5)
     assert sum(token != masked for token, masked in zip(of_run.original, of_run.masked, strict=True)) >= 3
     assert of_run.masked == of_checkpoint.masked and of_run.shown == of_checkpoint.shown != of_run.original
-    assert of_run.probabilities == pytest.approx(of_checkpoint.probabilities, abs=2e-6)
+    assert of_run.probabilities == approx(of_checkpoint.probabilities, abs=2e-6)
     (other,) = inspect_texts(joint, [TEXT], seed=4, mlm_probability=0.5)
     assert other.masked != of_run.masked
     named = load_networks(str(finished_run / "discriminator"), str(finished_run / "generator"))
@@ -51,7 +49,7 @@ def test_a_run_and_its_checkpoint_show_the_same_pair_and_a_seed_its_replacements
         assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5)[0].shown == of_run.shown
 
 
-def test_an_exported_run_is_corrupted_as_in_its_training(finished_run: Path, tmp_path: Path) -> None:
+def test_an_exported_run_is_corrupted_as_in_its_training(finished_run, tmp_path):
     run = tmp_path / "run"
     for name in ("discriminator", "generator"):
         shutil.copytree(finished_run / name, run / name)
@@ -60,42 +58,40 @@ def test_an_exported_run_is_corrupted_as_in_its_training(finished_run: Path, tmp
     assert sample.masked == sample.original  # every chosen token is kept
     (run / "config.yaml").write_text("mlm_probability: 0.9\nmlm_replacement_probability: 1.0\n")
     (sample,) = inspect_texts(load_networks(str(run)), ["bab dadad kok mum " * 2])
-    assert sample.masked is not None and sample.masked.count(" [MASK]") > 0.7 * len(sample.masked)
+    assert sample.masked.count(" [MASK]") > 0.7 * len(sample.masked)
 
 
-def test_a_generator_with_other_tokens_is_refused(finished_run: Path, tmp_path: Path) -> None:
+def test_a_generator_with_other_tokens_is_refused(finished_run, tmp_path):
     folder = shutil.copytree(finished_run / "generator", tmp_path / "other")
     (folder / "manifest.json").unlink()
-    words = json.loads((folder / "tokenizer.json").read_text())
+    words = read_json(folder / "tokenizer.json")
     vocab = words["model"]["vocab"]
     *_, first, second = vocab
     vocab[first], vocab[second] = vocab[second], vocab[first]
     (folder / "tokenizer.json").write_text(json.dumps(words))
-    with pytest.raises(UserError, match="other has another tokenizer"):
+    with raises(UserError, match="other has another tokenizer"):
         load_networks(str(finished_run), str(folder))
 
 
-def test_a_bert_without_the_name_of_its_head_is_a_masked_language_model(
-    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_bert_without_its_head_s_name_is_a_masked_lm(tmp_path, wordpiece_tokenizer):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     network = BertForPreTraining(BertConfig(vocab_size=len(wordpiece_tokenizer), **sizes))
     network.save_pretrained(tmp_path)
     wordpiece_tokenizer.save_pretrained(tmp_path)
     for architectures in (["BertForPreTraining"], None):
-        config = json.loads((tmp_path / "config.json").read_text())
+        config = read_json(tmp_path / "config.json")
         (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": architectures}))
         found = load_networks(str(tmp_path)).discriminator
         assert torch.equal(found.cls.predictions.bias, network.cls.predictions.bias)
 
 
-def test_the_command_prints_every_text(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_every_text(finished_run, capsys):
     main([str(finished_run), TEXT, "kok"])
     printed = capsys.readouterr().out
     assert printed.count("P(replaced)") == 2 and printed.replace("·", "").count(f"[CLS] {TEXT} [SEP]") == 1
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("argv", "message"),
     [
         (["{run}/nothing", "a"], "nothing"),
@@ -107,6 +103,6 @@ def test_the_command_prints_every_text(finished_run: Path, capsys: pytest.Captur
         (["{run}", "a", "--generator", "{run}/discriminator"], "discriminator"),
     ],
 )
-def test_bad_requests_are_refused(finished_run: Path, argv: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_bad_requests_are_refused(finished_run, argv, message):
+    with raises(UserError, match=message):
         main([word.format(run=finished_run) for word in argv])

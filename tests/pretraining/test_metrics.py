@@ -2,17 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from torch import Tensor
+from pytest import approx
 from transformers.trainer_pt_utils import nested_concat
 
-from electra.data.token_cache import TokenCache
-from electra.model.joint import ElectraForJointPretraining, ElectraPretrainingOutput
+from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining import metrics as metrics_module
 from electra.pretraining.finish import results_table
@@ -27,16 +23,13 @@ from electra.pretraining.metrics import (
     token_records,
     unigram_metrics,
 )
-
-MakePair = Callable[..., ElectraForJointPretraining]
-Batch = tuple[Tensor, Tensor, Any]
-"""input_ids (B, L), attention_mask (B, L), the model's output."""
+from tests.helpers import parametrize
 
 WORDS = 6
 """Ids that occur, from 5 on: few, so that untrained predictions and samples are right now and then."""
 
 
-def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -> list[Batch]:
+def judged_batches(pair, *shapes):
     """Outputs of a pair on random batches of (rows, length); rows end in padding of random length."""
     with torch.no_grad():
         for network in (pair.generator, pair.discriminator):
@@ -65,14 +58,13 @@ def judged_batches(pair: ElectraForJointPretraining, *shapes: tuple[int, int]) -
     return batches
 
 
-def records_of(batches: list[Batch]) -> np.ndarray:
+def records_of(batches):
     """Records of all batches, put together as Trainer's evaluation loop does: padded to one length with -100."""
     records = None
     for input_ids, attention_mask, output in batches:
         new = token_records(input_ids, attention_mask, output)
         assert new.dtype == torch.float32 and new.shape == (*input_ids.shape, len(Field))
         records = new if records is None else nested_concat(records, new, padding_index=-100)
-    assert records is not None
     return records.numpy()
 
 
@@ -80,7 +72,7 @@ BY_SLOT = ("generator_nll", "predicted_ids", "sampled_ids", "is_mask_token", "is
 BY_TOKEN = ("main_nll", "discriminator_logits", "mlm_predictions", "corrupted_input_ids", "is_replaced")
 
 
-def values_of(batches: list[Batch]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def values_of(batches):
     """Outputs at the chosen positions, and at all real tokens, collected one by one."""
     chosen, tokens = defaultdict(list), defaultdict(list)
     for input_ids, attention_mask, output in batches:
@@ -96,7 +88,7 @@ def values_of(batches: list[Batch]) -> tuple[dict[str, np.ndarray], dict[str, np
     return tuple({name: np.array(column) for name, column in values.items()} for values in (chosen, tokens))
 
 
-def looped_detection(tokens: dict[str, np.ndarray]) -> dict[str, float]:
+def looped_detection(tokens):
     """Of decisions at logit 0 on what was replaced."""
     labels, logits = tokens["is_replaced"] == 1, tokens["discriminator_logits"]
     pairs = list(zip(labels.tolist(), (logits >= 0).tolist(), strict=True))
@@ -113,11 +105,11 @@ def looped_detection(tokens: dict[str, np.ndarray]) -> dict[str, float]:
     }
 
 
-def looped_metrics(batches: list[Batch], objective: str, weight: float) -> dict[str, float]:
+def looped_metrics(batches, objective, weight):
     """Every metric of an objective from its definition, without records."""
     spec = OBJECTIVES[objective]
     chosen, tokens = values_of(batches)
-    metrics: dict[str, Any] = {"tokens": len(tokens["original"])}
+    metrics = {"tokens": len(tokens["original"])}
     if spec.has_generator:
         is_right, is_mask = chosen["predicted_ids"] == chosen["original"], chosen["is_mask_token"] == 1
         metrics |= {
@@ -153,30 +145,22 @@ def looped_metrics(batches: list[Batch], objective: str, weight: float) -> dict[
     return metrics
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair: MakePair, objective: str) -> None:
+@parametrize("objective", OBJECTIVES)
+def test_metrics_are_those_of_a_loop_over_all_tokens(make_pair, objective):
     shares = {"mlm_probability": 0.4, "mlm_replacement_probability": 0.5, "mlm_random_probability": 0.2}
     batches = judged_batches(make_pair(objective=objective, **shares, discriminator_weight=7.0), (6, 33), (4, 20))
     metrics = evaluation_metrics(records_of(batches), 7.0, OBJECTIVES[objective])
-    assert metrics == pytest.approx(looped_metrics(batches, objective, 7.0), rel=1e-5)
+    assert metrics == approx(looped_metrics(batches, objective, 7.0), rel=1e-5)
     varied = {"masked_accuracy", "sampled_accuracy", "discriminator_accuracy", "mlm_accuracy", "all_tokens_accuracy"}
     assert all(0 < metrics[name] < 1 for name in varied & metrics.keys())
     assert [name for name, _ in rows_of(OBJECTIVES[objective])] == [name for name in LABELS if name in metrics]
     assert metrics.keys() - LABELS == {"loss", "tokens"}
     if objective != "adversarial":
         first = evaluation_metrics(records_of(batches[:1]), 7.0, OBJECTIVES[objective])
-        assert first["loss"] == pytest.approx(batches[0][2].loss.item(), rel=1e-5)
+        assert first["loss"] == approx(batches[0][2].loss.item(), rel=1e-5)
 
 
-def one_row(
-    input_ids: list[int],
-    positions: list[int],
-    is_chosen: list[bool],
-    sampled_ids: list[int],
-    *,
-    predicted_ids: list[int] | None = None,
-    logits: list[float] | None = None,
-) -> np.ndarray:
+def one_row(input_ids, positions, is_chosen, sampled_ids, *, predicted_ids=None, logits=None):
     """Records of one row without padding; every chosen token was masked."""
     originals, slots = torch.tensor([input_ids]), torch.tensor([positions])
     chosen, sampled = torch.tensor([is_chosen]), torch.tensor([sampled_ids])
@@ -196,16 +180,16 @@ def one_row(
     return token_records(originals, torch.ones_like(originals), output).numpy()
 
 
-def test_ids_up_to_200_000_are_told_apart() -> None:
+def test_ids_up_to_200_000_are_told_apart():
     records = one_row(
         [199_999, 199_998, 65_537], [0, 1], [True, True], [199_998] * 2, predicted_ids=[199_999, 199_997]
     )
     metrics = evaluation_metrics(records, 50.0)
     assert (metrics["masked_accuracy"], metrics["sampled_accuracy"]) == (0.5, 0.5)
-    assert metrics["replaced_rate"] == pytest.approx(1 / 3)
+    assert metrics["replaced_rate"] == approx(1 / 3)
 
 
-def test_slots_that_hold_no_chosen_position_leave_no_trace() -> None:
+def test_slots_that_hold_no_chosen_position_leave_no_trace():
     records = one_row([2, 10, 11, 3], [1, 3, 0], [True, False, False], [12, 40, 41])
     assert records[0, :, Field.MLM_MASK].tolist() == [0, 1, 0, 0]
     assert records[0, :, Field.GENERATOR_NLL].tolist() == [0, 2, 0, 0]
@@ -214,17 +198,17 @@ def test_slots_that_hold_no_chosen_position_leave_no_trace() -> None:
     assert records[0, :, Field.ORIGINAL_IDS].tolist() == [2, 10, 11, 3]
 
 
-def test_padding_is_marked_and_counts_nowhere(make_pair: MakePair) -> None:
+def test_padding_is_marked_and_counts_nowhere(make_pair):
     batches = judged_batches(make_pair(), (3, 20))
     records = records_of(batches)
     attention_mask = batches[0][1].bool().numpy()
     assert np.array_equal(records[..., Field.ORIGINAL_IDS] == PADDING, ~attention_mask)
     spoiled = records.copy()
     spoiled[~attention_mask, 1:] = np.nan
-    assert evaluation_metrics(spoiled, 50.0) == pytest.approx(evaluation_metrics(records, 50.0), rel=0, nan_ok=True)
+    assert evaluation_metrics(spoiled, 50.0) == approx(evaluation_metrics(records, 50.0), rel=0, nan_ok=True)
 
 
-def test_metrics_that_are_not_defined_are_nan_and_the_others_are_there() -> None:
+def test_undefined_metrics_are_nan():
     nothing_kept = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 1.0, -1.0, -1.0]), 50.0)
     assert math.isnan(nothing_kept.pop("masked_accuracy_kept_token"))
     assert not any(math.isnan(value) for value in nothing_kept.values())
@@ -245,7 +229,7 @@ def test_metrics_that_are_not_defined_are_nan_and_the_others_are_there() -> None
     assert undefined == {"loss", "discriminator_auc", *generator_metrics}
 
 
-def test_a_logit_of_zero_counts_as_replaced_and_one_that_is_no_number_gives_no_auc() -> None:
+def test_a_logit_of_zero_counts_as_replaced():
     metrics = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 0.0, -1.0, -1.0]), 50.0)
     assert metrics["discriminator_accuracy"] == metrics["discriminator_recall"] == 1.0
     for value in (math.nan, math.inf):
@@ -253,13 +237,13 @@ def test_a_logit_of_zero_counts_as_replaced_and_one_that_is_no_number_gives_no_a
         assert math.isnan(evaluation_metrics(records, 50.0)["discriminator_auc"])
 
 
-def test_the_area_under_the_curve_counts_ties_half() -> None:
+def test_the_area_under_the_curve_counts_ties_half():
     is_replaced = np.array([True, True, False, False])
     assert area_under_curve(is_replaced, np.array([2.0, 1.0, 1.0, 0.0])) == 3.5 / 4
     assert math.isnan(area_under_curve(is_replaced[:2], np.array([2.0, 1.0])))
 
 
-def test_unigram_metrics_worked_out_by_hand() -> None:
+def test_unigram_metrics_worked_out_by_hand():
     # Frequencies with one added: 4/20, 1/20, 5/20, 10/20 for ids 0 to 3.
     counts = np.array([3, 0, 4, 9])
     first = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])  # 3 -> 1, 2 -> 2
@@ -268,7 +252,7 @@ def test_unigram_metrics_worked_out_by_hand() -> None:
     padded[:, :2] = second
     metrics = unigram_metrics(np.concatenate([first, padded]), counts)
     # asked for 3, 2 and 0; always answers 3
-    assert metrics == pytest.approx(
+    assert metrics == approx(
         {
             "generator_loss": (math.log(20 / 10) + math.log(20 / 5) + math.log(20 / 4)) / 3,
             "masked_accuracy": 1 / 3,
@@ -282,20 +266,20 @@ def test_unigram_metrics_worked_out_by_hand() -> None:
     assert gaps == unigram_metrics(first, counts)
     # one replaced by the second rarest (0), against originals 2, 3, 1: suspected more than two of the three
     records = one_row([3, 2, 3, 1], [0], [True], [0])
-    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
+    assert unigram_metrics(records, counts)["discriminator_auc"] == approx(2 / 3)
 
 
-def test_special_tokens_are_the_least_suspicious_to_token_frequencies() -> None:
+def test_special_tokens_are_the_least_suspicious():
     counts = np.array([0, 5, 9])  # id 0 is special: it stands in no corpus
     records = one_row([0, 2, 2, 0], [1], [True], [1])  # 2 -> 1, framed by special tokens
     assert unigram_metrics(records, counts, special_token_ids=[0])["discriminator_auc"] == 1.0
-    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(1 / 3)
+    assert unigram_metrics(records, counts)["discriminator_auc"] == approx(1 / 3)
 
 
 # ---- other objectives
 
 
-def test_tokens_kept_for_the_generator_are_neither_masked_nor_random(make_pair: MakePair) -> None:
+def test_kept_tokens_are_neither_masked_nor_random(make_pair):
     pair = make_pair(mlm_replacement_probability=0.3, mlm_random_probability=0.4, mlm_probability=0.5)
     batches = judged_batches(pair, (8, 30))
     ((input_ids, _, output),) = batches  # a generator that repeats what it sees is right at the kept positions alone
@@ -306,7 +290,7 @@ def test_tokens_kept_for_the_generator_are_neither_masked_nor_random(make_pair: 
     assert 0.2 < metrics["masked_accuracy"] < 0.45
 
 
-def test_frequencies_answer_what_the_objective_asks() -> None:
+def test_frequencies_answer_what_the_objective_asks():
     counts = np.array([3, 0, 4, 9])
     records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])
     electra = unigram_metrics(records, counts)
@@ -318,11 +302,11 @@ def test_frequencies_answer_what_the_objective_asks() -> None:
     assert unigram_metrics(records, counts, objective=OBJECTIVES["all_tokens_mlm"]) == with_gate
     # Of the chosen ones 1 is the rarest and replaced, 2 is not; elsewhere a rarer one may stand.
     records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
-    assert unigram_metrics(records, counts)["discriminator_auc"] == pytest.approx(2 / 3)
+    assert unigram_metrics(records, counts)["discriminator_auc"] == approx(2 / 3)
     assert unigram_metrics(records, counts, objective=OBJECTIVES["electra_15"])["discriminator_auc"] == 1.0
 
 
-def test_without_a_generator_network_what_it_would_have_said_is_not_measured() -> None:
+def test_without_a_generator_nothing_of_it_is_measured():
     records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2], logits=[1.0, -1.0, -1.0, -1.0])
     electra = evaluation_metrics(records, 50.0)
     uniform = evaluation_metrics(records, 50.0, objective_of("electra", True))
@@ -337,7 +321,7 @@ def test_without_a_generator_network_what_it_would_have_said_is_not_measured() -
 # ---- the table at the end of a run
 
 
-def test_the_table_is_aligned_and_empty_where_there_is_no_value() -> None:
+def test_the_table_is_aligned_and_empty_where_there_is_no_value():
     rows = rows_of(OBJECTIVES["mlm"])
     trained = {name: 0.25 for name, _ in rows} | {"mlm_loss": 10.125, "tokens": 1000.0}
     table = results_table({"start": {"mlm_loss": 12.5, "mlm_accuracy": math.nan}, "trained": trained}, rows)
@@ -351,7 +335,7 @@ def test_the_table_is_aligned_and_empty_where_there_is_no_value() -> None:
     ]
 
 
-def test_token_counts_are_those_of_the_documents_given(make_cache: Callable[..., TokenCache]) -> None:
+def test_token_counts_are_those_of_the_documents_given(make_cache):
     random = np.random.default_rng(0)
     documents = [[random.integers(5, 25, size=int(random.integers(1, 9))).tolist()] for _ in range(2500)]
     cache = make_cache(documents)  # more than are read at a time
@@ -362,9 +346,7 @@ def test_token_counts_are_those_of_the_documents_given(make_cache: Callable[...,
     assert not token_counts(cache, np.array([], dtype=np.int64), 20).any()
 
 
-def test_token_counts_of_a_large_corpus_are_of_evenly_spread_documents(
-    make_numbered_cache: Callable[..., TokenCache], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_token_counts_of_a_large_corpus_are_spread_evenly(make_numbered_cache, monkeypatch):
     cache = make_numbered_cache([10] * 20)
     monkeypatch.setattr(metrics_module, "MAX_COUNTED_TOKENS", 60)
     counts = token_counts(cache, np.arange(20), 205)

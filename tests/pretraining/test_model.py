@@ -2,9 +2,8 @@
 
 import math
 
-import pytest
 import torch
-from torch import nn
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.model.local_heads import allow_local_heads, set_local_heads
@@ -12,6 +11,7 @@ from electra.model.networks import masked_lm, token_detector
 from electra.pretraining.model import build_model, count_parameters, initialize
 from electra.pretraining.options import parse_arguments
 from tests.conftest import make_number_tokenizer, refused
+from tests.helpers import parametrize
 from tests.model.helpers import joint_model, network_config
 
 CONFIG = network_config(
@@ -19,41 +19,41 @@ CONFIG = network_config(
 )
 
 
-def initialized(initialization: str, build: type = token_detector) -> nn.Module:
+def initialized(initialization, build=token_detector):
     torch.manual_seed(0)
     network = build(CONFIG)
     initialize(network, initialization)
     return network
 
 
-@pytest.mark.parametrize(("initialization", "std"), [("normal", 0.05), ("truncated_normal", 0.05 * 0.8796)])
-def test_weights_are_normal_and_truncated_where_asked(initialization: str, std: float) -> None:
+@parametrize(("initialization", "std"), [("normal", 0.05), ("truncated_normal", 0.05 * 0.8796)])
+def test_weights_are_normal_and_truncated_where_asked(initialization, std):
     """A normal cut off at two standard deviations keeps .8796 of its own."""
     for name, parameter in initialized(initialization).named_parameters():
         if parameter.dim() == 2 and parameter.numel() > 4000:
-            assert parameter.std().item() == pytest.approx(std, rel=0.05), name
+            assert parameter.std().item() == approx(std, rel=0.05), name
             assert (parameter.abs().max() > 0.1).item() == (initialization == "normal"), name
         if parameter.dim() == 1 and "dense_prediction" not in name:
             assert (parameter == ("LayerNorm.weight" in name)).all(), name
 
 
-def test_the_padding_token_s_embedding_stays_zero_also_where_the_lm_head_is_the_same_table() -> None:
+def test_the_padding_token_s_embedding_stays_zero():
     for network in (initialized("truncated_normal"), initialized("original", masked_lm)):
         table = network.get_input_embeddings().weight
         assert not table[0].any() and table[1].any()
 
 
-def test_the_original_draws_projection_and_output_evenly_as_glorot_does() -> None:
+def test_the_original_draws_projection_and_output_as_glorot():
     model = initialized("original")
     for weight in (model.electra.embeddings_project.weight, model.discriminator_predictions.dense_prediction.weight):
         bound = math.sqrt(6 / sum(weight.shape))
         assert bound * 0.9 < weight.abs().max() <= bound
-        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.15)
+        assert weight.std().item() == approx(bound / math.sqrt(3), rel=0.15)
     assert model.discriminator_predictions.dense.weight.abs().max() <= 0.1  # which has an initializer there
 
 
-@pytest.mark.parametrize(("model_type", "embedding_size"), [("modernbert", 128), ("electra", 128), ("electra", 64)])
-def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type: str, embedding_size: int) -> None:
+@parametrize(("model_type", "embedding_size"), [("modernbert", 128), ("electra", 128), ("electra", 64)])
+def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, embedding_size):
     sizes = {"hidden_size": 128, "num_attention_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.06}
     config = network_config(model_type, embedding_size=embedding_size, **sizes)
     allow_local_heads(config)
@@ -68,9 +68,9 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type: str
         assert max(torch.diagonal(weights[head], offset=distance).mean() for distance in (-1, 1)) < 0.1
 
 
-@pytest.mark.parametrize("tie", ["none", "embeddings", "gdes", "all"])
-@pytest.mark.parametrize("model_type", ["electra", "modernbert"])
-def test_shared_embeddings_have_local_heads(model_type: str, tie: str) -> None:
+@parametrize("tie", ["none", "embeddings", "gdes", "all"])
+@parametrize("model_type", ["electra", "modernbert"])
+def test_shared_embeddings_have_local_heads(model_type, tie):
     flags = ["--train_file=text.txt", "--use_cpu", "--initialization=local", "--generator_size=1", "--hidden_size=32"]
     flags += ["--num_attention_heads=1", "--num_hidden_layers=1", "--embedding_size=32", "--initializer_range=0.06"]
     args = parse_arguments([*flags, f"--discriminator_type={model_type}", f"--tie={tie}"])
@@ -78,32 +78,32 @@ def test_shared_embeddings_have_local_heads(model_type: str, tie: str) -> None:
     network.set_attn_implementation("eager")
     (weights,) = network.base_model(torch.arange(32)[None] + 20, output_attentions=True).attentions[0]
     assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
-    with pytest.raises(UserError, match="embedding_size"):
+    with raises(UserError, match="embedding_size"):
         allow_local_heads(network_config("electra", embedding_size=4))
 
 
-def test_only_a_new_discriminator_of_some_architectures_has_local_heads() -> None:
+def test_only_some_new_discriminators_have_local_heads():
     flags = ["--train_file", "text.txt", "--use_cpu", "--initialization", "local", "--tie", "none"]
     flags += ["--hidden_size", "32", "--num_hidden_layers", "1", "--intermediate_size", "32"]
     args = parse_arguments([*flags, "--discriminator_type", "modernbert"])
     model = build_model(args, make_number_tokenizer(64))
     assert model.generator is not None and not model.generator.config.attention_bias
     assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()
-    with pytest.raises(UserError, match="bert"):
+    with raises(UserError, match="bert"):
         build_model(parse_arguments([*flags, "--discriminator_type", "bert"]), make_number_tokenizer(64))
     for model_type in ("electra", "modernbert"):
         same = [*flags, f"--discriminator_type={model_type}", "--objective=two_stage", "--generator_size=1"]
-        with pytest.raises(UserError, match="no_init_from_generator"):
+        with raises(UserError, match="no_init_from_generator"):
             build_model(parse_arguments(same), make_number_tokenizer(64))
 
 
-def test_networks_that_no_memory_holds_are_refused_before_they_are_made() -> None:
+def test_networks_that_no_memory_holds_are_refused():
     sizes = {"hidden_size": 400_000, "intermediate_size": 1_600_000, "num_attention_heads": 8}
     args = parse_arguments([f"--{name}={size}" for name, size in sizes.items()])
     assert "parameters" in refused(lambda: build_model(args, make_number_tokenizer(50)))
 
 
-@pytest.mark.parametrize("model_type", ["electra", "albert", "modernbert"])
-def test_parameters_are_counted_without_memory(model_type: str) -> None:
+@parametrize("model_type", ["electra", "albert", "modernbert"])
+def test_parameters_are_counted_without_memory(model_type):
     model = joint_model(model_type)
     assert count_parameters(model.config) == sum(weight.numel() for weight in model.parameters())

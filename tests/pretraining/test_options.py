@@ -1,21 +1,20 @@
 """The options of a run: which belong together, those of a resumed run, and what becomes of them with the data."""
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from pytest import raises
 
 from electra.io.errors import UserError
-from electra.pretraining.configuration import Configuration
 from electra.pretraining.options import config_of_resumed_run, parse_arguments, resolve
 from electra.pretraining.run_folder import open_run
 from tests.conftest import refused
+from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import TWO_STAGE, flags
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "named"),
     [
         ({"auto_resume": True, "resume_from_checkpoint": "somewhere"}, "--resume_from_checkpoint"),
@@ -50,16 +49,12 @@ from tests.pretraining.runs import TWO_STAGE, flags
     ],
     ids=str,
 )
-def test_options_that_have_no_effect_or_stop_a_run_later_are_refused(
-    tmp_path: Path, options: dict[str, object], named: str
-) -> None:
+def test_options_without_effect_are_refused(tmp_path, options, named):
     message = refused(lambda: parse_arguments(flags(tmp_path, **options)))
     assert all(word in message for word in named.split()), message
 
 
-def test_options_of_a_run_that_its_owner_edited_are_used_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_edited_options_of_a_run_are_used_and_named(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     config = tmp_path / "config.yaml"
     for seed in (4, 7):
@@ -68,7 +63,7 @@ def test_options_of_a_run_that_its_owner_edited_are_used_and_named(
         assert f"options of {config}" in caplog.text
 
 
-def test_the_options_of_a_resumed_run_are_found_from_checkpoint_and_run(tmp_path: Path) -> None:
+def test_options_are_found_from_checkpoint_and_run(tmp_path):
     run = tmp_path / "run"
     checkpoint = write_checkpoint(run, 4)
     names = [str(checkpoint), f"{checkpoint}/", str(run)]
@@ -82,10 +77,10 @@ def test_the_options_of_a_resumed_run_are_found_from_checkpoint_and_run(tmp_path
 
 
 @pytest.fixture
-def resolved(tmp_path: Path) -> Callable[..., Configuration]:
+def resolved(tmp_path):
     """Options resolved for a corpus of 10 segments; 4 segments are a step."""
 
-    def make(checkpoint: str | None = None, has_held_out: bool = True, **options: object) -> Configuration:
+    def make(checkpoint=None, has_held_out=True, **options):
         args = parse_arguments(flags(tmp_path, **options))
         before = dict(vars(args.training))
         args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
@@ -95,33 +90,31 @@ def resolved(tmp_path: Path) -> Callable[..., Configuration]:
     return make
 
 
-def test_epochs_and_shares_become_steps(resolved: Callable[..., Configuration]) -> None:
+def test_epochs_and_shares_become_steps(resolved):
     training = resolved(max_steps=-1, num_train_epochs=2, eval_strategy="epoch", save_steps=0.3).training
     assert (training.max_steps, training.eval_steps, training.save_steps, training.logging_steps) == (5, 3, 2, 4)
     assert training.eval_strategy == "steps" and training.output_dir.endswith("/run") and training.run_name == "run"
     assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
 
 
-def test_only_a_new_run_with_held_out_text_is_evaluated_at_its_start(
-    resolved: Callable[..., Configuration], tmp_path: Path
-) -> None:
+def test_only_a_new_run_is_evaluated_at_its_start(resolved, tmp_path):
     checkpoint = str(write_checkpoint(tmp_path, 12))
     assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
     assert resolved(checkpoint).training.eval_strategy == "steps"
     assert resolved(has_held_out=False).training.eval_strategy == "no"
     assert not resolved(has_held_out=False).training.eval_on_start
-    with pytest.raises(UserError, match=r"12.*--max_steps 6"):
+    with raises(UserError, match=r"12.*--max_steps 6"):
         resolved(checkpoint, max_steps=6)
 
 
-def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Callable[..., Configuration]) -> None:
+def test_networks_that_are_left_out_are_known_to_trainer(resolved):
     assert resolved().training.ddp_find_unused_parameters is resolved().training.ddp_broadcast_buffers is False
     args = resolved(**TWO_STAGE, hub_token="hf_mine")
     assert args.training.ddp_find_unused_parameters and args.objective.generator_steps == 6
     assert args.training.hub_token == "hf_mine"
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("max_steps", "given", "expected"),
     [
         # warm-up, evaluation, checkpoint, log
@@ -132,14 +125,14 @@ def test_networks_that_are_left_out_and_tokens_are_known_to_trainer(resolved: Ca
         (12_000, {"eval_steps": 500}, (1200, 500, 1000, 100)),
     ],
 )
-def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, expected) -> None:
+def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, expected):
     names = ("warmup_steps", "eval_steps", "save_steps", "logging_steps")
     args = resolved(max_steps=max_steps, **{**dict.fromkeys(names), **given})
     assert tuple(getattr(args.training, name) for name in names) == expected
     assert all(args.record[name] == value for name, value in zip(names, expected, strict=True))
 
 
-def test_a_run_inherits_from_that_of_its_networks(tmp_path: Path) -> None:
+def test_a_run_inherits_from_that_of_its_networks(tmp_path):
     run = tmp_path / "first"
     (run / "discriminator").mkdir(parents=True)
     lines = "tie: none\nhidden_dropout_prob: 0.0\nmlm_probability: 0.25\nmax_length: 64\nlearning_rate: 1e-3\n"

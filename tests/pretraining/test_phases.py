@@ -1,20 +1,18 @@
 """Which network is trained when: the function of the step, and options that are refused."""
 
-from pathlib import Path
-from typing import Any
-
-import pytest
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.resume import generator_steps_of
+from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
 
 # ---- the pure function
 
 
-def test_stages_are_a_function_of_the_step() -> None:
+def test_stages_are_a_function_of_the_step():
     options = PhaseOptions(generator_steps=3)
     generator_alone, discriminator_alone = Phase(True, False), Phase(False, True)
     assert [phase_at(step, [], options) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
@@ -22,11 +20,11 @@ def test_stages_are_a_function_of_the_step() -> None:
     assert stage_lengths(5, 3) == [3, 2] and stage_lengths(5, 0) == [5]
 
 
-def test_the_gate_asks_the_last_evaluation_after_step_0() -> None:
+def test_the_gate_asks_the_last_evaluation_after_step_0():
     options = PhaseOptions(gate=Gate("discriminator_auc", 0.6))
 
-    def is_open(*values: tuple[int, float]) -> bool:
-        log_history: list[dict[str, Any]] = [{"loss": 3.0, "step": 1}]
+    def is_open(*values):
+        log_history = [{"loss": 3.0, "step": 1}]
         for step, value in values:
             log_history += [{"eval_discriminator_auc": value, "step": step}, {"loss": 2.0, "step": step + 1}]
         phase = phase_at(99, log_history, options)
@@ -42,7 +40,7 @@ def test_the_gate_asks_the_last_evaluation_after_step_0() -> None:
 # ---- options
 
 
-def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path: Path) -> None:
+def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
     (tmp_path / "gate.yaml").write_text("generator_gate: [discriminator_auc, 0.6]\n")
     from_file = parse_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
     from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", "0.6"])
@@ -50,24 +48,24 @@ def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path: Path) -> None:
         assert args.gate == Gate("discriminator_auc", 0.6)
 
 
-def test_both_stages_need_steps() -> None:
+def test_both_stages_need_steps():
     assert generator_steps_of(None, 13, None) == 6 and generator_steps_of(11, 12, None) == 11
     for steps, max_steps in ((12, 12), (None, 1)):
-        with pytest.raises(UserError, match=f"--max_steps {max_steps}"):
+        with raises(UserError, match=f"--max_steps {max_steps}"):
             generator_steps_of(steps, max_steps, None)
 
 
-def test_product_schedules_are_joined_too_and_others_are_refused(folder: Path) -> None:
+def test_product_schedules_are_joined_too_and_others_are_refused(folder):
     trainer = make(folder, **TWO_STAGE, product_schedule="true", warmup_steps=0.5)
     trainer.create_optimizer_and_scheduler(12)
-    scheduler: Any = trainer.lr_scheduler
+    scheduler = trainer.lr_scheduler
     stage = [min(1, step / 3) * (1 - step / 6) for step in range(6)]
-    assert [scheduler.lr_lambdas[0](step) for step in range(13)] == pytest.approx([*stage, *stage, 0])
-    with pytest.raises(UserError, match="--lr_scheduler_type reduce_lr_on_plateau"):
+    assert [scheduler.lr_lambdas[0](step) for step in range(13)] == approx([*stage, *stage, 0])
+    with raises(UserError, match="--lr_scheduler_type reduce_lr_on_plateau"):
         make(folder, **TWO_STAGE, lr_scheduler_type="reduce_lr_on_plateau", experiment_name="other")
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "is_watched", "searches"),
     [
         ({}, True, False),
@@ -77,9 +75,7 @@ def test_product_schedules_are_joined_too_and_others_are_refused(folder: Path) -
     ],
     ids=["electra", "gate", "two_stage", "uniform"],
 )
-def test_who_is_watched_and_who_searches_for_weights_without_gradient(
-    folder: Path, options: dict[str, object], is_watched: bool, searches: bool
-) -> None:
+def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, searches):
     """Discriminators of other objectives have other base rates; processes search where networks are left out."""
     trainer = make(folder, **options)
     names = {type(callback).__name__ for callback in trainer.callback_handler.callbacks}
@@ -87,7 +83,7 @@ def test_who_is_watched_and_who_searches_for_weights_without_gradient(
     assert bool(trainer.args.ddp_find_unused_parameters) == searches
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "expected"),
     [
         ({}, (0.85, 0.0, 50.0)),
@@ -97,9 +93,7 @@ def test_who_is_watched_and_who_searches_for_weights_without_gradient(
     ],
     ids=str,
 )
-def test_what_is_not_set_is_the_objectives(
-    tmp_path: Path, options: dict[str, object], expected: tuple[float, float, float]
-) -> None:
+def test_what_is_not_set_is_the_objectives(tmp_path, options, expected):
     args = parse_arguments(flags(tmp_path, **options))
     assert args.objective.corruption_and_weight() == expected
     # A run's own configuration under another objective: what was not set follows that one.

@@ -1,45 +1,39 @@
 """The plan's numbers against sums over the weights of the model itself."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from torch import nn
+from pytest import approx
 
-from electra.data.token_cache import TokenCache
 from electra.flops import TransformerShape, google_training_flops
-from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan, announce_plan, document_warnings, size_for
+from tests.helpers import parametrize
 from tests.pretraining.conftest import Rows
 from tests.pretraining.runs import flags
 
-MakePair = Callable[..., ElectraForJointPretraining]
-Planned = Callable[..., tuple[Plan, ElectraForJointPretraining]]
 
-
-def weights(module: nn.Module) -> int:
+def weights(module):
     return sum(p.numel() for p in module.parameters())
 
 
 @pytest.fixture
-def planned(make_pair: MakePair, plan_of: Callable[..., Plan]) -> Planned:
+def planned(make_pair, plan_of):
     """The plan of 12 steps of 10 x 16 tokens with a pair of these options, and the pair."""
 
-    def make(**options: Any) -> tuple[Plan, ElectraForJointPretraining]:
+    def make(**options):
         pair = make_pair(**options)
         return plan_of(pair), pair
 
     return make
 
 
-def test_sizes_of_corpus_run_and_networks_are_those_given(planned: Planned, cache: TokenCache) -> None:
+def test_sizes_of_corpus_run_and_networks_are_those_given(planned, cache):
     plan, pair = planned()
     assert (plan.documents, plan.corpus_tokens, plan.held_out_documents, plan.held_out_tokens) == (4, 100, 1, 10)
     assert plan.cache_bytes == (cache.path / "data-00000-of-00001.arrow").stat().st_size
@@ -53,7 +47,7 @@ def test_sizes_of_corpus_run_and_networks_are_those_given(planned: Planned, cach
     assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan
 
 
-def test_the_plan_has_a_line_for_each_part(planned: Planned) -> None:
+def test_the_plan_has_a_line_for_each_part(planned):
     plan, _ = planned(objective="two_stage", generator_steps=9)
     names = ["corpus", "source", "held out", "token cache", "discriminator", "generator", "training", "compute"]
     assert [line[:15].strip() for line in plan.lines()] == [*names, "stages"]
@@ -61,7 +55,7 @@ def test_the_plan_has_a_line_for_each_part(planned: Planned) -> None:
     assert [line[:15].strip() for line in planned(objective="mlm")[0].lines()][4:6] == ["masked LM", "training"]
 
 
-def test_many_sources_are_summed_up_behind_the_first(plan: Plan) -> None:
+def test_many_sources_are_summed_up_behind_the_first(plan):
     sources = [
         {"name": f"{n}.txt", "files": 1, "text_files": 1, "documents": n, "tokens": 10 * n} for n in range(1, 24)
     ]
@@ -69,14 +63,12 @@ def test_many_sources_are_summed_up_behind_the_first(plan: Plan) -> None:
     assert lines[0].startswith("1.txt: ") and lines[20:] == ["and 3 more: 3 files, 66 documents, 660 tokens"]
 
 
-def test_a_plan_follows_the_options_and_warns_of_steps_that_look_like_samples(
-    make_pair: MakePair, cache: TokenCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
-    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
+    data = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
 
-    def announce(**options: object) -> Plan:
+    def announce(**options):
         warn.reset_mock()
         args = parse_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
         return announce_plan(args, make_pair(), data, [{"step": 4, "option": "seed", "before": 1, "now": 2}])
@@ -96,13 +88,13 @@ def test_a_plan_follows_the_options_and_warns_of_steps_that_look_like_samples(
     assert "1,728 without" in " ".join(plan.lines())  # of 12 steps of 12 x 16 positions
 
 
-def books(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
+def books(*sizes):
     """A text file for each pair of documents and tokens."""
     one_file = {"name": "book", "files": 1, "text_files": 1}
     return [{**one_file, "documents": documents, "tokens": tokens} for documents, tokens in sizes]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("sources", "separator", "is_suspect"),
     [
         (books((60, 9999), (40, 15_600)), "blank_line", True),
@@ -112,26 +104,22 @@ def books(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
         ([{**books((100, 1500))[0], "files": 2, "text_files": 0}], "blank_line", False),  # of tables
     ],
 )
-def test_short_pieces_of_several_text_files_are_called_into_question(
-    plan: Plan, sources: list[dict[str, Any]], separator: str, is_suspect: bool
-) -> None:
+def test_short_pieces_of_text_are_called_into_question(plan, sources, separator, is_suspect):
     warnings = document_warnings(replace(plan, sources=sources), separator, 0.0)
     assert ["--document_separator" in warning for warning in warnings] == [True] * is_suspect
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("documents", "tokens", "fraction", "warned"),
     [(10, 501, 0.1, 0), (10, 1999, 0.1, 0), (9, 1000, 0.1, 1), (10, 499, 0.1, 1), (10, 2001, 0.1, 1), (2, 5000, 0, 0)],
 )
-def test_a_hold_out_of_few_documents_or_of_another_share_than_asked_is_called_into_question(
-    plan: Plan, documents: int, tokens: int, fraction: float, warned: int
-) -> None:
+def test_a_small_or_unequal_hold_out_is_called_into_question(plan, documents, tokens, fraction, warned):
     sizes = {"corpus_tokens": 10_000, "held_out_documents": documents, "held_out_tokens": tokens}
     assert len(document_warnings(replace(plan, **sizes), "blank_line", fraction)) == warned
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
-def test_flops_follow_from_the_weights_each_token_is_multiplied_with(planned: Planned, objective: str) -> None:
+@parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
+def test_flops_follow_from_the_weights(planned, objective):
     plan, pair = planned(objective=objective, mlm_probability=0.3)
     everywhere = objective == "all_tokens_mlm"
     per_token = 0.0
@@ -146,7 +134,7 @@ def test_flops_follow_from_the_weights_each_token_is_multiplied_with(planned: Pl
                 head = share * (weights(network.generator_predictions) + weights(network.generator_lm_head))
             encoder = weights(network.electra) - weights(network.electra.embeddings)
             per_token += 6 * (encoder + head) + 12 * 16 * width_in_layers
-    assert plan.flops == pytest.approx(plan.total_tokens * per_token, rel=1e-12)
+    assert plan.flops == approx(plan.total_tokens * per_token, rel=1e-12)
     vocab_size = pair.config.discriminator.vocab_size
     large, small = TransformerShape(32, 48, 2, 2, 8, vocab_size), TransformerShape(16, 64, 1, 1, 8, vocab_size)
     run = {"max_length": 16, "train_batch_size": 10, "steps": 12}
@@ -156,12 +144,10 @@ def test_flops_follow_from_the_weights_each_token_is_multiplied_with(planned: Pl
         expected = google_training_flops(None, large, **run, mlm_positions_fraction=1.0 if everywhere else 0.15625)
     if objective != "mlm":
         expected += google_training_flops(None, small, **run)
-    assert plan.google_flops == pytest.approx(expected, rel=1e-12)
+    assert plan.google_flops == approx(expected, rel=1e-12)
 
 
-def test_stages_and_generators_cost_what_they_run(
-    planned: Planned,
-) -> None:
+def test_stages_and_generators_cost_what_they_run(planned):
     """Forward and backward are 3 forward passes by 6 N T, and 2 by the original's count."""
     (plan, _), (both, _), (without, pair) = (
         planned(**options)
@@ -171,16 +157,16 @@ def test_stages_and_generators_cost_what_they_run(
         discriminator = getattr(without, name)
         generator = getattr(both, name) - discriminator
         expected = 9 / 12 * generator + 3 / 12 * (forward * generator + discriminator)
-        assert getattr(plan, name) == pytest.approx(expected, rel=1e-12)
+        assert getattr(plan, name) == approx(expected, rel=1e-12)
     assert plan.total_parameters == plan.generator_parameters + plan.discriminator_parameters
     encoder = weights(pair.discriminator.electra) - weights(pair.discriminator.electra.embeddings)
     per_token = 6 * (encoder + weights(pair.discriminator.discriminator_predictions)) + 12 * 16 * 2 * 32
-    assert without.flops == pytest.approx(without.total_tokens * per_token, rel=1e-12)
+    assert without.flops == approx(without.total_tokens * per_token, rel=1e-12)
     assert without.generator_parameters == 0
     assert planned(objective="adversarial")[0].flops == both.flops
 
 
-def test_the_size_follows_from_the_text() -> None:
+def test_the_size_follows_from_the_text():
     # A recipe's steps and tokens of a step against 40 epochs.
     for tokens, options in (
         (10**6, "--model_size tiny --max_steps 9765"),  # 4,096 tokens a step

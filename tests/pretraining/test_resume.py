@@ -1,18 +1,14 @@
 """What a resumed run must have in common with its checkpoint, and what may change."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
+from pytest import raises
 
 from electra.io.checkpoints import ORIGIN_NAME
 from electra.io.errors import UserError
-from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.resume import (
@@ -23,15 +19,14 @@ from electra.pretraining.resume import (
     origin_of,
     tokenizer_of,
 )
+from tests.helpers import parametrize
 from tests.pretraining.runs import flags
 
-MakePair = Callable[..., ElectraForJointPretraining]
-Begun = tuple[Path, ElectraForJointPretraining, Origin]
 TEXT = Origin(corpus="c", documents=5, training_text="t", training_documents=4, held_out_text="h")
 
 
 @pytest.fixture
-def begun(tmp_path: Path, make_pair: MakePair) -> Begun:
+def begun(tmp_path, make_pair):
     """A checkpoint of step 4, its networks, and what it and an unchanged start say."""
     model, checkpoint = make_pair(), tmp_path / "checkpoint-4"
     model.save_pretrained(checkpoint)
@@ -41,15 +36,15 @@ def begun(tmp_path: Path, make_pair: MakePair) -> Begun:
     return checkpoint, model, origin
 
 
-def write(checkpoint: Path, origin: Origin) -> None:
+def write(checkpoint, origin):
     (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin.as_dict()))
 
 
-def with_options(origin: Origin, **options: Any) -> Origin:
+def with_options(origin, **options):
     return replace(origin, options={**origin.options, **options})
 
 
-def test_each_option_that_changes_what_is_learned_is_refused_or_recorded(begun: Begun) -> None:
+def test_an_option_that_changes_learning_is_refused_or_recorded(begun):
     checkpoint, model, origin = begun
     assert check_resumed(checkpoint, origin, model) == origin
     assert {"objective", "learning_rate"} <= set(origin.options)
@@ -57,7 +52,7 @@ def test_each_option_that_changes_what_is_learned_is_refused_or_recorded(begun: 
     for name in origin.options:
         other = with_options(origin, **{name: "another"})
         if RESUMING[name] == "kept":
-            with pytest.raises(UserError, match=f"--{name} .*another"):
+            with raises(UserError, match=f"--{name} .*another"):
                 check_resumed(checkpoint, other, model)
             continue
         is_text = name in ("validation_file", "validation_fraction", "eval_corruption")
@@ -65,7 +60,7 @@ def test_each_option_that_changes_what_is_learned_is_refused_or_recorded(begun: 
         assert check_resumed(checkpoint, other, model).changes == ([] if is_text else [change])
 
 
-def test_changes_and_the_first_held_out_text_of_earlier_starts_are_kept(begun: Begun) -> None:
+def test_changes_of_earlier_starts_are_kept(begun):
     checkpoint, model, origin = begun
     earlier = [{"step": 2, "option": "learning_rate", "before": 1, "now": 2}]
     write(checkpoint, replace(origin, changes=earlier))
@@ -73,8 +68,8 @@ def test_changes_and_the_first_held_out_text_of_earlier_starts_are_kept(begun: B
     assert kept.changes == earlier and kept.first_held_out_text == "h"
 
 
-@pytest.mark.parametrize("file", ["a", "b"])
-def test_held_out_text_of_another_content_is_recorded(begun: Begun, file: str) -> None:
+@parametrize("file", ["a", "b"])
+def test_held_out_text_of_another_content_is_recorded(begun, file):
     checkpoint, model, origin = begun
     write(checkpoint, with_options(origin, validation_file=["/a"]))
     now = replace(with_options(origin, validation_file=[f"/{file}"]), held_out_text="other text")
@@ -86,7 +81,7 @@ def test_held_out_text_of_another_content_is_recorded(begun: Begun, file: str) -
     assert change["option"] in BEST_METRIC_OPTIONS
 
 
-def test_origins_of_earlier_versions_can_be_read(begun: Begun) -> None:
+def test_origins_of_earlier_versions_can_be_read(begun):
     checkpoint, model, origin = begun
     saved = origin.as_dict()
     del saved["held_out_text"]
@@ -94,13 +89,11 @@ def test_origins_of_earlier_versions_can_be_read(begun: Begun) -> None:
     (checkpoint / ORIGIN_NAME).write_text(json.dumps(saved))
     assert Origin.read(checkpoint) == origin
     assert check_resumed(checkpoint, origin, model).changes == []
-    with pytest.raises(UserError, match="--eval_seed"):
+    with raises(UserError, match="--eval_seed"):
         check_resumed(checkpoint, with_options(origin, eval_seed=7), model)
 
 
-def test_trained_networks_that_are_gone_since_are_still_the_same(
-    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trained_networks_that_are_gone_since_are_still_the_same(begun, tmp_path, monkeypatch):
     checkpoint, model, origin = begun
     monkeypatch.chdir(tmp_path)
     then = with_options(origin, init_generator=f"{tmp_path}/g")
@@ -109,14 +102,14 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(
     assert check_resumed(checkpoint, now, model) == then
 
 
-@pytest.mark.parametrize(("name", "named"), [("batch_size", "8 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
-def test_another_text_or_batch_is_refused(begun: Begun, name: str, named: str) -> None:
+@parametrize(("name", "named"), [("batch_size", "8 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
+def test_another_text_or_batch_is_refused(begun, name, named):
     checkpoint, model, origin = begun
-    with pytest.raises(UserError, match=named):
+    with raises(UserError, match=named):
         check_resumed(checkpoint, replace(origin, **{name: 9}), model)
 
 
-def test_values_of_the_objective_are_recorded_and_optimizers_with_the_same_averages_exchanged(begun: Begun) -> None:
+def test_values_of_the_objective_are_recorded(begun):
     checkpoint, model, origin = begun
     options = origin.options
     assert (options["discriminator_weight"], options["mlm_replacement_probability"]) == (50.0, 0.85)
@@ -124,18 +117,16 @@ def test_values_of_the_objective_are_recorded_and_optimizers_with_the_same_avera
     assert check_resumed(checkpoint, with_options(origin, optim="adamw_torch"), model).changes == []
 
 
-def test_a_schedule_with_a_memory_keeps_its_learning_rate(begun: Begun) -> None:
+def test_a_schedule_with_a_memory_keeps_its_learning_rate(begun):
     checkpoint, model, origin = begun
     origin = with_options(origin, lr_scheduler_type="reduce_lr_on_plateau")
     write(checkpoint, origin)
-    with pytest.raises(UserError, match="--learning_rate"):
+    with raises(UserError, match="--learning_rate"):
         check_resumed(checkpoint, with_options(origin, learning_rate=1.0), model)
 
 
-@pytest.mark.parametrize(("before", "now"), [(None, 1e-3), (1e-3, None), (1e-3, 5e-4)])
-def test_the_rate_of_muon_changes_but_adam_s_averages_are_not_continued_by_muon_or_the_other_way_round(
-    begun: Begun, before: float | None, now: float | None
-) -> None:
+@parametrize(("before", "now"), [(None, 1e-3), (1e-3, None), (1e-3, 5e-4)])
+def test_muon_s_rate_changes_but_not_the_optimizer(begun, before, now):
     checkpoint, model, origin = begun
     origin = with_options(origin, muon_learning_rate=before)
     write(checkpoint, origin)
@@ -144,47 +135,43 @@ def test_the_rate_of_muon_changes_but_adam_s_averages_are_not_continued_by_muon_
         change = {"step": 4, "option": "muon_learning_rate", "before": before, "now": now}
         assert check_resumed(checkpoint, origin, model).changes == [change]
         return
-    with pytest.raises(UserError, match="--muon_learning_rate"):
+    with raises(UserError, match="--muon_learning_rate"):
         check_resumed(checkpoint, origin, model)
 
 
-def test_another_architecture_than_the_checkpoints_is_refused_with_the_differences(
-    begun: Begun, make_pair: MakePair
-) -> None:
+def test_another_architecture_is_refused_with_the_differences(begun, make_pair):
     checkpoint, _, origin = begun
-    with pytest.raises(UserError, match=r"discriminator\.hidden_size is 32 .* 64") as error:
+    with raises(UserError, match=r"discriminator\.hidden_size is 32 .* 64") as error:
         check_resumed(checkpoint, origin, make_pair(hidden_size=64))
     assert "generator.hidden_size is 16" in str(error.value) and "vocab_size" not in str(error.value)
-    with pytest.raises(UserError, match="tie is embeddings there and none"):
+    with raises(UserError, match="tie is embeddings there and none"):
         check_resumed(checkpoint, origin, make_pair(tie="none"))
     make_pair(hidden_size=256).save_pretrained(checkpoint)  # 256 is ElectraConfig's own default
-    with pytest.raises(UserError, match=r"discriminator\.hidden_size is 256"):
+    with raises(UserError, match=r"discriminator\.hidden_size is 256"):
         check_resumed(checkpoint, origin, make_pair())
 
 
-@pytest.mark.parametrize("name", ["config.json", ORIGIN_NAME])
-@pytest.mark.parametrize("content", [None, "{not json", "[1]"])
-def test_a_checkpoint_without_a_readable_record_is_refused(begun: Begun, name: str, content: str | None) -> None:
+@parametrize("name", ["config.json", ORIGIN_NAME])
+@parametrize("content", [None, "{not json", "[1]"])
+def test_a_checkpoint_without_a_readable_record_is_refused(begun, name, content):
     checkpoint, model, origin = begun
     (checkpoint / name).unlink() if content is None else (checkpoint / name).write_text(content)
-    with pytest.raises(UserError, match=name):
+    with raises(UserError, match=name):
         check_resumed(checkpoint, origin, model)
 
 
-def test_the_tokenizer_is_the_checkpoints_and_another_one_is_refused(
-    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, number_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_the_tokenizer_is_the_checkpoint_s(tmp_path, wordpiece_tokenizer, number_tokenizer):
     checkpoint, moved, other = (tmp_path / name for name in ("checkpoint-4", "moved", "other"))
     wordpiece_tokenizer.save_pretrained(checkpoint)
     number_tokenizer.save_pretrained(other)
     for named in (None, str(checkpoint), str(moved)):
         assert tokenizer_of(checkpoint, named).get_vocab() == wordpiece_tokenizer.get_vocab()
-    with pytest.raises(UserError, match=f"6000 .*{len(wordpiece_tokenizer)}"):
+    with raises(UserError, match=f"6000 .*{len(wordpiece_tokenizer)}"):
         tokenizer_of(checkpoint, str(other))
 
 
-def test_options_outlive_loading_and_kernels_do_not() -> None:
-    def make(rate: float, **options: Any) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LambdaLR]:
+def test_options_outlive_loading_and_kernels_do_not():
+    def make(rate, **options):
         optimizer = torch.optim.AdamW([torch.ones(1, requires_grad=True)], lr=rate, **options)
         return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
 

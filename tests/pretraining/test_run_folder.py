@@ -1,27 +1,26 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import pytest
-from transformers import PreTrainedTokenizerBase
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run_folder import Run, find_checkpoint, new_run_folder, open_run, save_options
 from tests.conftest import refused
+from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
 from tests.pretraining.runs import flags
 
 
-def opened(folder: Path, **options: object) -> Run:
+def opened(folder, **options):
     return open_run(parse_arguments(flags(folder, **options)))
 
 
 # ---- a new folder
 
 
-def test_a_run_gets_a_folder_of_its_name_and_the_next_ones_a_number(tmp_path: Path) -> None:
+def test_a_run_gets_a_folder_of_its_name_or_a_number(tmp_path):
     for expected in ("run", "run-2", "run-3"):
         folder = opened(tmp_path).folder
         assert folder == tmp_path / "output" / expected and not folder.exists()
@@ -32,21 +31,21 @@ def test_a_run_gets_a_folder_of_its_name_and_the_next_ones_a_number(tmp_path: Pa
     assert new_run_folder(tmp_path, "file") == tmp_path / "file-2"
 
 
-def test_an_empty_folder_is_used_by_one_of_the_runs_that_start_together(tmp_path: Path) -> None:
+def test_an_empty_folder_is_used_by_one_of_two_runs(tmp_path):
     (tmp_path / "run").mkdir()
     with ThreadPoolExecutor(8) as pool:
         folders = list(pool.map(lambda _: new_run_folder(tmp_path, "run"), range(8)))
     assert sorted(f.name for f in folders) == ["run", *(f"run-{n}" for n in range(2, 9))]
 
 
-@pytest.mark.parametrize("auto_resume", [False, True])
-def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path, auto_resume: bool) -> None:
+@parametrize("auto_resume", [False, True])
+def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path, auto_resume):
     (tmp_path / "output").write_text("in the way")
     for name, named in (("run", "--output_dir"), ("a/b", "--experiment_name"), ("..", "--experiment_name")):
         assert named in refused(lambda name=name: opened(tmp_path, experiment_name=name, auto_resume=auto_resume))
 
 
-def test_names_that_cannot_be_written_are_refused_first(tmp_path: Path) -> None:
+def test_names_that_cannot_be_written_are_refused_first(tmp_path):
     latin = "caf\udce9"  # the byte E9, as Python reads it
     for name in ("output_dir", "experiment_name", "cache_dir"):
         assert f"--{name} " in refused(lambda name=name: opened(tmp_path, **{name: latin}))
@@ -57,28 +56,28 @@ def test_names_that_cannot_be_written_are_refused_first(tmp_path: Path) -> None:
 # ---- what is resumed
 
 
-def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path: Path) -> None:
+def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
     run = tmp_path / "run"
     older, newer = write_checkpoint(run, 4), write_checkpoint(run, 8)
-    with pytest.raises(UserError, match=r"checkpoint-8.* copy"):
+    with raises(UserError, match=r"checkpoint-8.* copy"):
         find_checkpoint(str(older))
     assert find_checkpoint(str(newer)) == newer
     assert find_checkpoint(str(run)) == newer
     (newer / "optimizer.pt").unlink()
     assert find_checkpoint(str(run)) == older
     assert find_checkpoint(str(older)) == older
-    with pytest.raises(UserError, match=r"optimizer\.pt"):
+    with raises(UserError, match=r"optimizer\.pt"):
         find_checkpoint(str(newer))
-    with pytest.raises(UserError, match=f"{tmp_path}/other"):
+    with raises(UserError, match=f"{tmp_path}/other"):
         find_checkpoint(f"{tmp_path}/other")
 
 
-def test_the_plan_of_a_resumed_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--plan"):
+def test_the_plan_of_a_resumed_run_is_refused(tmp_path):
+    with raises(UserError, match="--plan"):
         opened(tmp_path, plan=True, resume_from_checkpoint=tmp_path)
 
 
-def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
     run = tmp_path / "output" / "run"
     (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
     (run / ".config.yaml.123").touch()  # killed while it wrote its options
@@ -88,16 +87,14 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path: Path) -
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
     (tmp_path / "output" / "other").mkdir()
     (tmp_path / "output" / "other" / "precious").touch()
-    with pytest.raises(UserError, match=r"config\.yaml"):
+    with raises(UserError, match=r"config\.yaml"):
         opened(tmp_path, experiment_name="other", auto_resume=True)
 
 
 # ---- what is written
 
 
-def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
-    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
     save_options(args, args.record, run, wordpiece_tokenizer, ["from step 4 on: a line"])
@@ -112,10 +109,8 @@ def test_a_run_writes_below_its_folder_and_its_options_can_be_read_back(
     assert again.training.output_dir == str(tmp_path / "output") and again.training.experiment_name == "run"
 
 
-@pytest.mark.parametrize("max_steps", [4, 12])
-def test_resuming_leaves_the_results_of_an_earlier_end(
-    tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, max_steps: int
-) -> None:
+@parametrize("max_steps", [4, 12])
+def test_resuming_leaves_the_results_of_an_earlier_end(tmp_path, wordpiece_tokenizer, max_steps):
     run = write_checkpoint(tmp_path / "output" / "run", 4).parent
     written = {"report.html", "metrics.json", "trainer_state.json", "discriminator"}
     for name in written:

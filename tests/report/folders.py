@@ -1,13 +1,11 @@
 """Run folders by hand: logs of which every number is known."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import yaml
 
 
-def training_logs(steps: list[int], tokens_per_step: int = 64, **columns: list[float]) -> list[dict[str, Any]]:
+def training_logs(steps, tokens_per_step=64, **columns):
     """A line of the training log at each step; `columns`: a value for each step."""
     return [
         {
@@ -27,7 +25,7 @@ def training_logs(steps: list[int], tokens_per_step: int = 64, **columns: list[f
     ]
 
 
-def evaluation_logs(steps: list[int]) -> list[dict[str, Any]]:
+def evaluation_logs(steps):
     names = ("generator_loss", "masked_accuracy", "sampled_accuracy", "discriminator_loss", "discriminator_auc")
     names += ("discriminator_accuracy", "discriminator_precision", "discriminator_recall", "replaced_rate")
     return [
@@ -43,7 +41,7 @@ def evaluation_logs(steps: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def write_state(folder: Path, logs: list[dict[str, Any]], **others: Any) -> Path:
+def write_state(folder, logs, **others):
     """trainer_state.json, as Trainer writes it."""
     folder.mkdir(parents=True, exist_ok=True)
     step = logs[-1].get("step", 0) if logs else 0
@@ -52,7 +50,7 @@ def write_state(folder: Path, logs: list[dict[str, Any]], **others: Any) -> Path
     return folder
 
 
-def logs_until(step: int) -> list[dict[str, Any]]:
+def logs_until(step):
     """Training logs every ten steps, evaluations every twenty-five; in Trainer's order."""
     lines = training_logs(list(range(10, step + 1, 10))) + evaluation_logs(list(range(0, step + 1, 25)))
     return sorted(lines, key=lambda logs: (logs["step"], "eval_loss" in logs))
@@ -71,7 +69,7 @@ COMPUTE = {"tokens": 6400, "training_seconds": 86400.0, "device": "a computer", 
 COMPUTE |= {"peak_flops_per_second": 5e11, "google_flops": 8.64e19}
 
 
-def finished_run(folder: Path, **options: Any) -> Path:
+def finished_run(folder, **options):
     """A run that has ended, with everything but its networks."""
     write_state(folder, logs_until(100))
     metrics = {"verdict": VERDICT, "held_out": HELD_OUT, "plan": PLAN, "compute": COMPUTE}

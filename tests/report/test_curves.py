@@ -2,28 +2,28 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
-import pytest
+from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.report.curves import Curve, Panel, make_panels
+from electra.report.curves import make_panels
 from electra.report.runs import RunRecord
+from tests.helpers import parametrize
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
 GENERATOR_ACCURACIES = "generator accuracy, generator accuracy of its samples"
 
 
-def curve_of(panels: list[Panel], name: str, kind: str) -> Curve:
+def curve_of(panels, name, kind):
     panel = next(panel for panel in panels if panel.name == name)
     return next(curve for curve in panel.curves if curve.kind == kind)
 
 
-def record(logs: list[dict[str, Any]], **others: Any) -> RunRecord:
+def record(logs, **others):
     return RunRecord("run", Path("run"), logs, logs[-1]["step"], **others)
 
 
-def test_curves_are_the_columns_of_the_log_with_the_frequencies_as_a_level_line() -> None:
+def test_curves_are_the_columns_of_the_log():
     logs = logs_until(100)
     panels = make_panels([record(logs, metrics={"held_out": HELD_OUT})])
     for key in ("loss", "learning_rate", "tokens_per_second", "eval_loss", "eval_discriminator_auc"):
@@ -37,7 +37,7 @@ def test_curves_are_the_columns_of_the_log_with_the_frequencies_as_a_level_line(
     assert [curve.kind for curve in recall.curves] == ["held-out"]  # frequencies have no recall
 
 
-def test_the_panels_of_the_original_come_first_and_in_order_and_others_behind() -> None:
+def test_the_panels_of_the_original_come_first():
     logs = logs_until(100)
     logs[-1]["eval_discriminator_f1"] = 0.5
     panels = make_panels([record(logs)])
@@ -48,7 +48,7 @@ def test_the_panels_of_the_original_come_first_and_in_order_and_others_behind() 
     assert [panel.title for panel in panels if not panel.is_main] == ["discriminator F1"]
 
 
-def test_tokens_are_those_of_the_log_and_in_between_they_are_interpolated() -> None:
+def test_tokens_between_lines_of_the_log_are_interpolated():
     logs = sorted(training_logs([10, 20, 30, 40]) + evaluation_logs([0, 15, 44]), key=lambda line: line["step"])
     by_step = {line["step"]: line for line in logs}
     by_step[30]["tokens_seen"] = math.nan  # passed over
@@ -56,16 +56,16 @@ def test_tokens_are_those_of_the_log_and_in_between_they_are_interpolated() -> N
     panels = make_panels([record(logs)], "tokens")
     assert curve_of(panels, "loss", "training").x.tolist() == [640, 1280, 3280, 5280]
     expected = [0, 960, 5280 + 4 * 5280 / 40]  # behind the last line at the mean of the run
-    assert curve_of(panels, "loss", "held-out").x.tolist() == pytest.approx(expected)
+    assert curve_of(panels, "loss", "held-out").x.tolist() == approx(expected)
 
 
-@pytest.mark.parametrize(("axis", "message"), [("tokens", "tokens_seen"), ("flops", "FLOPs")])
-def test_a_log_that_does_not_know_the_axis_is_refused(axis: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+@parametrize(("axis", "message"), [("tokens", "tokens_seen"), ("flops", "FLOPs")])
+def test_a_log_that_does_not_know_the_axis_is_refused(axis, message):
+    with raises(UserError, match=message):
         make_panels([record([{"step": 1, "loss": 1.0}])], axis)
 
 
-def test_values_that_are_not_finite_are_counted_and_left_out_and_flops_are_spread_evenly() -> None:
+def test_values_that_are_not_finite_are_left_out():
     logs = training_logs([1, 2, 3, 4], grad_norm=[1.0, math.nan, math.inf, 2.0])
     curve = curve_of(make_panels([record(logs, total_flos=8e9)], "flops"), "grad_norm", "training")
     assert (curve.x.tolist(), curve.y.tolist(), curve.not_finite) == ([2e9, 8e9], [1.0, 2.0], 2)

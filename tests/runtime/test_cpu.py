@@ -6,24 +6,27 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from pytest import approx
+from torch import nn
+from torch.testing import assert_close
 
 from electra.backbones import BACKBONES
 from electra.model.networks import masked_lm
 from electra.runtime.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
+from tests.helpers import parametrize
 from tests.model.helpers import network_config
 
 
-def heads(length: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def heads(length, dtype=torch.float32):
     torch.manual_seed(0)
     return [torch.randn(2, 3, length, 8, dtype=dtype, requires_grad=True) for _ in range(3)]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("length", "kind", "scaling"),
     [(7, "none", None), (7, "bool", 0.3), (7, "added", None), (LONGEST_DENSE + 1, "bool", None)],
 )
-def test_attention_and_its_gradients_are_those_of_torch(length: int, kind: str, scaling: float | None) -> None:
+def test_attention_and_its_gradients_are_those_of_torch(length, kind, scaling):
     mask = None
     if kind != "none":
         seen = torch.ones(2, 1, length, length, dtype=torch.bool)
@@ -32,26 +35,26 @@ def test_attention_and_its_gradients_are_those_of_torch(length: int, kind: str, 
     ours, theirs = heads(length), heads(length)
     made, _ = attend(nn.Identity(), *ours, mask, scaling=scaling, is_causal=False)
     wanted = nn.functional.scaled_dot_product_attention(*theirs, attn_mask=mask, scale=scaling).transpose(1, 2)
-    torch.testing.assert_close(made, wanted)
+    assert_close(made, wanted)
     weights = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
     (made * weights).sum().backward()
     (wanted * weights).sum().backward()
     for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, other.grad)
+        assert_close(mine.grad, other.grad)
 
 
-def test_attention_drops_its_weights_and_nothing_else() -> None:
+def test_attention_drops_its_weights_and_nothing_else():
     query, key, _ = heads(64)
     value = torch.eye(64).expand(2, 3, 64, 64)  # so that the output is the weights
     weights = attend(nn.Identity(), query, key, value, None, dropout=0.25)[0]
     undropped = attend(nn.Identity(), query, key, value, None)[0]
     kept = weights != 0
     assert abs(kept.float().mean() - 0.75) < 0.02
-    torch.testing.assert_close(weights[kept], undropped[kept] / 0.75)
+    assert_close(weights[kept], undropped[kept] / 0.75)
 
 
-@pytest.mark.parametrize(("probability", "dtype"), [(0.1, torch.float32), (0.5, torch.bfloat16), (1.0, torch.float32)])
-def test_dropout_drops_as_many_as_asked_and_keeps_the_mean(probability: float, dtype: torch.dtype) -> None:
+@parametrize(("probability", "dtype"), [(0.1, torch.float32), (0.5, torch.bfloat16), (1.0, torch.float32)])
+def test_dropout_drops_as_many_as_asked_and_keeps_the_mean(probability, dtype):
     torch.manual_seed(0)
     values = torch.ones(1001, 999, dtype=dtype, requires_grad=True)  # not a multiple of four
     dropped = drop(values, probability)
@@ -60,12 +63,12 @@ def test_dropout_drops_as_many_as_asked_and_keeps_the_mean(probability: float, d
     assert dropped.dtype == dtype
     if probability < 1:
         tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-4
-        assert dropped.max().item() == pytest.approx(1 / (1 - probability), rel=tolerance)
+        assert dropped.max().item() == approx(1 / (1 - probability), rel=tolerance)
     dropped.sum().backward()
     assert values.grad is not None and torch.equal(values.grad, dropped)  # of ones: the same factors
 
 
-def test_dropout_is_independent_follows_the_random_state_and_does_nothing_in_evaluation() -> None:
+def test_dropout_follows_the_random_state():
     module, values = Dropout(0.5), torch.ones(400_000)
     draws = []
     for seed in (0, 0, 1):
@@ -78,8 +81,8 @@ def test_dropout_is_independent_follows_the_random_state_and_does_nothing_in_eva
     assert torch.equal(module.eval()(values), values)
 
 
-@pytest.mark.parametrize("model_type", BACKBONES)
-def test_a_tuned_network_computes_what_it_did(model_type: str) -> None:
+@parametrize("model_type", BACKBONES)
+def test_a_tuned_network_computes_what_it_did(model_type):
     network = masked_lm(network_config(model_type)).eval()
     ids = torch.randint(5, 40, (2, 12), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
@@ -87,12 +90,12 @@ def test_a_tuned_network_computes_what_it_did(model_type: str) -> None:
     before = network(input_ids=ids, attention_mask=mask)[0][mask.bool()]
     tune_networks(network)
     after = network(input_ids=ids, attention_mask=mask)[0][mask.bool()]
-    torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+    assert_close(after, before, rtol=1e-5, atol=1e-6)
     assert not any(type(module) is nn.Dropout for module in network.modules())
 
 
-@pytest.mark.parametrize(("chosen", "tuned"), [("eager", "eager"), ("sdpa", ATTENTION)])
-def test_an_attention_that_was_chosen_stays(chosen: str, tuned: str) -> None:
+@parametrize(("chosen", "tuned"), [("eager", "eager"), ("sdpa", ATTENTION)])
+def test_an_attention_that_was_chosen_stays(chosen, tuned):
     network = masked_lm(network_config("bert"))
     network.set_attn_implementation(chosen)
     tune_networks(network)
@@ -118,14 +121,14 @@ assert min(bytes_taken() for _ in range(3)) < plain / 4  # of 288 MB that are wr
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_a_tuned_process_takes_its_memory_from_the_system_once_and_stays_exact() -> None:
+def test_a_tuned_process_stays_exact():
     subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_heads_that_share_keys_are_left_to_transformers() -> None:
+def test_heads_that_share_keys_are_left_to_transformers():
     module = nn.Identity()
-    module.num_key_value_groups = 3  # type: ignore[assignment]
+    module.num_key_value_groups = 3
     query, key, value = heads(6)
     made, _ = attend(module, query, key[:, :1], value[:, :1], None, is_causal=False)
     wanted, _ = attend(nn.Identity(), query, key[:, :1].expand_as(key), value[:, :1].expand_as(value), None)
-    torch.testing.assert_close(made, wanted)
+    assert_close(made, wanted)

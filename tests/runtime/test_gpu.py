@@ -1,16 +1,15 @@
 """Fewer operations on a GPU: what they compute on a CPU, where autocast exists as well, and how many they are."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -21,15 +20,14 @@ from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
 from electra.runtime.cpu import tune_networks
 from electra.runtime.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
+from tests.helpers import parametrize, read_json
 from tests.model.helpers import joint_model, network_config
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("model_type", ["electra", "bert", "modernbert"])
-def test_weights_and_inputs_that_are_cast_once_give_what_autocast_gives(
-    model_type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@parametrize("model_type", ["electra", "bert", "modernbert"])
+def test_weights_cast_once_give_what_autocast_gives(model_type, monkeypatch):
     ids = torch.randint(5, 40, (4, 12), generator=torch.Generator().manual_seed(0))
     found = []
     for is_tuned in (False, True):
@@ -50,25 +48,25 @@ def test_weights_and_inputs_that_are_cast_once_give_what_autocast_gives(
     assert torch.equal(hidden, cast_hidden) and gradients.keys() == cast_gradients.keys()
     for name, gradient in gradients.items():  # query, key and value add up theirs in bfloat16
         size = gradient.abs().max()
-        torch.testing.assert_close(cast_gradients[name], gradient, rtol=0, atol=0.03 * float(size) + 1e-5)
+        assert_close(cast_gradients[name], gradient, rtol=0, atol=0.03 * float(size) + 1e-5)
 
 
-@pytest.mark.parametrize("has_bias", [True, False])
-def test_rows_of_logits_are_aligned_by_tokens_of_probability_0(has_bias: bool) -> None:
+@parametrize("has_bias", [True, False])
+def test_rows_of_logits_are_aligned_by_tokens_of_probability_0(has_bias):
     layer = nn.Linear(6, 50, bias=has_bias)
     hidden = torch.randn(7, 6, requires_grad=True)
     logits = linear_of_aligned_rows(hidden, layer)
     assert logits.shape == (7, 64)
     log_p, wanted = logits.log_softmax(1), layer(hidden).log_softmax(1)
-    torch.testing.assert_close(log_p[:, :50], wanted)
+    assert_close(log_p[:, :50], wanted)
     assert not log_p[:, 50:].exp().any()
     log_p[:, 3].sum().backward()
     gradient, layer.weight.grad = layer.weight.grad, None
     wanted[:, 3].sum().backward()
-    torch.testing.assert_close(gradient, layer.weight.grad)
+    assert_close(gradient, layer.weight.grad)
 
 
-def test_two_embeddings_are_selected_where_they_are_compiled() -> None:
+def test_two_embeddings_are_selected_where_they_are_compiled():
     table = nn.Embedding(2, 5)
     types = torch.tensor([[0, 1, 1], [1, 0, 0]])
     wanted = table(types)
@@ -82,7 +80,7 @@ class CopiesFromHost(TorchDispatchMode):
 
     count = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         ins, outs = ([t for t in tree_iter(tree) if isinstance(t, torch.Tensor)] for tree in ((args, kwargs), result))
         is_copy = function.overloadpacket.__name__ in ("_to_copy", "copy_")
@@ -91,13 +89,11 @@ class CopiesFromHost(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("backbone", "objective"),
     [*((name, "electra") for name in BACKBONES), *(("electra", name) for name in [*OBJECTIVES][1:])],
 )
-def test_forward_and_backward_neither_read_from_the_device_nor_copy_to_it(
-    backbone: str, objective: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_step_reads_from_the_device_or_copies_to_it(backbone, objective, monkeypatch):
     """On tensors without data, to read one is an error. Rows are padded, and shared by segments."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)  # which does not know this device
     with torch.device("meta"):
@@ -117,21 +113,19 @@ def test_forward_and_backward_neither_read_from_the_device_nor_copy_to_it(
 
 
 @pytest.fixture(scope="module")
-def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def fake_gpu(tmp_path_factory):
     """The environment of a process that has a CUDA device without memory."""
     return {**os.environ, LIBRARY: str(build_library(tmp_path_factory.mktemp("library")))}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
-def test_a_step_has_few_operations_and_none_waits_for_the_device(
-    tmp_path: Path, fake_gpu: dict[str, str], padded: list[str]
-) -> None:
+@parametrize("padded", [[], ["--padded"]], ids=["full", "padded"])
+def test_a_step_has_few_operations_and_none_waits_for_the_device(tmp_path, fake_gpu, padded):
     """ELECTRA-Small in bf16 as on CUDA, 128 x 128."""
     command = [sys.executable, "-m", "benchmarks.count_operations", *padded]
     subprocess.run([*command, f"--output={tmp_path / 'count.json'}"], check=True, cwd=ROOT, env=fake_gpu)
-    told = json.loads((tmp_path / "count.json").read_text())
+    told = read_json(tmp_path / "count.json")
     assert told["operations"] <= 1500 and (padded or told["bytes"] < 26.2e9)
     assert told["phases"]["forward"]["constant_pad_nd"] == 2  # of the head: aligned weight and bias
     assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250

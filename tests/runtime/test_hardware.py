@@ -4,8 +4,8 @@ import platform
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
+from pytest import approx
 from torch.utils.benchmark import Timer
 
 from electra.runtime.hardware import (
@@ -14,21 +14,22 @@ from electra.runtime.hardware import (
     device_name,
     measure_matmul_flops,
 )
+from tests.helpers import parametrize
 
 
-def test_the_peak_counts_two_operations_for_each_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_counts_two_operations_for_each_multiplication(monkeypatch):
     monkeypatch.setattr(Timer, "blocked_autorange", lambda self, **_: SimpleNamespace(times=[0.02, 0.01, 0.03]))
-    assert measure_matmul_flops("cpu", torch.float32) == pytest.approx(2 * 1024**3 / 0.01)
+    assert measure_matmul_flops("cpu", torch.float32) == approx(2 * 1024**3 / 0.01)
 
 
-def test_the_processor_is_named_and_computes_bf16_if_it_says_so() -> None:
+def test_the_processor_is_named_and_computes_bf16_if_it_says_so():
     assert device_name("cpu").endswith(f", {torch.get_num_threads()} threads")
     if platform.machine() == "x86_64" and platform.system() == "Linux":
         flags = Path("/proc/cpuinfo").read_text().split()
         assert computes_bf16(use_cpu=True) == ("avx512_bf16" in flags or "amx_bf16" in flags)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("device", "dtype", "tflops"),
     [
         ("NVIDIA H200", "bfloat16", 989),
@@ -44,7 +45,5 @@ def test_the_processor_is_named_and_computes_bf16_if_it_says_so() -> None:
         ("AMD EPYC 9654", "float32", None),
     ],
 )
-def test_the_peak_of_the_data_sheet_is_that_of_device_and_precision(
-    device: str, dtype: str, tflops: float | None
-) -> None:
-    assert data_sheet_flops(device, dtype) == (None if tflops is None else pytest.approx(1e12 * tflops))
+def test_the_peak_of_the_data_sheet_is_found(device, dtype, tflops):
+    assert data_sheet_flops(device, dtype) == (None if tflops is None else approx(1e12 * tflops))

@@ -1,9 +1,6 @@
 """Tiny data for every kind of task that reads files."""
 
-from pathlib import Path
-
 import pytest
-from transformers import PreTrainedTokenizerBase
 
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import write_questions
@@ -12,7 +9,7 @@ from tests.tasks.tagging.files import write_columns
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+def files(tmp_path_factory, glue_tokenizer):
     """encoder/, names/, quiz/ and squad/, which is of version 2.0; not to be changed."""
     path = tmp_path_factory.mktemp("files")
     write_encoder(path / "encoder", glue_tokenizer, dropout=0.0)

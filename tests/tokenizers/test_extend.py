@@ -2,9 +2,8 @@
 
 import json
 import random
-from pathlib import Path
 
-import pytest
+from pytest import approx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -15,15 +14,16 @@ from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
+from tests.helpers import parametrize, read_json
 
 ALGORITHMS = ("wordpiece", "byte_bpe", "unigram")
 SIZES = {"wordpiece": 160, "byte_bpe": 300, "unigram": 100}
 DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume", "kubelet -v"] * 3
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_old_ids_stay_new_words_are_one_token_and_old_text_is_cut_as_before(algorithm: str, tmp_path: Path) -> None:
-    options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])  # type: ignore[arg-type]
+@parametrize("algorithm", ALGORITHMS)
+def test_old_ids_stay_and_new_words_are_one_token(algorithm, tmp_path):
+    options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
     tokenizer = train_tokenizer([*TEXTS * 3, "kmov qubelet"], options)
     before = tokenizer_fingerprint(tokenizer)
     count = 5 if algorithm == "wordpiece" else 12
@@ -45,7 +45,7 @@ def test_old_ids_stay_new_words_are_one_token_and_old_text_is_cut_as_before(algo
     assert opened.decode(opened("the kubelet")["input_ids"], skip_special_tokens=True).strip() == "the kubelet"
 
 
-def test_wordpiece_ranks_words_by_the_pieces_that_they_save_and_knows_unknown_ones() -> None:
+def test_wordpiece_ranks_words_by_the_pieces_they_save():
     text = "abc abc abc abcd abcd bbbbbb bbbbbb zz zz zz zz once"
     vocab = [*SPECIAL_TOKENS.values(), "a", "##b", "##bc", "##d", "b"]
     backend = Tokenizer(models.WordPiece({token: i for i, token in enumerate(vocab)}, unk_token="[UNK]"))
@@ -57,7 +57,7 @@ def test_wordpiece_ranks_words_by_the_pieces_that_they_save_and_knows_unknown_on
     assert len(longer) == 14
 
 
-def test_byte_bpe_goes_on_where_its_training_ended() -> None:
+def test_byte_bpe_goes_on_where_its_training_ended():
     """As if it had been trained on the same text with the larger vocabulary at once."""
     rng = random.Random(0)
     words = ["".join(rng.choices("aeioklmnst", k=rng.randint(3, 9))) for _ in range(400)]
@@ -68,10 +68,10 @@ def test_byte_bpe_goes_on_where_its_training_ended() -> None:
     merges = [json.loads(t.backend_tokenizer.to_str())["model"]["merges"] for t in (longer, whole)]
     same = sum(one == other for one, other in zip(*merges, strict=True))
     assert same > 0.8 * len(merges[1])  # equal counts are merged in another order
-    assert len(longer(text)["input_ids"][0]) == pytest.approx(len(whole(text)["input_ids"][0]), rel=1e-3)
+    assert len(longer(text)["input_ids"][0]) == approx(len(whole(text)["input_ids"][0]), rel=1e-3)
 
 
-def test_ids_of_added_tokens_behind_a_unigram_model_stay() -> None:
+def test_ids_of_added_tokens_behind_a_unigram_model_stay():
     """As in DeBERTa-v3, whose [MASK] follows the pieces."""
     pieces = [("[PAD]", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[UNK]", 0.0), ("▁", -2.0), ("▁a", -3.0), ("b", -4.0)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=3))
@@ -84,7 +84,7 @@ def test_ids_of_added_tokens_behind_a_unigram_model_stay() -> None:
     assert plain_backend(longer).encode("[MASK]").ids != [7]
 
 
-def test_what_cannot_be_lengthened_is_one_line() -> None:
+def test_what_cannot_be_lengthened_is_one_line():
     wordpiece = train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160))
     assert "WordLevel" in refused(lambda: extend_tokenizer(make_number_tokenizer(20), DOMAIN, 5, 2))
     assert "no room" in refused(lambda: extend_tokenizer(wordpiece, DOMAIN, 2**24, 2))
@@ -96,15 +96,13 @@ def test_what_cannot_be_lengthened_is_one_line() -> None:
     )
 
 
-def test_the_command_measures_before_and_after_and_refuses_options_of_a_new_tokenizer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_measures_before_and_after(tmp_path, capsys):
     train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160)).save_pretrained(tmp_path / "old")
     (tmp_path / "text.txt").write_text("\n\n".join(f"the kubelet {i} mounts a volume" for i in range(300)))
     command = ["--train_file", str(tmp_path / "text.txt"), "--output_dir", str(tmp_path / "new")]
     extend = [*command, "--extend", str(tmp_path / "old"), "--new_tokens", "3"]
     main(extend)
-    report = json.loads((tmp_path / "new" / REPORT_NAME).read_text())
+    report = read_json(tmp_path / "new" / REPORT_NAME)
     assert report["vocab_size"] == report["before"]["vocab_size"] + 3
     assert report["bytes_per_token"] > 1.5 * report["before"]["bytes_per_token"]
     assert "--lowercase" in refused_command(main, [*extend, "--cased"], capsys).replace("--cased", "--lowercase")
@@ -114,7 +112,7 @@ def test_the_command_measures_before_and_after_and_refuses_options_of_a_new_toke
     assert "--output_dir" in refused_command(main, [*extend, "--extend", f"{tmp_path}/old/../new"], capsys)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@parametrize("algorithm", ALGORITHMS)
 def test_rules_of_tables_and_long_words_are_not_added(algorithm):
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
     tokenizer = train_tokenizer([*TEXTS * 3, "+-=|_. kubelet mo"], options)

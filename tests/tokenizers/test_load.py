@@ -5,12 +5,9 @@ import pickle
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from electra.io.errors import UserError
 from electra.tokenizers.load import (
@@ -31,6 +28,7 @@ from electra.tokenizers.train import (
     warn_of_stripped_accents,
 )
 from tests.conftest import TEXTS, refused
+from tests.helpers import parametrize, read_json
 
 ENGLISH = [*TEXTS, "How much wood would a woodchuck chuck if a woodchuck could chuck wood?"]
 GERMAN = [
@@ -43,22 +41,20 @@ CHINESE = ["我们用生成器替换一些词,判别器判断每个词是不是�
 CORPUS = [*ENGLISH, *GERMAN, *FINNISH] * 3
 VOCAB_SIZES = {"wordpiece": 150, "byte_bpe": 320, "unigram": 100}
 
-algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
+algorithms = parametrize("algorithm", ALGORITHMS)
 
 
-def train(
-    algorithm: str = "wordpiece", documents: list[str] | None = None, seed: int = 42, **options: object
-) -> PreTrainedTokenizerBase:
+def train(algorithm="wordpiece", documents=None, seed=42, **options):
     options = {"vocab_size": VOCAB_SIZES[algorithm], **options}
-    arguments = TokenizerArguments(tokenizer_algorithm=algorithm, **options)  # type: ignore[arg-type]
+    arguments = TokenizerArguments(tokenizer_algorithm=algorithm, **options)
     return train_tokenizer(CORPUS if documents is None else documents, arguments, seed)
 
 
-def bert_tokenizer(*tokens: str, **options: object) -> BertTokenizer:
+def bert_tokenizer(*tokens, **options):
     return BertTokenizer(vocab={token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *tokens])}, **options)
 
 
-def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
+def saved(tokenizer, folder):
     tokenizer.save_pretrained(folder)
     return str(folder)
 
@@ -67,7 +63,7 @@ def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
 
 
 @algorithms
-def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm: str) -> None:
+def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm):
     tokenizer = train(algorithm)
     check_tokenizer(tokenizer, algorithm)
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS.values())) == [0, 1, 2, 3, 4]
@@ -80,10 +76,8 @@ def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm: str) ->
 
 
 @algorithms
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(
-    algorithm: str, lowercase: bool, tmp_path: Path
-) -> None:
+@parametrize("lowercase", [True, False])
+def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(algorithm, lowercase, tmp_path):
     tokenizer = train(algorithm, lowercase=lowercase)
     for loaded in (AutoTokenizer.from_pretrained(saved(tokenizer, tmp_path)), load_tokenizer(str(tmp_path))):
         assert type(loaded) is (BertTokenizer if algorithm == "wordpiece" else type(tokenizer))
@@ -92,8 +86,8 @@ def test_auto_tokenizer_gives_back_the_tokenizer_that_was_saved(
         assert tokenizer_fingerprint(loaded) == tokenizer_fingerprint(tokenizer)
 
 
-@pytest.mark.parametrize("algorithm", ["wordpiece", "byte_bpe"])
-def test_training_again_in_any_order_gives_the_same_vocabulary(algorithm: str) -> None:
+@parametrize("algorithm", ["wordpiece", "byte_bpe"])
+def test_training_again_in_any_order_gives_the_same_vocabulary(algorithm):
     # Every word once or twice: nearly all merges are ties, which the bare WordPieceTrainer breaks at random.
     documents = [*ENGLISH, *GERMAN]
     fingerprints = set()
@@ -103,7 +97,7 @@ def test_training_again_in_any_order_gives_the_same_vocabulary(algorithm: str) -
     assert len(fingerprints) == 1
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "expected"),
     [
         ({}, "äpfel größe über"),
@@ -111,7 +105,7 @@ def test_training_again_in_any_order_gives_the_same_vocabulary(algorithm: str) -
         ({"lowercase": False}, "Äpfel Größe über"),
     ],
 )
-def test_accents_stay_unless_they_are_stripped(options: dict, expected: str, tmp_path: Path) -> None:
+def test_accents_stay_unless_they_are_stripped(options, expected, tmp_path):
     tokenizer = train(documents=GERMAN * 3, vocab_size=300, **options)
     assert load_tokenizer(saved(tokenizer, tmp_path)).tokenize("Äpfel Größe über") == expected.split()
     for algorithm in ("byte_bpe", "unigram"):
@@ -120,7 +114,7 @@ def test_accents_stay_unless_they_are_stripped(options: dict, expected: str, tmp
         assert (normalizer.normalize_str(text) if normalizer else text) == f"{expected} 한국어"
 
 
-def test_wordpiece_orders_special_tokens_characters_continuations_merges() -> None:
+def test_wordpiece_orders_its_vocabulary():
     tokenizer = train(documents=["ab ab ba"], vocab_size=10, min_frequency=2)
     expected = [*SPECIAL_TOKENS.values(), "a", "b", "##a", "##b", "ab"]
     assert tokenizer.get_vocab() == {token: i for i, token in enumerate(expected)}
@@ -129,7 +123,7 @@ def test_wordpiece_orders_special_tokens_characters_continuations_merges() -> No
     assert chinese.tokenize("判别器替换词") == ["判", "别", "器", "替", "换", "词"]
 
 
-def test_cased_byte_bpe_is_lossless_and_knows_everything() -> None:
+def test_cased_byte_bpe_is_lossless_and_knows_everything():
     tokenizer = train("byte_bpe", lowercase=False)
     for text in [*CORPUS, *CHINESE, " leading,  double . \n\ttab é e\u0301 \x00 🙂 ñandú"]:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -137,7 +131,7 @@ def test_cased_byte_bpe_is_lossless_and_knows_everything() -> None:
         assert tokenizer.unk_token_id not in ids
 
 
-def test_the_alphabet_is_what_covers_the_text_and_at_least_the_common_characters() -> None:
+def test_the_alphabet_is_what_covers_the_text():
     rare = [chr(0x4E00 + i) for i in range(2000)]
     words = {"ab": 10_000_000, "c": 1_000_000, **dict.fromkeys(rare, 1)}
     # a, b and c cover 99.99 %; the rest is filled with the lowest code points up to a quarter of the vocabulary ...
@@ -149,7 +143,7 @@ def test_the_alphabet_is_what_covers_the_text_and_at_least_the_common_characters
     assert _choose_alphabet(words, vocab_size=4) == {"a", rare[0]}
 
 
-def test_words_with_a_character_outside_the_alphabet_teach_nothing_false() -> None:
+def test_words_outside_the_alphabet_teach_nothing_false():
     rare = [chr(0x430 + i) for i in range(32)] + [chr(0x561 + i) for i in range(38)]
     documents = [*["aa bb"] * 40_000, *[f"{letter}q{letter}q" for letter in rare]]
     # The alphabet: a, b, q and rare letters up to a quarter of the vocabulary; Armenian, the last, is left out.
@@ -163,8 +157,8 @@ def test_words_with_a_character_outside_the_alphabet_teach_nothing_false() -> No
 
 
 @algorithms
-def test_documents_are_streamed_once_and_their_errors_come_through(algorithm: str) -> None:
-    def stream() -> Iterator[str]:
+def test_documents_are_streamed_once(algorithm):
+    def stream():
         yield from CORPUS
         raise UserError("file 7 is damaged")
 
@@ -174,10 +168,8 @@ def test_documents_are_streamed_once_and_their_errors_come_through(algorithm: st
     assert "no text" in refused(lambda: train(algorithm, ["", ""]))
 
 
-@pytest.mark.parametrize(("algorithm", "size"), [("wordpiece", 9), ("unigram", 8), ("byte_bpe", 261)])
-def test_a_vocabulary_smaller_than_its_alphabet_is_an_error_and_a_larger_one_a_warning(
-    algorithm: str, size: int, caplog: pytest.LogCaptureFixture
-) -> None:
+@parametrize(("algorithm", "size"), [("wordpiece", 9), ("unigram", 8), ("byte_bpe", 261)])
+def test_a_vocabulary_below_its_alphabet_is_an_error(algorithm, size, caplog):
     # The alphabets: a b ##a ##b, then ▁ a b, then the bytes.
     message = refused(lambda: train(algorithm, ["ab ab ba"], vocab_size=size - 1))
     assert f"vocab_size={size - 1} " in message and f"at least {size}" in message
@@ -185,7 +177,7 @@ def test_a_vocabulary_smaller_than_its_alphabet_is_an_error_and_a_larger_one_a_w
     assert str(len(tokenizer)) in caplog.text and "vocab_size=5000" in caplog.text
 
 
-def test_max_documents_is_a_uniform_sample_without_replacement() -> None:
+def test_max_documents_is_a_uniform_sample_without_replacement():
     documents = [f"document {i}" for i in range(50)]
     samples = [_sample_documents(iter(documents), 10, seed) for seed in range(1000)]
     assert all(len(set(sample)) == 10 for sample in samples)
@@ -200,7 +192,7 @@ def test_max_documents_is_a_uniform_sample_without_replacement() -> None:
     assert limited != tokenizer_fingerprint(train(max_documents=9, seed=4))
 
 
-def test_no_trainer_is_given_a_word_of_thousands_of_characters() -> None:
+def test_no_trainer_is_given_a_word_of_thousands_of_characters():
     """Their time is quadratic in a word's length: one encoded image in the text would stop them."""
     tokenizer = train(documents=["x" * 4000], vocab_size=5000, min_frequency=1)
     assert 400 < max(map(len, tokenizer.get_vocab())) <= 502
@@ -210,8 +202,8 @@ def test_no_trainer_is_given_a_word_of_thousands_of_characters() -> None:
 
 
 @algorithms
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_text_that_spells_a_special_token_is_text_to_the_plain_backend(algorithm: str, lowercase: bool) -> None:
+@parametrize("lowercase", [True, False])
+def test_text_that_spells_a_special_token_is_text(algorithm, lowercase):
     tokenizer = train(algorithm, [*CORPUS, *["[MASK] [SEP] [CLS] [PAD]"] * 5], lowercase=lowercase)
     text = "the [MASK] word [SEP][CLS] ［MASK］ [PAD]"
     special = {0, 2, 3, 4}
@@ -224,7 +216,7 @@ def test_text_that_spells_a_special_token_is_text_to_the_plain_backend(algorithm
         assert backend.encode(sentence).ids == tokenizer(sentence, add_special_tokens=False)["input_ids"]
 
 
-def test_a_unigram_model_that_scores_a_special_token_highest_does_not_find_it_in_text() -> None:
+def test_a_unigram_model_finds_no_special_token_in_text():
     pieces = [("<unk>", 0.0), ("<mask>", 0.0), ("▁", -1.0), ("<", -2.0), ("mask", -2.0), (">", -2.0)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=0))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -233,8 +225,8 @@ def test_a_unigram_model_that_scores_a_special_token_highest_does_not_find_it_in
     assert plain_backend(tokenizer).encode("<mask>").ids == [2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("ignore_merges", [True, False])
-def test_a_bpe_model_that_could_merge_its_way_to_a_special_token_does_not(ignore_merges: bool) -> None:
+@parametrize("ignore_merges", [True, False])
+def test_a_bpe_model_does_not_merge_its_way_to_a_special_token(ignore_merges):
     vocab = {"<SEP>": 0, "<": 1, "S": 2, "E": 3, "P": 4, ">": 5, "<S": 6, "EP": 7, "<SEP": 8, "x": 9}
     merges = [("<", "S"), ("E", "P"), ("<S", "EP"), ("<SEP", ">")]
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore_merges))
@@ -244,7 +236,7 @@ def test_a_bpe_model_that_could_merge_its_way_to_a_special_token_does_not(ignore
     assert plain_backend(tokenizer).encode("x <SEP>").ids == [9, 8, 5]
 
 
-def test_the_plain_backend_neither_truncates_nor_pads_and_keeps_added_and_unknown_tokens() -> None:
+def test_the_plain_backend_neither_truncates_nor_pads():
     tokenizer = bert_tokenizer("a", "b")
     tokenizer.add_special_tokens({"extra_special_tokens": ["<ctrl>"]})
     tokenizer.add_tokens([AddedToken("newword")])
@@ -257,7 +249,7 @@ def test_the_plain_backend_neither_truncates_nor_pads_and_keeps_added_and_unknow
     assert tokenizer.backend_tokenizer.to_str() == before
 
 
-def test_the_fingerprint_changes_with_everything_that_changes_an_id_and_nothing_else() -> None:
+def test_the_fingerprint_changes_with_the_ids_only():
     changed = [
         bert_tokenizer("a", "b"),
         bert_tokenizer("b", "a"),
@@ -278,7 +270,7 @@ def test_the_fingerprint_changes_with_everything_that_changes_an_id_and_nothing_
 # Loading
 
 
-def test_a_byte_level_tokenizer_may_lack_the_unknown_token_but_not_the_others(tmp_path: Path) -> None:
+def test_a_byte_level_tokenizer_may_lack_the_unknown_token_only(tmp_path):
     for name, special_tokens in (("good", ["[PAD]", "[MASK]", "[CLS]", "[SEP]"]), ("bad", ["<|endoftext|>"])):
         bpe = ByteLevelBPETokenizer()
         bpe.train_from_iterator(CORPUS, vocab_size=300, special_tokens=special_tokens, show_progress=False)
@@ -289,7 +281,7 @@ def test_a_byte_level_tokenizer_may_lack_the_unknown_token_but_not_the_others(tm
     assert "no [CLS]" in refused(lambda: load_tokenizer(str(tmp_path / "bad")))
 
 
-def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path: Path) -> None:
+def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path):
     bare = bert_tokenizer("the", "dog").backend_tokenizer
     bare.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1")
     bare.save(str(tmp_path / "tokenizer.json"))
@@ -297,7 +289,7 @@ def test_a_folder_with_only_a_bare_json_gets_berts_roles(tmp_path: Path) -> None
         assert load_tokenizer(str(path))("The dog")["input_ids"] == [2, 5, 6, 3]
 
 
-def test_a_repeated_line_of_a_vocab_txt_leaves_a_gap(tmp_path: Path) -> None:
+def test_a_repeated_line_of_a_vocab_txt_leaves_a_gap(tmp_path):
     lines = [*SPECIAL_TOKENS.values(), "a", "b", "a", "c"]
     (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"))
@@ -315,10 +307,10 @@ def test_a_vocab_txt_is_that_of_an_uncased_bert(tmp_path):
         assert tokenizer.convert_tokens_to_ids("uber") == len(lines) - 1 == len(tokenizer) - 1
 
 
-@pytest.mark.parametrize("largest", [2**31, 4 * 10**9])
+@parametrize("largest", [2**31, 4 * 10**9])
 def test_ids_far_above_the_number_of_tokens_are_refused(largest, tmp_path):
     saved(bert_tokenizer("a", "b"), tmp_path)
-    state = json.loads((tmp_path / "tokenizer.json").read_text())
+    state = read_json(tmp_path / "tokenizer.json")
     state["model"]["vocab"]["b"] = largest
     (tmp_path / "tokenizer.json").write_text(json.dumps(state))
     for path in (tmp_path, tmp_path / "tokenizer.json"):
@@ -333,13 +325,13 @@ def test_stripping_of_letters_is_said(caplog):
     assert not caplog.text
 
 
-@pytest.mark.parametrize("subfolder", ["tokenizer", "discriminator"])
-def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder: str, tmp_path: Path) -> None:
+@parametrize("subfolder", ["tokenizer", "discriminator"])
+def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder, tmp_path):
     saved(bert_tokenizer("a", "b"), tmp_path / subfolder)
     assert load_tokenizer(str(tmp_path))("a b")["input_ids"] == [2, 5, 6, 3]
 
 
-def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     for folder in ("damaged", "emptied"):
         saved(bert_tokenizer("a"), tmp_path / folder)
@@ -367,7 +359,7 @@ def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path: Path, monkeypatch
         assert path in message and ("not on the Hub" in message) == asks_the_hub
 
 
-def test_checking_says_what_a_tokenizer_lacks() -> None:
+def test_checking_says_what_a_tokenizer_lacks():
     backend = Tokenizer(models.WordLevel({"[CLS]": 0, "[SEP]": 1, "[PAD]": 2, "a": 3}))
     roles = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
     unframed = bert_tokenizer("a")

@@ -1,11 +1,8 @@
 """A tiny GLUE in the official layout, an encoder for it, and the command line of an evaluation."""
 
 import random
-from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from tests.finetuning.commands import tiny_flags
 from tests.finetuning.encoders import tiny_electra
@@ -28,7 +25,7 @@ LABEL_COLUMNS = ("label", "gold_label", "score", "Quality", "is_duplicate")
 MNLI_FILES = {"dev": ("dev_matched", "dev_mismatched"), "test": ("test_matched", "test_mismatched")}
 
 
-def write_glue(folder: Path, *titles: str, train: int = 24, dev: int = 12, test: int = 6) -> Path:
+def write_glue(folder, *titles, train=24, dev=12, test=6):
     """TSV folders of these tasks, by default all and the diagnostic set; the first word of a row is its label's."""
     source = random.Random(0)
     for title in titles or FORMS:
@@ -43,11 +40,11 @@ def write_glue(folder: Path, *titles: str, train: int = 24, dev: int = 12, test:
     return folder
 
 
-def _write(path: Path, lines: list[str]) -> None:
+def _write(path, lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _lines(source: random.Random, title: str, is_test: bool, rows: int) -> list[str]:
+def _lines(source, title, is_test, rows):
     names, labels = FORMS[title]
     has_header = title != "CoLA" or is_test
     columns = ["index", "sentence"] if title == "CoLA" and is_test else names.split(",")
@@ -63,7 +60,7 @@ def _lines(source: random.Random, title: str, is_test: bool, rows: int) -> list[
     return lines
 
 
-def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 0, **values: Any) -> Path:
+def write_encoder(folder, tokenizer, seed=0, **values):
     """A model folder with a `tiny_electra` of random weights."""
     torch.manual_seed(seed)
     tiny_electra(len(tokenizer), pad_token_id=tokenizer.pad_token_id, **values).save_pretrained(folder)
@@ -71,6 +68,6 @@ def write_encoder(folder: Path, tokenizer: PreTrainedTokenizerBase, seed: int = 
     return folder
 
 
-def flags(folder: Path, **options: object) -> list[str]:
+def flags(folder, **options):
     """The command line of an evaluation below `folder`: its glue/ and its encoder/, one epoch, two seeds."""
     return tiny_flags(folder, **{"glue_dir": folder / "glue", **options})

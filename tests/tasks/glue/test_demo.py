@@ -6,34 +6,32 @@ import re
 from collections import Counter
 
 import pytest
+from pytest import raises
 
 from electra.data.readers import builtin_documents
-from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data, disturb, prose_sentences
 
-Data = dict[str, Examples]
-
 
 @pytest.fixture(scope="module")
-def documents() -> list[str]:
+def documents():
     return list(builtin_documents())
 
 
 @pytest.fixture(scope="module")
-def data(documents: list[str]) -> Data:
+def data(documents):
     return demo_data(documents)
 
 
-def bag(sentence: str) -> tuple[str, ...]:
+def bag(sentence):
     return tuple(sorted(re.findall(r"[a-z'-]+", sentence.lower())))
 
 
-def rows(data: Data) -> list[tuple[str, float]]:
+def rows(data):
     return [row for split in data.values() for row in zip(split.first, split.labels or [], strict=True)]
 
 
-def test_rows_and_classes_are_balanced_and_mixed(data: Data) -> None:
+def test_rows_and_classes_are_balanced_and_mixed(data):
     counts = {split: Counter(examples.labels) for split, examples in data.items()}
     assert counts == {"train": Counter({0: 2000, 1: 2000}), "dev": Counter({0: 500, 1: 500})}
     first = [label for _, label in rows(data)[:500]]
@@ -41,7 +39,7 @@ def test_rows_and_classes_are_balanced_and_mixed(data: Data) -> None:
     assert 200 < sum(first) < 300 and sum(a != b for a, b in itertools.pairwise(first)) < 300
 
 
-def test_label_one_is_a_sentence_as_written_and_label_zero_is_not(data: Data, documents: list[str]) -> None:
+def test_label_one_is_a_sentence_as_written(data, documents):
     twins = {bag(sentence): sentence for sentence in prose_sentences(documents)}
     for text, label in rows(data):
         assert 6 <= len(text.split()) <= 30 and re.fullmatch(r"[A-Z][A-Za-z',\- ]*\.", text)
@@ -52,7 +50,7 @@ def test_label_one_is_a_sentence_as_written_and_label_zero_is_not(data: Data, do
         assert 0 not in moved and all(source[place][-1].isalpha() for place in moved)
 
 
-def test_what_is_no_prose_is_no_sentence_and_words_with_a_form_stay() -> None:
+def test_what_is_no_prose_is_no_sentence():
     document = (
         "This sentence is wrapped within a paragraph of its own text\nand so it is joined at the end of the line.\n\n"
         "Usage\nThis short line ends here for good.\n\n"
@@ -71,7 +69,7 @@ def test_what_is_no_prose_is_no_sentence_and_words_with_a_form_stay() -> None:
     assert disturb("One, two, three, four, five, six.", rng) is None
 
 
-def test_it_is_the_same_in_every_run_and_too_little_text_is_refused(data: Data, documents: list[str]) -> None:
+def test_the_demonstration_is_the_same_in_every_run(data, documents):
     assert demo_data(documents) == data
-    with pytest.raises(UserError, match="5000"):
+    with raises(UserError, match="5000"):
         demo_data(["This is one of the few sentences here."])

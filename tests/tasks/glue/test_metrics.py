@@ -3,29 +3,29 @@
 import math
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
-import pytest
+from pytest import approx
 
 from electra.tasks.glue.metrics import METRICS, combine, decide, is_collapsed, score
 from electra.tasks.glue.task import write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+from tests.helpers import parametrize
 
 
-def test_classification_metrics_are_their_definitions() -> None:
+def test_classification_metrics_are_their_definitions():
     # 3 true positives, 2 false positives, 1 false negative, 4 true negatives
     answers = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])
     references = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
     mcc = (3 * 4 - 2 * 1) / math.sqrt((3 + 2) * (3 + 1) * (4 + 2) * (4 + 1))
-    assert score(TASKS["cola"], {"dev": answers}, {"dev": references}) == {"mcc": pytest.approx(mcc), "accuracy": 0.7}
+    assert score(TASKS["cola"], {"dev": answers}, {"dev": references}) == {"mcc": approx(mcc), "accuracy": 0.7}
     f1 = 2 * 3 / (2 * 3 + 2 + 1)
-    assert score(TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7, "f1": pytest.approx(f1)}
+    assert score(TASKS["mrpc"], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7, "f1": approx(f1)}
     for name in ("sst2", "qnli", "rte", "wnli"):
         assert score(TASKS[name], {"dev": answers}, {"dev": references}) == {"accuracy": 0.7}
 
 
-def test_correlations_are_their_definitions_and_ties_share_their_rank() -> None:
+def test_correlations_are_their_definitions():
     answers, references = np.array([1.0, 2.0, 2.0, 10.0]), [0.0, 1.0, 3.0, 2.0]
     # deviations from the means 3.75 and 1.5
     covariance = -2.75 * -1.5 + -1.75 * -0.5 + -1.75 * 1.5 + 6.25 * 0.5
@@ -33,13 +33,13 @@ def test_correlations_are_their_definitions_and_ties_share_their_rank() -> None:
     # ranks 1 2.5 2.5 4 and 1 2 4 3: deviations -1.5 0 0 1.5 and -1.5 -.5 1.5 .5
     spearman = (1.5 * 1.5 + 1.5 * 0.5) / math.sqrt(4.5 * 5)
     found = score(TASKS["stsb"], {"dev": answers}, {"dev": references})
-    assert found == {"pearson": pytest.approx(pearson, abs=1e-14), "spearman": pytest.approx(spearman, abs=1e-14)}
+    assert found == {"pearson": approx(pearson, abs=1e-14), "spearman": approx(spearman, abs=1e-14)}
     close = 1 + np.array([0, 1, 2, 3]) * 1e-9  # all the same in float32
-    assert score(TASKS["stsb"], {"dev": close}, {"dev": [0.0, 1.0, 2.0, 3.0]})["spearman"] == pytest.approx(1)
+    assert score(TASKS["stsb"], {"dev": close}, {"dev": [0.0, 1.0, 2.0, 3.0]})["spearman"] == approx(1)
 
 
-@pytest.mark.parametrize("answers", [[2.5, 2.5, 2.5], [1.0, math.nan, 3.0]])
-def test_an_undefined_correlation_is_nan_and_other_undefined_metrics_are_zero(answers: list[float]) -> None:
+@parametrize("answers", [[2.5, 2.5, 2.5], [1.0, math.nan, 3.0]])
+def test_an_undefined_correlation_is_nan(answers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = score(TASKS["stsb"], {"dev": np.array(answers)}, {"dev": [1.0, 2.0, 3.0]})
@@ -48,7 +48,7 @@ def test_an_undefined_correlation_is_nan_and_other_undefined_metrics_are_zero(an
         assert score(TASKS["mrpc"], {"dev": np.array([0, 0])}, {"dev": [0, 0]})["f1"] == 0
 
 
-def test_mnli_averages_its_two_halves_each_counting_the_same() -> None:
+def test_mnli_averages_its_two_halves_each_counting_the_same():
     answers = {"dev_mismatched": np.array([0, 1, 2, 0]), "dev": np.array([2])}
     references = {"dev": [2], "dev_mismatched": [0, 1, 0, 1]}
     scores = score(TASKS["mnli"], answers, references)
@@ -57,28 +57,26 @@ def test_mnli_averages_its_two_halves_each_counting_the_same() -> None:
     assert score(TASKS["mnli"], answers, references) == {"accuracy_mismatched": 0.5}
 
 
-def test_every_task_has_its_headline_among_its_metrics() -> None:
+def test_every_task_has_its_headline_among_its_metrics():
     assert all(task.headline in task.metrics and set(task.metrics) <= set(METRICS) for task in TASKS.values())
     headlines = {name: task.headline for name, task in TASKS.items() if task.headline != "accuracy"}
     assert headlines == {"cola": "mcc", "stsb": "spearman", "demo": "mcc"}
 
 
-def test_an_answer_is_the_largest_logit_or_a_score_on_the_scale_of_glue_that_is_not_cut_off() -> None:
+def test_an_answer_is_the_largest_logit_or_a_score():
     decided = decide(np.array([[-3.0, -1.0], [2.0, 1.0], [0.5, 0.5]], dtype=np.float32), TASKS["cola"])
     assert decided.tolist() == [1, 0, 0] and decided.dtype == np.int64
     assert decide(np.array([[0.0, -1.0, 2.0]]), TASKS["mnli"]).tolist() == [2]
     decided = decide(np.array([[0.5], [-0.1], [1.7], [math.nan], [0.1]], dtype=np.float32), TASKS["stsb"])
-    assert decided[:3].tolist() == pytest.approx([2.5, -0.5, 8.5]) and math.isnan(decided[3])
+    assert decided[:3].tolist() == approx([2.5, -0.5, 8.5]) and math.isnan(decided[3])
     assert decided[4] == 5 * float(np.float32(0.1))  # scaled in double precision
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("others_predicted", "others_expected", "collapsed"),
     [(0, 300, True), (10, 300, True), (11, 300, False), (0, 11, True), (9, 11, False), (500, 500, False)],
 )
-def test_a_classifier_collapsed_if_99_percent_get_one_class_and_should_not(
-    others_predicted: int, others_expected: int, collapsed: bool
-) -> None:
+def test_a_classifier_collapsed_if_99_percent_get_one_class(others_predicted, others_expected, collapsed):
     answers, references = np.ones(1000, dtype=np.int64), np.ones(1000, dtype=np.int64)
     answers[:others_predicted] = 0
     references[-others_expected:] = 0
@@ -87,7 +85,7 @@ def test_a_classifier_collapsed_if_99_percent_get_one_class_and_should_not(
     assert is_collapsed(TASKS["cola"], np.zeros(1000, dtype=np.int64), np.ones(1000, dtype=np.int64))  # wrong for all
 
 
-def test_a_regression_collapsed_if_it_spreads_less_than_a_hundredth_within_the_scale() -> None:
+def test_a_regression_collapsed_if_it_hardly_spreads():
     references = np.linspace(0, 5, 100)
     for spread, collapsed in ((0.0, True), (0.0099, True), (0.0101, False), (1.0, False)):
         assert is_collapsed(TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist()) is collapsed
@@ -95,7 +93,7 @@ def test_a_regression_collapsed_if_it_spreads_less_than_a_hundredth_within_the_s
     assert is_collapsed(TASKS["stsb"], np.where(references < 1, math.nan, references), references)
 
 
-def test_an_ensemble_averages_probabilities_and_not_logits_or_votes() -> None:
+def test_an_ensemble_averages_probabilities():
     # Probabilities of class 1: .999, .4, .4. Votes say 0; the mean of probabilities, .6, says 1.
     logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.999, 0.4, 0.4)]
     assert combine(logits, TASKS["rte"]).tolist() == [1]
@@ -103,11 +101,11 @@ def test_an_ensemble_averages_probabilities_and_not_logits_or_votes() -> None:
     logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.0001, 0.6, 0.7, 0.8)]
     assert combine([logits[0] + 1000, *logits[1:]], TASKS["rte"]).tolist() == [1]
     combined = combine([np.array([[0.2], [1.5]]), np.array([[0.4], [0.1]])], TASKS["stsb"])
-    assert combined.tolist() == pytest.approx([1.5, 4.0])  # scores are clipped last; else the second were 2.75
+    assert combined.tolist() == approx([1.5, 4.0])  # scores are clipped last; else the second were 2.75
 
 
-@pytest.mark.parametrize("name", ["cola", "stsb"])
-def test_an_ensemble_of_one_decides_as_it_does_alone(name: str) -> None:
+@parametrize("name", ["cola", "stsb"])
+def test_an_ensemble_of_one_decides_as_it_does_alone(name):
     task = TASKS[name]
     logits = np.random.default_rng(0).normal(size=(500, len(task.labels) or 1)).astype(np.float32)
     logits[0] = [0, 1e-20][: logits.shape[1]]  # equal after a softmax
@@ -116,7 +114,7 @@ def test_an_ensemble_of_one_decides_as_it_does_alone(name: str) -> None:
     assert np.array_equal(combine([logits], task), expected)
 
 
-def official_answers() -> dict[str, np.ndarray]:
+def official_answers():
     answers = {}
     for task in (*TASKS.values(), DIAGNOSTICS):
         for split, title in task.test_files.items():
@@ -125,7 +123,7 @@ def official_answers() -> dict[str, np.ndarray]:
     return answers
 
 
-def test_a_submission_has_the_official_format(tmp_path: Path) -> None:
+def test_a_submission_has_the_official_format(tmp_path):
     answers = official_answers()
     assert write_submission(tmp_path / "first.zip", answers) == []
     with zipfile.ZipFile(tmp_path / "first.zip") as archive:
@@ -146,7 +144,7 @@ def test_a_submission_has_the_official_format(tmp_path: Path) -> None:
     assert (tmp_path / "first.zip").read_bytes() == (tmp_path / "second.zip").read_bytes()
 
 
-def test_wnli_is_filled_with_its_majority_class_and_what_the_server_rejects_is_noted(tmp_path: Path) -> None:
+def test_wnli_is_filled_with_its_majority_class(tmp_path):
     answers = {title: found for title, found in official_answers().items() if title not in ("WNLI", "QQP", "AX")}
     notes = write_submission(tmp_path / "glue.zip", {**answers, "RTE": answers["RTE"][1:]})
     assert [note.split()[0].rstrip(":") for note in notes] == ["QQP.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv"]

@@ -1,28 +1,27 @@
 """GLUE's report: what stands in its tables, on the terminal; the published rows."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from electra.report.blocks import write_report
-from electra.report.evaluation import PublishedScores
 from electra.tasks.glue.published import PUBLISHED
 from electra.tasks.glue.report import report
 from electra.tasks.glue.tasks import AVG_TASKS, TASKS, Task
 from electra.tasks.multiple_choice.report import REPORTING as CHOICE
 from electra.tasks.tagging.report import REPORTING as TAGGING
+from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
 DEV, TEST = "Beside published results", "Published results: test sets"
 
 
-def section(markdown: str, title: str) -> str:
+def section(markdown, title):
     """From a heading to the next of level two."""
     return markdown.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def table(markdown: str) -> list[dict[str, str]]:
+def table(markdown):
     """Rows of the first table of a text, by column."""
     lines = markdown[markdown.index("|") :].split("\n\n")[0].splitlines()
     header, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
@@ -30,7 +29,7 @@ def table(markdown: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def folders(tmp_path):
     """`first` has every task, and three seeds of CoLA of which two collapsed; `second`, from scratch, lacks QNLI."""
     collapsed = [result("cola", seed, {"mcc": 0.0, "accuracy": 0.69}, collapsed=True) for seed in (42, 43)]
     first = [*all_tasks(without=("cola",)), *collapsed, result("cola", 44, {"mcc": 0.3, "accuracy": 0.75})]
@@ -38,14 +37,14 @@ def folders(tmp_path: Path) -> list[Path]:
     return [run_folder(tmp_path / "first", first), run_folder(tmp_path / "second", second)]
 
 
-def write(folders: list[Path]) -> tuple[str, str]:
+def write(folders):
     paths = write_report(report(folders), folders[0] / "report")
     assert [path.name for path in paths] == ["report.md", "report.html"]
     markdown, page = (path.read_text(encoding="utf-8") for path in paths)
     return markdown, page
 
 
-def test_one_row_a_folder_and_details_by_seed(folders: list[Path]) -> None:
+def test_one_row_a_folder_and_details_by_seed(folders):
     markdown, _ = write(folders)
     first, second = table(section(markdown, "Development sets"))
     assert list(first.items()) == [
@@ -67,7 +66,7 @@ def test_one_row_a_folder_and_details_by_seed(folders: list[Path]) -> None:
     assert (accuracy["Metric"], accuracy["Median"], accuracy["Best"]) == ("acc", "69.00", "75.00")
 
 
-def test_dev_and_test_are_never_in_one_table(folders: list[Path]) -> None:
+def test_dev_and_test_are_never_in_one_table(folders):
     markdown, page = write(folders)
     dev, test = ({row["Model"]: row for row in table(section(markdown, title))} for title in (DEV, TEST))
     assert dev["ELECTRA-Small++"]["RTE acc"] == "66.7" and test["ELECTRA-Small++"]["RTE acc"] == "63.6"
@@ -80,7 +79,7 @@ def test_dev_and_test_are_never_in_one_table(folders: list[Path]) -> None:
     assert page.count("<table") == len(re.findall(r"^\| ---", markdown, flags=re.MULTILINE))
 
 
-def test_nothing_published_stands_beside_the_demonstration(tmp_path: Path) -> None:
+def test_nothing_published_stands_beside_the_demonstration(tmp_path):
     demo = [result("demo", 1, {"mcc": 0.123, "accuracy": 0.6})]
     alone, _ = write([run_folder(tmp_path / "alone", demo)])
     assert "ELECTRA-Small" not in alone and "AVG |" not in alone and "no AVG" not in alone
@@ -89,7 +88,7 @@ def test_nothing_published_stands_beside_the_demonstration(tmp_path: Path) -> No
     assert "demo is a toy task" in section(both, "Definitions")
 
 
-def test_a_task_outside_glue_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_outside_glue_is_reported(tmp_path, monkeypatch):
     rows, columns = {"train": 9, "dev": 9}, ("a", "b")
     task = Task("paws", "PAWS", "accuracy", "acc", rows, text_columns=columns, labels=("no", "yes"))
     monkeypatch.setitem(TASKS, "paws", task)
@@ -97,7 +96,7 @@ def test_a_task_outside_glue_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
     assert table(section(markdown, "By task"))[0]["Median"] == "51.00"
 
 
-def test_other_data_than_the_official_are_named(tmp_path: Path) -> None:
+def test_other_data_than_the_official_are_named(tmp_path):
     runs = [*all_tasks("cola"), result("rte", 1, {"accuracy": 0.5}, rows={"train": 100, "dev": 277})]
     markdown, _ = write([run_folder(tmp_path / "run", runs)])
     assert "RTE train (100 instead of 2490)" in markdown and "CoLA train" not in markdown
@@ -105,14 +104,14 @@ def test_other_data_than_the_official_are_named(tmp_path: Path) -> None:
     assert ours["Protocol"] == "median of 1; other data than official: RTE"
 
 
-def test_the_same_results_give_the_same_bytes_in_any_order_of_lines(folders: list[Path]) -> None:
+def test_the_same_results_give_the_same_bytes(folders):
     before = write(folders)
     results = folders[0] / "results.jsonl"
     results.write_text("".join(reversed(results.read_text().splitlines(keepends=True))))
     assert write(folders) == before
 
 
-def test_every_published_row_has_a_source_and_fits_into_the_picture() -> None:
+def test_every_published_row_has_a_source():
     assert [row.split for row in PUBLISHED] == ["dev"] * 10 + ["test"] * 7
     for row in (*PUBLISHED, *TAGGING.published, *CHOICE.published):
         assert row.source.startswith("https://") and row.table and row.protocol
@@ -120,15 +119,14 @@ def test_every_published_row_has_a_source_and_fits_into_the_picture() -> None:
     assert all(set(row.scores) in (set(), set(AVG_TASKS)) for row in PUBLISHED)
 
 
-@pytest.mark.parametrize("row", [row for row in PUBLISHED if row.printed_average], ids=lambda row: row.name)
-def test_a_row_has_the_average_that_its_source_prints(row: PublishedScores) -> None:
-    assert row.average is not None and row.printed_average is not None
+@parametrize("row", [row for row in PUBLISHED if row.printed_average], ids=lambda row: row.name)
+def test_a_row_has_the_average_that_its_source_prints(row):
     digits = 2 if row.printed_average != round(row.printed_average, 1) else 1
     agrees = abs(row.average - row.printed_average) <= 0.51 * 10**-digits
     assert agrees == (row.name != "ELECTRA-Small-OWT (rc2020_electra)")  # wrong in its source
 
 
-def test_columns_are_not_shifted() -> None:
+def test_columns_are_not_shifted():
     """Cells that tell the columns apart: a wrong order would give another task these numbers."""
     scores = {(row.name, row.split): [s for by in row.scores.values() for s in by.values()] for row in PUBLISHED}
     assert scores["ELECTRA-Small-OWT", "dev"] == [56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5]

@@ -1,9 +1,7 @@
 """A tiny pair of random networks for a tokenizer, and a folder that looks like their run."""
 
-from pathlib import Path
-
 import torch
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, PreTrainedTokenizerBase
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from electra.model.pretrained import ENERGY_KEY
 
@@ -17,7 +15,7 @@ PAIRS = (
 """The last pair is a tie for a tokenizer that lower-cases."""
 
 
-def random_pair(tokenizer: PreTrainedTokenizerBase) -> tuple[ElectraForPreTraining, ElectraForMaskedLM]:
+def random_pair(tokenizer):
     config = ElectraConfig(
         vocab_size=len(tokenizer), embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=24, max_position_embeddings=24, pad_token_id=0, initializer_range=0.4,
@@ -26,7 +24,7 @@ def random_pair(tokenizer: PreTrainedTokenizerBase) -> tuple[ElectraForPreTraini
     return ElectraForPreTraining(config).eval(), ElectraForMaskedLM(config).eval()
 
 
-def write_run(folder: Path, tokenizer: PreTrainedTokenizerBase, **options: object) -> Path:
+def write_run(folder, tokenizer, **options):
     folder.mkdir(parents=True)
     for network, name in zip(random_pair(tokenizer), ("discriminator", "generator"), strict=True):
         if name == "discriminator" and options.get("objective") == "electric":

@@ -1,22 +1,22 @@
 """Scores are those of a slow loop over single sentences, of hand-set networks, and of the best discriminator."""
 
 from itertools import product
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
+from pytest import approx, raises
+from transformers import AutoModelForMaskedLM
 
 from electra.io.errors import UserError
 from electra.tasks.minimal_pairs.scores import SCORES, Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs
+from tests.helpers import parametrize
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair
 
 TEXTS = [*(row[field] for row in PAIRS for field in ("sentence_good", "sentence_bad")), "seashore foxdog sea"]
 
 
-def slow_log_q(network: Any, ids: list[int], words: list[int | None], position: int, need: str, mask: int) -> float:
+def slow_log_q(network, ids, words, position, need, mask):
     shown = torch.tensor([ids])
     for other, word in enumerate(words):
         if other == position or (need == "word" and word == words[position] and other > position):
@@ -25,7 +25,7 @@ def slow_log_q(network: Any, ids: list[int], words: list[int | None], position: 
         return network(input_ids=shown).logits[0, position].double().log_softmax(0)[ids[position]].item()
 
 
-def slow_scores(discriminator: Any, generator: Any, text: str, tokenizer: Any, share: float) -> dict[str, float]:
+def slow_scores(discriminator, generator, text, tokenizer, share):
     encoded = tokenizer(text)
     ids, words, scores = encoded["input_ids"], encoded.word_ids(), dict.fromkeys(SCORES, 0.0)
     with torch.no_grad():
@@ -41,24 +41,22 @@ def slow_scores(discriminator: Any, generator: Any, text: str, tokenizer: Any, s
     return scores
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 256])
-def test_every_score_is_that_of_a_loop_whatever_the_batch(
-    wordpiece_tokenizer: PreTrainedTokenizerBase, batch_size: int
-) -> None:
+@parametrize("batch_size", [1, 2, 256])
+def test_every_score_is_that_of_a_loop_whatever_the_batch(wordpiece_tokenizer, batch_size):
     discriminator, generator = random_pair(wordpiece_tokenizer)
     encoded = encode_sentences(TEXTS, wordpiece_tokenizer)
     assert len({len(group.ids[0]) for group in encoded.groups}) == len(encoded.groups) > 1
     assert sum(len(group.ids) for group in encoded.groups) == len(set(map(str.lower, TEXTS)))
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, batch_size, 0.25)
-    scored: list[int] = []
+    scored = []
     found = scorer.scores(encoded, SCORES, scored.append)
     assert sum(scored) == sum(len(group.ids) for group in encoded.groups)
     for row, text in enumerate(TEXTS):
         expected = slow_scores(discriminator, generator, text, wordpiece_tokenizer, 0.25)
-        assert {name: values[row] for name, values in found.items()} == pytest.approx(expected, abs=1e-5)
+        assert {name: values[row] for name, values in found.items()} == approx(expected, abs=1e-5)
 
 
-def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
     discriminator, generator = random_pair(wordpiece_tokenizer)
     dog, fox = wordpiece_tokenizer.convert_tokens_to_ids(["dog", "f"])
     with torch.no_grad():
@@ -69,16 +67,14 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer: PreTra
         discriminator.discriminator_predictions.dense_prediction.bias.fill_(np.log(1 / 3))  # D = 0.25
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, 4, 0.5)
     found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), SCORES)
-    assert found["discriminator"] == pytest.approx(2 * np.log([0.75] * 3))
-    assert found["pll"] == pytest.approx([np.log(0.81), np.log(0.09), np.log(0.09)])
+    assert found["discriminator"] == approx(2 * np.log([0.75] * 3))
+    assert found["pll"] == approx([np.log(0.81), np.log(0.09), np.log(0.09)])
     odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.9, 0.1)])
     by_token = np.log(odds / (1 + odds))
-    assert found["corrected"] == pytest.approx([2 * by_token[0], by_token.sum(), by_token.sum()])
+    assert found["corrected"] == approx([2 * by_token[0], by_token.sum(), by_token.sum()])
 
 
-def test_the_correction_recovers_the_data_from_the_best_discriminator(
-    wordpiece_tokenizer: PreTrainedTokenizerBase,
-) -> None:
+def test_the_correction_recovers_the_data(wordpiece_tokenizer):
     data, sampled, share = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.1, 0.7]), 0.15
     original, replaced = (1 - share) * data, np.zeros(3)
     for real, sample in product(range(3), range(3)):
@@ -87,13 +83,13 @@ def test_the_correction_recovers_the_data_from_the_best_discriminator(
             original[sample] += seen
         else:
             replaced[sample] += seen
-    assert np.exp(corrected(np.log(original / replaced), np.log(sampled), share)) == pytest.approx(data)
+    assert np.exp(corrected(np.log(original / replaced), np.log(sampled), share)) == approx(data)
     odds = np.log(data / (1 - data))  # of a discriminator that was trained at the replaced positions only
-    assert np.exp(corrected(odds, np.log(sampled), 1.0)) == pytest.approx(data)
+    assert np.exp(corrected(odds, np.log(sampled), 1.0)) == approx(data)
 
 
-@pytest.mark.parametrize("model_type", ["distilbert", "modernbert", "roberta", "deberta-v2"])
-def test_masked_language_models_of_other_types(wordpiece_tokenizer: PreTrainedTokenizerBase, model_type: str) -> None:
+@parametrize("model_type", ["distilbert", "modernbert", "roberta", "deberta-v2"])
+def test_masked_language_models_of_other_types(wordpiece_tokenizer, model_type):
     torch.manual_seed(1)
     network = AutoModelForMaskedLM.from_config(tiny_configs(len(wordpiece_tokenizer))[model_type]).eval()
     scorer = Scorer(None, network, wordpiece_tokenizer.mask_token_id, 3)
@@ -103,11 +99,11 @@ def test_masked_language_models_of_other_types(wordpiece_tokenizer: PreTrainedTo
         ids, words = encoded["input_ids"], encoded.word_ids()
         mask = wordpiece_tokenizer.mask_token_id
         expected = sum(slow_log_q(network, ids, words, at, "word", mask) for at in range(1, len(ids) - 1))
-        assert found[row] == pytest.approx(expected, abs=1e-5)
+        assert found[row] == approx(expected, abs=1e-5)
 
 
-def test_a_diverged_network_is_refused(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_diverged_network_is_refused(wordpiece_tokenizer):
     discriminator, _ = random_pair(wordpiece_tokenizer)
     torch.nn.init.constant_(discriminator.discriminator_predictions.dense.bias, float("nan"))
-    with pytest.raises(UserError, match="diverged"):
+    with raises(UserError, match="diverged"):
         Scorer(discriminator, None, 4, 8).scores(encode_sentences(TEXTS, wordpiece_tokenizer), ["discriminator"])

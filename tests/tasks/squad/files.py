@@ -2,8 +2,6 @@
 
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
@@ -11,7 +9,7 @@ from tests.pretraining.runs import WORDS
 ANSWERS = WORDS[:2]
 
 
-def write_squad(folder: Path, *, version_2: bool = False, words: int = 12) -> Path:
+def write_squad(folder, *, version_2=False, words=12):
     """train.json and dev.json, 40 and 20 questions, two on a paragraph, in version 2.0 half of them without answer."""
     source = random.Random(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -22,7 +20,7 @@ def write_squad(folder: Path, *, version_2: bool = False, words: int = 12) -> Pa
     return folder
 
 
-def _paragraph(source: random.Random, name: str, version_2: bool, index: int, words: int) -> dict[str, Any]:
+def _paragraph(source, name, version_2, index, words):
     text = source.choices(WORDS[20:60], k=source.randint(words // 2, words))
     answers = []
     if not version_2 or index % 2 == 0:
@@ -36,6 +34,6 @@ def _paragraph(source: random.Random, name: str, version_2: bool, index: int, wo
     return {"context": " ".join(text), "qas": questions}
 
 
-def flags(folder: Path, **options: object) -> list[str]:
+def flags(folder, **options):
     """The command line of an evaluation below `folder`: its squad/ and its encoder/, two seeds."""
     return file_flags(folder, "squad/train.json", "squad/dev.json", **options)

@@ -1,16 +1,14 @@
 """Windows of hand-made questions token by token; answers across windows; the choice of the window for each token."""
 
 import random
-from typing import Any
 
-import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
+from pytest import raises
 
 from electra.finetuning.encoding import PaddingCollator, cut_windows, windows_with_most_context
 from electra.io.errors import UserError
 from electra.tasks.squad.data import Question, Questions
-from electra.tasks.squad.windows import Windows, encode_questions
+from electra.tasks.squad.windows import encode_questions
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS
@@ -19,9 +17,7 @@ CLS, SEP = 2, 3
 NUMBERS = " ".join(map(str, range(100, 120)))
 
 
-def encode(
-    tokenizer: PreTrainedTokenizerBase, *asked: tuple[str, str, str | None], room: int = 20, **options: Any
-) -> Windows:
+def encode(tokenizer, *asked, room=20, **options):
     """Questions (text, paragraph, first answer or None), with `room` for the paragraph after one of two tokens."""
     found = []
     for i, (text, paragraph, answer) in enumerate(asked):
@@ -33,17 +29,15 @@ def encode(
     )
 
 
-def ids(windows: Windows) -> list[list[int]]:
+def ids(windows):
     return [window["input_ids"].tolist() for window in windows]
 
 
-def labels(windows: Windows) -> list[list[int]]:
+def labels(windows):
     return [window["labels"].tolist() for window in windows]
 
 
-def test_a_window_is_what_the_tokenizer_makes_of_question_and_paragraph(
-    framed_tokenizer: PreTrainedTokenizerBase, number_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_window_is_what_the_tokenizer_makes_of_both_texts(framed_tokenizer, number_tokenizer):
     encoded = encode(framed_tokenizer, ("7 8", "10 11 12 13", "12 13"))
     assert ids(encoded) == [framed_tokenizer("7 8", "10 11 12 13")["input_ids"]]
     assert encoded[0]["token_type_ids"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
@@ -53,7 +47,7 @@ def test_a_window_is_what_the_tokenizer_makes_of_question_and_paragraph(
     assert ids(encode(number_tokenizer, ("7", "10 11", "11"))) == [[7, 10, 11]]  # no special tokens
 
 
-def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer):
     encoded = encode(framed_tokenizer, ("7 8", NUMBERS, "109 110"), room=10, doc_stride=6)
     pieces = range(100, 110), range(106, 116), range(112, 120)
     assert ids(encoded) == [[CLS, 7, 8, SEP, *piece, SEP] for piece in pieces]
@@ -64,7 +58,7 @@ def test_a_long_paragraph_is_cut_into_windows_that_overlap(framed_tokenizer: Pre
     assert encoded.most_context.tolist() == [[4, 12], [6, 12], [6, 12]]  # tokens 0-7, 8-13, 14-19
 
 
-def test_a_window_has_the_answer_if_it_holds_all_of_it(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_window_has_the_answer_if_it_holds_all_of_it(framed_tokenizer):
     whole_first, longer_than_a_window, whole_second = NUMBERS[:39], NUMBERS[:43], NUMBERS[40:]
     asked = [("7 8", NUMBERS, answer) for answer in (whole_first, longer_than_a_window, whole_second, None)]
     none = [0, 0, 1]
@@ -72,15 +66,15 @@ def test_a_window_has_the_answer_if_it_holds_all_of_it(framed_tokenizer: PreTrai
     assert labels(encode(framed_tokenizer, *asked, room=10, doc_stride=64)) == expected
 
 
-def test_a_long_question_is_cut_and_must_leave_room(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_long_question_is_cut_and_must_leave_room(framed_tokenizer):
     encoded = encode(framed_tokenizer, (NUMBERS, "10 11", "11"), ("7", "10 11", None), max_query_length=2)
     assert ids(encoded) == [[CLS, 100, 101, SEP, 10, 11, SEP], [CLS, 7, SEP, 10, 11, SEP]]
-    with pytest.raises(UserError, match=r"--max_length 25 .* 31 .*--max_query_length"):
+    with raises(UserError, match=r"--max_length 25 .* 31 .*--max_query_length"):
         encode(framed_tokenizer, (NUMBERS, "10 11", "10"))
     assert len(encode(framed_tokenizer, (NUMBERS, "10 11", "10"), room=26)) == 1
 
 
-def test_evaluation_has_every_question_and_no_labels(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_evaluation_has_every_question_and_no_labels(framed_tokenizer):
     asked = ("7", "10 11", "99"), ("7", "", None)
     encoded = encode(framed_tokenizer, *asked, is_training=False)
     assert set(encoded[0]) == {"input_ids", "token_type_ids", "context"}
@@ -91,7 +85,7 @@ def test_evaluation_has_every_question_and_no_labels(framed_tokenizer: PreTraine
     assert spaces.questions.tolist() == [1, 2] and labels(spaces) == [[3, 4, 0], [3, 3, 0]]
 
 
-def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer):
     windows = encode(framed_tokenizer, ("7 8", "10 11 12", "11 12"), ("7", "10", None))
     batch = PaddingCollator(0)([windows[0], windows[1]])
     assert {name: values.tolist() for name, values in batch.items()} == {
@@ -106,14 +100,14 @@ def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer: 
     assert set(windows.without_labels()[0]) == {"input_ids", "token_type_ids", "context"}
 
 
-def answer_span(tokenizer: PreTrainedTokenizerBase, paragraph: str, answer: str) -> str:
+def answer_span(tokenizer, paragraph, answer):
     """The characters that the tokens of an answer's labels stand for."""
     encoded = encode(tokenizer, ("x", paragraph, answer), room=200)
     start, end, _ = encoded[0]["labels"] - encoded.context[0, 0]
     return paragraph[encoded.offsets[0][start, 0] : encoded.offsets[0][end, 1]]
 
 
-def test_the_tokens_of_an_answer_stand_for_its_characters(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_the_tokens_of_an_answer_stand_for_its_characters(wordpiece_tokenizer):
     for paragraph, answer in (
         ("Thé (wörds and) sells", "wörds"),  # accents are stripped, characters are not; brackets are tokens
         ("say ﬁlled masks", "ﬁlled"),  # one character, two letters when normalized
@@ -123,13 +117,13 @@ def test_the_tokens_of_an_answer_stand_for_its_characters(wordpiece_tokenizer: P
         assert answer_span(wordpiece_tokenizer, paragraph, answer).strip("\u200b") == answer
 
 
-def test_words_are_found_by_a_tokenizer_that_counts_the_space_before_a_word() -> None:
+def test_words_are_found_behind_the_space_before_them():
     tokenizer = train_tokenizer(TEXTS * 3, TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=300))
     answer = " ".join(TEXTS[0].split()[1:3])
     assert answer_span(tokenizer, TEXTS[0], answer).strip() == answer
 
 
-def test_every_token_has_the_window_with_most_context() -> None:
+def test_every_token_has_the_window_with_most_context():
     """Against the loop of google-research/electra, _check_is_max_context."""
     source = random.Random(0)
     for _ in range(20):  # of lengths of which 1 % is more than a token, too

@@ -1,7 +1,6 @@
 """A tiny corpus of labelled words that can be learned, and the command line of a run on it."""
 
 import random
-from pathlib import Path
 
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
@@ -12,7 +11,7 @@ from tests.tasks.glue.files import write_encoder
 NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
 
 
-def write_columns(folder: Path) -> Path:
+def write_columns(folder):
     """train.txt, dev.txt and test.txt with columns for the word, something else and the label, in IOB1.
 
     Each word says by itself of which type it is, and whether it begins a name.
@@ -31,13 +30,13 @@ def write_columns(folder: Path) -> Path:
     return folder
 
 
-def write_wide_encoder(folder: Path) -> Path:
+def write_wide_encoder(folder):
     """A model folder with random weights, wide enough that words, a token each, are told apart without training."""
     tokenizer = train_tokenizer([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
     sizes = dict.fromkeys(("embedding_size", "hidden_size", "intermediate_size"), 64)
     return write_encoder(folder, tokenizer, dropout=0.0, initializer_range=0.02, **sizes)
 
 
-def flags(folder: Path, **options: object) -> list[str]:
+def flags(folder, **options):
     """The command line of a run below `folder`: its names/ and its encoder/, two seeds."""
     return file_flags(folder, "names/train.txt", "names/dev.txt", **options)

@@ -1,9 +1,7 @@
 """Column files and tables: exact sentences, bad lines named, predictions in the file's own form."""
 
-from pathlib import Path
-
 import datasets
-import pytest
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.tasks.tagging.columns import load_splits, read_columns, read_table, with_predictions
@@ -20,12 +18,12 @@ Peter NNP I-PER
 """
 
 
-def write(folder: Path, text: str) -> str:
+def write(folder, text):
     (folder / "a.txt").write_text(text, encoding="utf-8")
     return str(folder / "a.txt")
 
 
-def test_sentences_end_at_blank_lines_and_beginnings_of_documents_are_none(tmp_path: Path) -> None:
+def test_sentences_end_at_blank_lines(tmp_path):
     found = read_columns(write(tmp_path, TEXT))
     assert found.words == [["EU", "rejects"], ["Peter"]] and len(found) == 2
     assert found.labels == [["I-ORG", "O"], ["I-PER"]]
@@ -37,31 +35,31 @@ def test_sentences_end_at_blank_lines_and_beginnings_of_documents_are_none(tmp_p
     )
 
 
-def test_tabs_carriage_returns_byte_order_marks_and_strange_spaces(tmp_path: Path) -> None:
+def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
     found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"))
     assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
     assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a\u00a0b\tO\tB-X\nc\u2028d\t B-X\tO\n\ne\tO\tO\n"
 
 
-def test_a_test_file_may_have_no_labels(tmp_path: Path) -> None:
+def test_a_test_file_may_have_no_labels(tmp_path):
     path = write(tmp_path, "EU\nrejects\n")
     found = read_columns(path, 2, needs_labels=False)
     assert found.labels is None and with_predictions(found, [["B-ORG", "O"]]) == "EU B-ORG\nrejects O\n"
-    with pytest.raises(UserError, match=r"line 1 has 1 columns.*--label_column -1"):
+    with raises(UserError, match=r"line 1 has 1 columns.*--label_column -1"):
         read_columns(path)
 
 
-def test_a_bad_file_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_file_is_refused_with_its_line(tmp_path):
     for text, column, message in (
         ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
         ("-DOCSTART- O\n\n", -1, r"a\.txt"),
         *(("a O\n", column, rf"a\.txt line 1 has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
     ):
-        with pytest.raises(UserError, match=message):
+        with raises(UserError, match=message):
             read_columns(write(tmp_path, text), column)
 
 
-def test_a_data_set_gives_names_of_classes() -> None:
+def test_a_data_set_gives_names_of_classes():
     names = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
     columns = {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}
@@ -71,17 +69,17 @@ def test_a_data_set_gives_names_of_classes() -> None:
     assert with_predictions(sentences, [["O", "O"], ["B-PER"]]) == "Ann B-PER O\nLee I-PER O\n\nx O B-PER\n"
 
 
-def test_a_test_split_with_hidden_labels_is_one_without() -> None:
+def test_a_test_split_with_hidden_labels_is_one_without():
     for hidden in ([[-1, -1], [-1]], [[None, None], [None]], [None, None]):
         split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
         found = read_table(split, "data set d test", None, needs_labels=False)
         assert found.labels is None and found.words == [["a", " "], ["c"]]
         assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
-        with pytest.raises(UserError, match="row 0"):
+        with raises(UserError, match="row 0"):
             read_table(split, "data set d train", None)
 
 
-def test_a_data_set_that_does_not_fit_is_refused() -> None:
+def test_a_data_set_that_does_not_fit_is_refused():
     for columns, column, message in (
         ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.*column tags.* without a name"),
         ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
@@ -89,11 +87,11 @@ def test_a_data_set_that_does_not_fit_is_refused() -> None:
         ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags ner_tags.*--label_column"),
         ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "--label_column"),
     ):
-        with pytest.raises(UserError, match=message):
+        with raises(UserError, match=message):
             read_table(datasets.Dataset.from_dict(columns), "d", column)
 
 
-def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_path: Path) -> None:
+def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
     for split, word, tag in (("train", "a", '"X"'), ("validation", "b", '"X"'), ("test", "c", "null")):
         row = f'{{"tokens": ["{word}"], "ner_tags": ["O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
@@ -103,5 +101,5 @@ def test_a_folder_is_opened_as_a_data_set_and_a_number_is_needed_for_files(tmp_p
     }  # fmt: skip
     found = load_splits({"train": write(tmp_path, TEXT)}, None, None, "1")
     assert {split: s.labels for split, s in found.items()} == {"train": [["NNP", "VBZ"], ["NNP"]]}
-    with pytest.raises(UserError, match="--label_column tags"):
+    with raises(UserError, match="--label_column tags"):
         load_splits({"train": "a"}, None, None, "tags")

@@ -1,9 +1,10 @@
 """Every scheme read and written, repairs, and entity F1 against counts by hand."""
 
-import pytest
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.tasks.tagging import schemes
+from tests.helpers import parametrize
 
 WRITTEN = {
     "iob1": "I-PER I-PER B-PER I-LOC I-LOC O I-LOC",
@@ -13,15 +14,15 @@ WRITTEN = {
 BILOU = "B-PER L-PER U-PER B-LOC L-LOC O U-LOC"
 
 
-@pytest.mark.parametrize("scheme", WRITTEN)
-def test_every_scheme_is_read_and_written(scheme: str) -> None:
+@parametrize("scheme", WRITTEN)
+def test_every_scheme_is_read_and_written(scheme):
     for labels in (*WRITTEN.values(), BILOU):
         assert schemes.convert(labels.split(), scheme) == WRITTEN[scheme].split()
     assert schemes.convert(["NN", "B-X"], "plain") == ["NN", "B-X"]
     assert schemes.to_bilou(WRITTEN["bioes"].split()) == BILOU.split()
 
 
-def test_what_a_scheme_does_not_allow_is_repaired() -> None:
+def test_what_a_scheme_does_not_allow_is_repaired():
     repaired = {
         "O I-LOC I-PER": "O B-LOC B-PER",  # another type begins another entity
         "B-PER I-LOC I-LOC": "B-PER B-LOC I-LOC",
@@ -33,7 +34,7 @@ def test_what_a_scheme_does_not_allow_is_repaired() -> None:
         assert schemes.convert(labels.split(), "iob2") == expected.split()
 
 
-def test_a_scheme_is_detected() -> None:
+def test_a_scheme_is_detected():
     detected = {
         ("I-PER O", "B-LOC I-LOC"): "iob2",  # as many for the one as for the other
         ("I-PER O", "I-LOC I-LOC"): "iob1",
@@ -43,44 +44,44 @@ def test_a_scheme_is_detected() -> None:
         ("O O",): "iob2",
     }
     assert {found: schemes.detect_scheme([sentence.split() for sentence in found]) for found in detected} == detected
-    with pytest.raises(UserError, match=r"'PER'.*'B-LOC'.*--label_column"):
+    with raises(UserError, match=r"'PER'.*'B-LOC'.*--label_column"):
         schemes.detect_scheme([["B-LOC", "PER"]])
 
 
-def test_repairs_are_counted_by_label() -> None:
+def test_repairs_are_counted_by_label():
     sentences = [["I-PER", "O"], ["B-LOC", "I-LOC"], ["O", "I-LOC"]]
     assert schemes.count_repaired(sentences, "iob2") == 2
     assert schemes.count_repaired(sentences, "iob1") == 1
     assert schemes.count_repaired([["B-PER", "L-PER", "U-LOC"]], "bioes") == 0
 
 
-def test_the_tags_are_all_that_a_type_may_need() -> None:
+def test_the_tags_are_all_that_a_type_may_need():
     assert schemes.tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     assert schemes.tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
     assert schemes.tag_set([["VB", "NN"]], "plain") == ["NN", "VB"]
 
 
-def test_an_entity_counts_if_its_type_and_both_ends_are_right() -> None:
+def test_an_entity_counts_if_its_type_and_both_ends_are_right():
     true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "I-LOC", "O"], ["O", "B-PER"], ["B-PER"]]
     said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "O"], ["O", "B-PER"], ["O"]]
     # Said: PER PER LOC PER; right: the first and the last PER. True: PER LOC LOC PER PER.
     assert schemes.score(said, true, "iob2") == {
-        "f1": pytest.approx(2 * 2 / (4 + 5)),
-        "precision": pytest.approx(2 / 4),
-        "recall": pytest.approx(2 / 5),
-        "accuracy": pytest.approx(7 / 10),
+        "f1": approx(2 * 2 / (4 + 5)),
+        "precision": approx(2 / 4),
+        "recall": approx(2 / 5),
+        "accuracy": approx(7 / 10),
         "f1_LOC": 0.0,
-        "f1_PER": pytest.approx(2 * 2 / (3 + 3)),
+        "f1_PER": approx(2 * 2 / (3 + 3)),
     }
 
 
-def test_without_entities_f1_is_zero_and_plain_labels_have_accuracy_alone() -> None:
+def test_without_entities_f1_is_zero():
     nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
     assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == nothing
     assert schemes.score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
 
 
-def test_one_label_for_all_words_is_a_collapse_unless_the_truth_is_so() -> None:
+def test_one_label_for_all_words_is_a_collapse():
     true = [["B-PER", *["O"] * 49]] * 2
     assert schemes.has_one_label([["O"] * 50] * 2, true)
     assert not schemes.has_one_label([["O"] * 50], [["O"] * 50])
