@@ -10,8 +10,7 @@ configs/glue/paper.yaml with 5 instead of 10 seeds; --tasks demo uses configs/gl
 An interrupted evaluation continues with the same command.
 """
 
-from electra.io.errors import run_script
-from electra.tasks.glue.task import main
+from electra.commands import run
 
 if __name__ == "__main__":
-    run_script(main)
+    run("glue")

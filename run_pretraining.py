@@ -9,8 +9,7 @@
 --help lists the options. Flags override --config, which overrides the recipe of --model_size and the defaults.
 """
 
-from electra.io.errors import run_script
-from electra.pretraining.run import main
+from electra.commands import run
 
 if __name__ == "__main__":
-    run_script(main)
+    run("pretrain")

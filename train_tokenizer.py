@@ -8,8 +8,7 @@
 AutoTokenizer opens the resulting folder; the other commands take it as --tokenizer_path.
 """
 
-from electra.io.errors import run_script
-from electra.tokenizers.run import main
+from electra.commands import run
 
 if __name__ == "__main__":
-    run_script(main)
+    run("tokenizer")

@@ -31,7 +31,7 @@ OPTIONS = {
 WATCHED = """
 import sys
 from transformers import TrainerCallback
-import run_pretraining
+from electra.pretraining.run import main
 from electra.pretraining import setup
 
 class Watch(TrainerCallback):
@@ -46,7 +46,7 @@ class Trainer(setup.ElectraTrainer):
         self.add_callback(Watch)
 
 setup.ElectraTrainer = Trainer
-run_pretraining.main(sys.argv[1:])
+main(sys.argv[1:])
 """
 
 

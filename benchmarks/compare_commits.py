@@ -66,6 +66,8 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "tagging": ("run_tagging.py", {"max_length": 24}),
     "choice": ("run_swag.py", {}),
 }
+VERBS = {"run_squad.py": "squad", "run_tagging.py": "tag", "run_swag.py": "choose"}
+"""Scripts that only older commits have, and what they are called now."""
 DATA = {"squad": "squad.json", "tagging": "tags.txt", "choice": "choice.jsonl"}
 
 
@@ -144,6 +146,7 @@ def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
     sys.path.insert(0, str(checkout))
     is_whole = True
     for script, *words in commands(chosen):
+        script, words = find_program(checkout, script, words)
         runpy.run_path(str(checkout / script), run_name="imports")
         if "--resume_from_checkpoint" in words:
             shutil.rmtree("output/tie_word/checkpoint-12")
@@ -155,6 +158,13 @@ def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
         if process.exitcode:
             print(Path("log.txt").read_text(encoding="utf-8")[-800:], flush=True)
     sys.exit(not is_whole)
+
+
+def find_program(checkout: Path, script: str, words: list[str]) -> tuple[str, list[str]]:
+    """The script, or in newer commits `electra` with its verb as the first word."""
+    if (checkout / script).is_file():
+        return script, words
+    return "electra/__main__.py", [VERBS[script], *words]
 
 
 def run_one(script: str, words: list[str]) -> None:

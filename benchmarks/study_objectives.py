@@ -3,7 +3,7 @@
     python -m benchmarks.study_objectives --train_file wiki_13m.txt --validation_file wiki_held_out.txt --glue_dir glue
 
 Without --glue_dir nothing is fine-tuned. With --eval_corruption, discriminators are also compared on one fixed
-corrupted test set (`python -m electra.corruption_set`), whatever their generators; then use the tokenizer beside its
+corrupted test set (`python -m electra testset`), whatever their generators; then use the tokenizer beside its
 generator.
 
 Every arm starts from configs/pretraining/study_cpu.yaml and differs by its flags alone. Its number of steps is the one
@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--train_file")
     parser.add_argument("--validation_file")
     parser.add_argument("--glue_dir", help="folder of the tasks, as in run_glue.py; without it nothing is fine-tuned")
-    parser.add_argument("--eval_corruption", help="fixed corrupted test set of python -m electra.corruption_set")
+    parser.add_argument("--eval_corruption", help="fixed corrupted test set of python -m electra testset")
     parser.add_argument("--tokenizer_path", help="that of the fixed set's generator")
     parser.add_argument("--eval_steps", type=int, default=500)
     parser.add_argument("--output_dir", type=Path, default=Path("output/study"))

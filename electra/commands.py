@@ -1,25 +1,202 @@
-"""The console commands of the installed package, such as `electra-pretrain`; the scripts of a checkout do the same."""
+"""The commands: `electra VERB` of the installed package, `python -m electra VERB` anywhere.
 
-from collections.abc import Callable
+A verb's module is imported only when the verb runs, so that `electra --help` answers at once.
+"""
+
+import difflib
+import os
+import sys
 from importlib import import_module
+from typing import NamedTuple, NoReturn
 
-from electra.io.errors import run_script
-
-
-def _command(module: str) -> Callable[[], None]:
-    """Runs `main` of the module, which is imported only then: reports and sweeps start without torch."""
-    return lambda: run_script(import_module(module).main)
+from electra.io.errors import UserError, run_script
 
 
-pretrain = _command("electra.pretraining.run")
-tokenizer = _command("electra.tokenizers.run")
-glue = _command("electra.tasks.glue.task")
-squad = _command("electra.tasks.squad.task")
-tagging = _command("electra.tasks.tagging.task")
-swag = _command("electra.tasks.multiple_choice.task")
-blimp = _command("electra.tasks.minimal_pairs.task")
-sweep = _command("electra.sweep.__main__")
-report = _command("electra.report.__main__")
-inspect = _command("electra.inspect")
-corruption_set = _command("electra.corruption_set")
-push = _command("electra.io.hub")
+class Verb(NamedTuple):
+    """A command: the module whose `main` runs it, a line about it, and what its help begins with."""
+
+    module: str
+    about: str
+    example: str
+    """Arguments of a typical call."""
+    options: str
+    """The three most important options, one per line."""
+
+
+VERBS = {
+    "pretrain": Verb(
+        "electra.pretraining.run",
+        "pre-train a generator and a discriminator on any text",
+        "--train_file 'corpus/*.txt' --model_size tiny --experiment_name mine",
+        """
+  --train_file or --dataset_name   the text; without one, Python's documentation
+  --model_size                     sizes and hyperparameters of the networks
+  --plan                           print cost and size of the run, then stop
+""",
+    ),
+    "tokenizer": Verb(
+        "electra.tokenizers.run",
+        "train or extend a tokenizer for any language",
+        "--train_file 'corpus/*.txt' --vocab_size 32000 --output_dir my_tokenizer",
+        """
+  --train_file or --dataset_name   the text
+  --output_dir                     the folder; the other commands take it as --tokenizer_path
+  --cased                          keep upper case
+""",
+    ),
+    "glue": Verb(
+        "electra.tasks.glue.task",
+        "fine-tune on GLUE and similar tasks, with several seeds",
+        "--pretrain_path output/quickstart --tasks demo",
+        """
+  --pretrain_path   the encoder: a run, a checkpoint, a model folder or a Hub id
+  --tasks           names of tasks; without it, all of GLUE
+  --num_seeds       runs per task
+""",
+    ),
+    "squad": Verb(
+        "electra.tasks.squad.task",
+        "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
+        "--pretrain_path output/small_owt --dataset_name squad_v2",
+        """
+  --pretrain_path                     the encoder: a run, a checkpoint, a model folder or a Hub id
+  --train_file and --validation_file  your own questions, in the format of SQuAD
+  --num_seeds                         runs
+""",
+    ),
+    "tag": Verb(
+        "electra.tasks.tagging.task",
+        "fine-tune to label words, such as names (NER)",
+        "--pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa",
+        """
+  --pretrain_path                     the encoder: a run, a checkpoint, a model folder or a Hub id
+  --train_file and --validation_file  one word and its label a line
+  --num_seeds                         runs
+""",
+    ),
+    "choose": Verb(
+        "electra.tasks.multiple_choice.task",
+        "fine-tune on multiple choice, such as SWAG",
+        "--pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv",
+        """
+  --pretrain_path                     the encoder: a run, a checkpoint, a model folder or a Hub id
+  --train_file and --validation_file  your own questions; without them, SWAG
+  --num_seeds                         runs
+""",
+    ),
+    "pairs": Verb(
+        "electra.tasks.minimal_pairs.task",
+        "test grammar on minimal pairs, such as BLiMP, without training",
+        "--pretrain_path output/small_owt --data blimp/data",
+        """
+  --pretrain_path   a run, a checkpoint, a discriminator or any masked language model
+  --data            files of pairs; without it, BLiMP
+  --score           how the networks judge a sentence
+""",
+    ),
+    "inspect": Verb(
+        "electra.inspect",
+        "show what is masked and replaced in a sentence, and which tokens look replaced",
+        "output/small_owt 'the chef cooked the meal'",
+        """
+  --generator         a generator to replace words with
+  --mlm_probability   share of the tokens to replace
+  --seed              of masks and samples
+""",
+    ),
+    "report": Verb(
+        "electra.report.command",
+        "write a page about runs, or about evaluations of one kind",
+        "output/small_owt --glue output/glue_small_owt",
+        """
+  --output   where the page is written
+  --glue     an evaluation on GLUE; adds its scores to the page and the model card
+  --x        for runs: unit of the horizontal axis
+""",
+    ),
+    "sweep": Verb(
+        "electra.sweep.__main__",
+        "run a sweep file of wandb, with or without an account",
+        "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
+        """
+  --parallel   points at the same time
+  --max_runs   the most points; a random search needs it
+  --glue       a file for run_glue.py, with which each discriminator is fine-tuned
+""",
+    ),
+    "testset": Verb(
+        "electra.corruption_set",
+        "make a fixed corrupted test set, on which different runs can be compared",
+        "--pretrain_path output/small_owt --validation_file held_out.txt --output_file fixed.safetensors",
+        """
+  --pretrain_path     the run whose generator replaces tokens
+  --validation_file   text that no compared run trains on
+  --output_file       for --eval_corruption of run_pretraining.py
+""",
+    ),
+    "push": Verb(
+        "electra.io.hub",
+        "upload the networks of a run to the Hugging Face Hub",
+        "output/small_owt --hub_model_id me/small_owt --private",
+        """
+  --hub_model_id   name or owner/name of the repositories
+  --private        create private repositories
+  --hub_token      without it, the token of `hf auth login`
+""",
+    ),
+}
+WITHOUT_TORCH = ("report", "push")
+
+
+def main() -> NoReturn:
+    """The command `electra`: run the verb that is the first word of `sys.argv`."""
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        run_script(lambda: say(overview()))
+    name = words[0]
+    if name not in VERBS:
+        run_script(lambda: refuse(name))
+    sys.argv[:2] = [f"electra {name}"]  # the name of the program in errors and help
+    run(name)
+
+
+def run(name: str) -> NoReturn:
+    """Run a verb with the options in `sys.argv`."""
+    run_script(lambda: start(name))
+
+
+def start(name: str) -> None:
+    verb = VERBS[name]
+    words = sys.argv[1:]
+    options = words[: words.index("--")] if "--" in words else words
+    if {"-h", "--help", "--help_all"} & set(options):
+        say(introduction(name))
+    elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
+        say(f"electra {name}: loading torch and transformers")
+    import_module(verb.module).main()
+
+
+def introduction(name: str) -> str:
+    """What the help of a verb begins with."""
+    verb = VERBS[name]
+    return f"example: python -m electra {name} {verb.example}\n{verb.options}"
+
+
+def overview() -> str:
+    """The help of `electra` itself."""
+    verbs = [f"  {name:<10} {verb.about}" for name, verb in VERBS.items()]
+    examples = [f"  electra {name} {VERBS[name].example}" for name in ("pretrain", "glue")]
+    lines = ["usage: electra VERB [options]", "", *verbs, "", "examples:", *examples, ""]
+    return "\n".join(
+        [*lines, "`electra VERB --help` lists the options; `python -m electra` is the same as `electra`."]
+    )
+
+
+def refuse(name: str) -> NoReturn:
+    near = difflib.get_close_matches(name, VERBS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the verbs are {' '.join(VERBS)}"
+    raise UserError(f"electra has no verb {name!r}; {hint}")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - before any library is imported

@@ -1,6 +1,6 @@
 """Make a fixed corrupted test set, on which discriminators of different runs can be compared.
 
-    python -m electra.corruption_set --pretrain_path RUN --validation_file held_out.txt --output_file fixed.safetensors
+    electra testset --pretrain_path RUN --validation_file held_out.txt --output_file fixed.safetensors
     python run_pretraining.py ... --tokenizer_path RUN --eval_corruption fixed.safetensors
 
 The generator of RUN, or the masked language model of `--objective mlm`, replaces tokens of held-out text once: the
@@ -24,7 +24,7 @@ from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
 from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError, run_script
+from electra.io.errors import Parser, UserError
 from electra.io.files import expand
 from electra.io.folders import check_replaceable
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
@@ -96,7 +96,7 @@ def _is_corruption_set(path: Path) -> bool:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = Parser(prog="python -m electra.corruption_set", description="Make a fixed corrupted test set.")
+    parser = Parser(prog="electra testset", description="Make a fixed corrupted test set.")
     parser.add_argument("--pretrain_path", required=True, metavar="RUN", help="run, exported folder or Hub id")
     parser.add_argument("--validation_file", required=True, nargs="+", metavar="FILE", help="held-out text")
     parser.add_argument("--output_file", required=True, type=Path, metavar="FILE.safetensors")
@@ -145,7 +145,3 @@ def main(argv: list[str] | None = None) -> None:
     replaced = 100 * made.replaced_rate
     logger.info("%s: %d segments of %d tokens, %.2f %% replaced", output, len(made), length, replaced)
     logger.info("AUC of token frequencies: %.4f", made.frequencies_auc)
-
-
-if __name__ == "__main__":
-    run_script(main)

@@ -1,8 +1,8 @@
 """Show what an ELECTRA masks in a sentence, what its generator samples, and which tokens look replaced.
 
-    python -m electra.inspect output/small_owt "the chef cooked the meal"
-    python -m electra.inspect google/electra-small-discriminator "the chef ate the meal"
-    python -m electra.inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
+    electra inspect output/small_owt "the chef cooked the meal"
+    electra inspect google/electra-small-discriminator "the chef ate the meal"
+    electra inspect google/electra-base-discriminator --generator google/electra-base-generator "a sentence"
 
 Without a generator, a discriminator judges the text as given: replace words yourself. For an Electric it shows the
 log probability of each token given the others, from one pass.
@@ -13,7 +13,7 @@ import logging
 import torch
 
 from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError, run_script
+from electra.io.errors import Parser, UserError
 from electra.io.files import is_encodable
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
@@ -58,9 +58,7 @@ def inspect_texts(
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = Parser(
-        prog="python -m electra.inspect", description="Show what an ELECTRA masks, replaces and finds suspicious."
-    )
+    parser = Parser(prog="electra inspect", description="Show what an ELECTRA masks, replaces and finds suspicious.")
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="run, checkpoint, exported folder or Hub id")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="sentences")
     parser.add_argument("--generator", metavar="PATH", help="a generator to replace words with")
@@ -78,7 +76,3 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("no generator: the text is scored as given; pass one with --generator PATH\n")
     samples = inspect_texts(networks, arguments.texts, seed=arguments.seed, mlm_probability=share)
     logger.info("\n\n".join(map(to_terminal, samples)))
-
-
-if __name__ == "__main__":
-    run_script(main)

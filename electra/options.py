@@ -19,6 +19,7 @@ import inspect
 import json
 import logging
 import math
+import os
 import sys
 from argparse import SUPPRESS, Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,7 +195,8 @@ class CommandLine(HfArgumentParser):
     def __init__(self, groups: Sequence[type], description: str) -> None:
         self._source = ""
         usage = "%(prog)s [--option value ...]"
-        super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
+        program = os.path.basename(sys.argv[0])
+        super().__init__(list(groups), prog=program, description=description, allow_abbrev=False, usage=usage)
         self.flags: frozenset[str] = frozenset()
         self.lines: frozenset[str] = frozenset()
         self.record: dict[str, Any] = {}

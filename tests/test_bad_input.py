@@ -19,14 +19,14 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
 from electra.pretraining.configuration import PretrainingArguments
-from electra.report.__main__ import main as report
-from run_glue import main as glue
-from run_pretraining import main as pretrain
+from electra.pretraining.run import main as pretrain
+from electra.report.command import main as report
+from electra.tasks.glue.task import main as glue
+from electra.tokenizers.run import main as tokenizer
 from tests.conftest import refused_command
 from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
-from train_tokenizer import main as tokenizer
 
 pytestmark = pytest.mark.slow
 

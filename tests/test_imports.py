@@ -36,7 +36,7 @@ def imports_of(path: Path, modules: set[str]) -> set[str]:
 
 def layer(module: str) -> int:
     """Commands (`run`, `__main__`) are above everything else."""
-    if module.rpartition(".")[2] in ("run", "__main__", "commands"):
+    if module.rpartition(".")[2] in ("run", "command", "commands", "__main__"):
         return len(LAYERS) + 1
     room = module.split(".")[1] if "." in module else ""
     return next((level for level, names in enumerate(LAYERS, start=1) if room in names.split()), 0)

@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from importlib import import_module
@@ -35,13 +36,31 @@ def test_every_package_is_listed() -> None:
     assert found <= listed and listed - found <= {"electra.configs", "electra.tasks"}
 
 
-@pytest.mark.parametrize("target", PROJECT["project"]["scripts"].values())
-def test_every_console_command_runs_the_main_of_a_module(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mains = []
-    monkeypatch.setattr(commands, "run_script", mains.append)
-    module, _, function = target.partition(":")
-    getattr(import_module(module), function)()
-    assert mains[0].__name__ == "main"
+@pytest.mark.parametrize("name", commands.VERBS)
+def test_the_help_of_a_verb_starts_with_an_example(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["electra", name, "--help"])
+    with pytest.raises(SystemExit) as stop:
+        commands.main()
+    said = capsys.readouterr().out
+    introduction, usage, rest = said.partition(f"usage: electra {name}")
+    assert not stop.value.code and introduction.startswith("example: ") and usage
+    for option in re.findall(r"^  (--\w+)", introduction, re.MULTILINE):
+        assert option in rest
+
+
+def test_the_command_of_the_package_runs_a_verb() -> None:
+    module, _, function = PROJECT["project"]["scripts"]["electra"].partition(":")
+    assert getattr(import_module(module), function) is commands.main
+
+
+@pytest.mark.parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
+def test_electra_answers_without_importing_libraries(words: list[str], code: int, line: str) -> None:
+    program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code and line in done.stdout + done.stderr
+    assert not {"torch", "transformers", "numpy"} & set(done.stdout.splitlines()[-1].split())
 
 
 def test_every_import_is_a_declared_dependency_and_pinned() -> None:

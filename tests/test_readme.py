@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.commands import VERBS
 from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
 from electra.tasks.glue import task as glue
@@ -18,15 +19,17 @@ from electra.tokenizers import run as train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_tokenizer.py": "tokenizer"}
 OPTIONS = {
-    "run_blimp.py": minimal_pairs.GROUPS,
-    "run_glue.py": glue.GROUPS,
-    "run_pretraining.py": GROUPS,
-    "run_squad.py": squad.GROUPS,
-    "run_swag.py": multiple_choice.GROUPS,
-    "run_tagging.py": tagging.GROUPS,
-    "train_tokenizer.py": train_tokenizer.GROUPS,
+    "pretrain": GROUPS,
+    "tokenizer": train_tokenizer.GROUPS,
+    "glue": glue.GROUPS,
+    "squad": squad.GROUPS,
+    "tag": tagging.GROUPS,
+    "choose": multiple_choice.GROUPS,
+    "pairs": minimal_pairs.GROUPS,
 }
+"""Options of the verbs that take a --config file."""
 
 
 def shell_commands(text: str) -> list[list[str]]:
@@ -39,19 +42,34 @@ def shell_commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *(ROOT / script for script in OPTIONS)], ids=lambda path: path.name)
+def verb_and_options(words: list[str]) -> tuple[str | None, list[str]]:
+    """The verb of a command line of this project and its options; None for other commands."""
+    for i, word in enumerate(words):
+        if word in SCRIPTS:
+            return SCRIPTS[word], words[i + 1 :]
+        if word == "electra" and words[:i] in ([], ["python", "-m"]):
+            return words[i + 1], words[i + 2 :]
+    return None, []
+
+
+def test_the_examples_of_the_verbs_parse() -> None:
+    for name, groups in OPTIONS.items():
+        CommandLine(groups, "test").parse(shlex.split(VERBS[name].example))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *(ROOT / script for script in SCRIPTS)], ids=lambda path: path.name)
 def test_every_command_in_the_documentation_parses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for words in shell_commands(path.read_text(encoding="utf-8")):
-        script = next((word for word in words if word in OPTIONS), None)
-        if script is None:
+        verb, argv = verb_and_options(words)
+        assert verb is None or verb in VERBS
+        if verb not in OPTIONS:
             continue
-        argv = words[words.index(script) + 1 :]
         argv = argv[: argv.index("...")] if "..." in argv else argv
         if "--config" in argv and argv[argv.index("--config") + 1].startswith("output/"):  # of a run that is not here
             at = argv.index("--config")
             del argv[at : at + 2]
-        CommandLine(OPTIONS[script], "test").parse(argv)
+        CommandLine(OPTIONS[verb], "test").parse(argv)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -2,7 +2,7 @@
 
 A discriminator's held-out metrics depend on its own generator: a weak one inserts words that nobody would write.
 On the same corrupted text all discriminators with the same tokenizer can be compared, whatever they were trained with.
-`python -m electra.corruption_set` makes the file, `run_pretraining.py --eval_corruption` reads it.
+`python -m electra testset` makes the file, `run_pretraining.py --eval_corruption` reads it.
 
 The file is safetensors:
 
@@ -118,7 +118,7 @@ def read_corruption_set(path: str) -> CorruptedSegments:
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         problem = "there is no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise UserError(
-            f"--eval_corruption {path} cannot be read ({problem}); make one with python -m electra.corruption_set"
+            f"--eval_corruption {path} cannot be read ({problem}); make one with python -m electra testset"
         ) from error
     return CorruptedSegments(arrays, frequencies_auc, tokenizer, fingerprint)
 

@@ -84,7 +84,7 @@ class SegmentArguments(Options):
     )
     eval_corruption: str | None = option(
         None,
-        "File of electra.corruption_set: text with fixed replacements, on which discriminators of several generators "
+        "File of `electra testset`: text with fixed replacements, on which discriminators of several generators "
         "can be compared. Its metrics are called fixed_*.",
         NOT_EMPTY,
         resuming="recorded",

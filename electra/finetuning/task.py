@@ -82,7 +82,7 @@ class TaskAdapter(ABC):
 
     Attributes:
         kind: name of the package in electra/tasks.
-        script: name of the command, such as run_glue.py.
+        script: what Python runs as this command, such as `run_glue.py` or `-m electra squad`.
         default_max_length: maximum input length in tokens without --max_length.
         auto_model: class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`.
         pipeline: pipeline tag of the Hub for this kind of task.

@@ -97,8 +97,12 @@ def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_command(script: str, argv: Sequence[str]) -> str:
-    """A command line that can be pasted into a shell, with `...` in place of secret values."""
-    words, is_secret = ["python", script], False
+    """A command line that can be pasted into a shell, with `...` in place of secret values.
+
+    `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
+    """
+    words = ["python", *script.split()]
+    is_secret = False
     for word in argv:
         name, equals, _ = word.partition("=")
         if not word.startswith("--"):

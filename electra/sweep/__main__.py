@@ -1,8 +1,8 @@
 """Run one of wandb's sweep files without an account: grid, random or Bayesian search.
 
-    python -m electra.sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
-    python -m electra.sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
-    python -m electra.sweep configs/sweeps/generator_size.yaml --glue configs/glue/demo.yaml
+    python -m electra sweep configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml
+    python -m electra sweep configs/sweeps/learning_rate.yaml --max_runs 8 --parallel 2 -- --max_steps 1000
+    python -m electra sweep configs/sweeps/generator_size.yaml --glue configs/glue/demo.yaml
 
 Flags behind a lone -- are for the script and override the file. The same command again continues the sweep: finished
 points are skipped, interrupted and failed ones resume from their checkpoints (remove the folder of a point to restart
@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from electra.io.console import log_plainly
-from electra.io.errors import Parser, UserError, run_script
+from electra.io.errors import Parser, UserError
 from electra.io.files import expand, write_file
 from electra.report.blocks import text_table
 from electra.sweep.check import check_task
@@ -34,7 +34,7 @@ logger = logging.getLogger("electra.sweep")
 
 def parser() -> Parser:
     found = Parser(
-        prog="python -m electra.sweep",
+        prog="electra sweep",
         description="Run one of wandb's sweep files on this machine, without an account.",
         epilog="After a lone --: flags for the script, which override the file.",
         allow_abbrev=False,
@@ -125,7 +125,3 @@ def finish(sweep: Sweep, folder: SweepFolder) -> None:
     if failures:
         logger.info("\n%d points failed; the same command resumes them from their checkpoints", len(failures))
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    run_script(main)

@@ -73,7 +73,7 @@ class Stage:
             words = [sys.executable, str(self.program), *self.argv]
         else:  # the installed package has no scripts
             command = {PRETRAINING: "pretrain", GLUE: "glue"}[self.program.name]
-            words = [sys.executable, "-c", f"from electra.commands import {command}; {command}()", *self.argv]
+            words = [sys.executable, "-m", "electra", command, *self.argv]
         words += ["--output_dir", str(self.folder.parent), "--experiment_name", self.folder.name]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from electra.io.checkpoints import find_damage
-from run_pretraining import main
+from electra.pretraining.run import main
 from tests.helpers import ROOT, torchrun
 from tests.pretraining.runs import flags, write_corpus
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-import run_glue
-import run_pretraining
 from electra.finetuning.encoder import load_encoder
+from electra.pretraining.run import main as pretrain
 from electra.report.results import read_results
+from electra.tasks.glue.task import main as glue
 from tests.helpers import ROOT, run, torchrun
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_is_scored_and_its_checkpoint_and_export_are_the_same_discriminator(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.txt")
-    run_pretraining.main(pretraining_flags(tmp_path, **FAST, max_steps=4))
+    pretrain(pretraining_flags(tmp_path, **FAST, max_steps=4))
     write_glue(tmp_path / "glue", "CoLA")
     options = {"pretrain_path": "output/run", "experiment_name": "glue", "tasks": ["cola"], "num_seeds": 1}
     out, _ = run("run_glue.py", flags(tmp_path, **options), tmp_path)
@@ -48,7 +48,7 @@ def test_two_processes_give_one_set_of_results_and_the_same_as_one(
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("mnli seed 42:") == 1
     assert [r.settings["processes"] for r in read_results(tmp_path / "output" / "two" / "results.jsonl")] == [2]
-    run_glue.main(flags(tmp_path, experiment_name="one", **{**options, "per_device_train_batch_size": 8}))
+    glue(flags(tmp_path, experiment_name="one", **{**options, "per_device_train_batch_size": 8}))
     one, other = (np.load(tmp_path / "output" / name / "predictions" / "mnli-42.npz") for name in ("one", "two"))
     for split in one.files:
         assert other[split] == pytest.approx(one[split], abs=1e-4)

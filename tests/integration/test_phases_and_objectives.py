@@ -14,7 +14,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.metrics import rows_of, training_names
 from electra.pretraining.options import parse_arguments
-from run_pretraining import main
+from electra.pretraining.run import main
 from tests.helpers import ROOT, torchrun
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 

@@ -16,9 +16,9 @@ import yaml
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining import saving
+from electra.pretraining.run import main
 from electra.report.page import write_report
 from electra.report.runs import read_run
-from run_pretraining import main
 from tests.helpers import contents, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import run_pretraining
 from benchmarks import speedrun
 from electra.options import as_flags
+from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, write_corpus
 
@@ -27,7 +27,7 @@ def test_each_seed_is_measured_at_its_last_step_once(
 
     def in_this_process(words: list[str], threads: int) -> None:
         started.append(words)
-        run_pretraining.main(words)
+        pretrain(words)
 
     monkeypatch.setattr(speedrun, "run_pretraining", in_this_process)
     (tmp_path / "recipe.yaml").write_text("generator_size: 0.5\n")

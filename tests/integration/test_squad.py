@@ -1,4 +1,4 @@
-"""run_squad.py on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
+"""`electra squad` on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerBase
 
-import run_squad
 from electra.finetuning.encoding import fingerprint
 from electra.report.results import Result, read_results
 from electra.tasks.squad.data import read_questions
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from electra.tasks.squad.task import main as squad
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad
 
@@ -27,7 +27,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrained
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
     write_squad(folder / "squad")
-    run_squad.main(flags(folder, **LEARN))
+    squad(flags(folder, **LEARN))
     return folder
 
 
@@ -71,7 +71,7 @@ def test_version_2_is_learned_and_scored_at_its_best_threshold(
     trained: Path, tmp_path: Path, head: str, options: dict
 ) -> None:
     write_squad(tmp_path / "squad", version_2=True)
-    run_squad.main(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
+    squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
     result, folder = only_result(tmp_path), tmp_path
     assert result.task == "squad_v2" and not result.collapsed
     assert set(result.metrics) == {"exact_match", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact"}

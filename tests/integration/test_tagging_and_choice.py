@@ -1,4 +1,4 @@
-"""run_tagging.py and run_swag.py on tiny data: scores, files, resuming, saved models."""
+"""`electra tag` and `electra choose` on tiny data: scores, files, resuming, saved models."""
 
 import csv
 import json
@@ -18,14 +18,14 @@ from transformers import (
     pipeline,
 )
 
-import run_swag
-import run_tagging
 from electra.io.errors import UserError
-from electra.report.__main__ import main as report
+from electra.report.command import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.multiple_choice.data import load_splits
+from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.schemes import convert, score, to_bilou
+from electra.tasks.tagging.task import main as tag
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import flags as choice_flags
@@ -44,7 +44,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tagging")
     write_wide_encoder(folder / "encoder")
     write_columns(folder / "names")
-    run_tagging.main(flags(folder, test_file=folder / "names" / "test.txt", **TAGGING))
+    tag(flags(folder, test_file=folder / "names" / "test.txt", **TAGGING))
     return folder
 
 
@@ -54,7 +54,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
     folder = tmp_path_factory.mktemp("choice")
     write_encoder(folder / "encoder", glue_tokenizer)
     write_questions(folder / "quiz")
-    run_swag.main(choice_flags(folder, test_file=folder / "quiz" / "test.csv", **CHOICE))
+    choose(choice_flags(folder, test_file=folder / "quiz" / "test.csv", **CHOICE))
     return folder
 
 
@@ -114,11 +114,11 @@ def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged: Path, t
     (folder / "predictions" / "names-42-dev.txt").unlink()
     lines = (folder / "results.jsonl").read_bytes()
     (folder / "results.jsonl").write_bytes(lines[:-20])  # as after a kill: the last line is cut short
-    run_tagging.main(argv)
+    tag(argv)
     assert contents(folder) == before
     (tmp_path / "dev.txt").write_text((tagged / "names" / "dev.txt").read_text().replace(WORDS[30], WORDS[70]))
     with pytest.raises(UserError, match="validation_data"):
-        run_tagging.main([*argv, f"--validation_file={tmp_path / 'dev.txt'}"])
+        tag([*argv, f"--validation_file={tmp_path / 'dev.txt'}"])
 
 
 def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder: Path) -> None:
     AutoModel.from_config(config).save_pretrained(folder / "modern")
     tokenizer.save_pretrained(folder / "modern")
     options = {"pretrain_path": folder / "modern", "num_seeds": 1, "save_model": "best", "bf16": False}
-    run_tagging.main(flags(folder, **options))
+    tag(flags(folder, **options))
     saved = folder / "output" / "run" / "models" / "names"
     words = read_columns(str(folder / "names" / "dev.txt")).words[0]
     model = AutoModelForTokenClassification.from_pretrained(saved).eval()
@@ -167,7 +167,7 @@ def test_long_sentences_and_a_test_set_without_labels_are_predicted_word_by_word
     words = read_columns(str(names / "test.txt")).words
     (names / "test.txt").write_text("\n".join("\n".join(sentence) + "\n" for sentence in words))
     files = {"validation_file": names / "long.txt", "test_file": names / "test.txt"}
-    run_tagging.main(flags(folder, **files, **{**TAGGING, "save_model": "none", "max_length": 12, "num_seeds": 1}))
+    tag(flags(folder, **files, **{**TAGGING, "save_model": "none", "max_length": 12, "num_seeds": 1}))
     predictions = folder / "output" / "run" / "predictions"
     assert np.load(predictions / "names-42.npz")["dev"].shape[0] > 1
     found = read_columns(str(predictions / "names-42-dev.txt"))
@@ -188,7 +188,7 @@ def test_a_data_set_is_predicted_in_its_own_notation(folder: Path) -> None:
         lines = [json.dumps({"tokens": words, "tags": tags}) + "\n" for words, tags in pairs]
         (folder / "set" / f"{name}.jsonl").write_text("".join(lines))
     options = {**TAGGING, "save_model": "none", "train_file": None, "validation_file": None, "num_seeds": 1}
-    run_tagging.main(flags(folder, **options, dataset_name=folder / "set"))
+    tag(flags(folder, **options, dataset_name=folder / "set"))
     predicted = read_columns(str(folder / "output" / "run" / "predictions.txt"))
     assert predicted.words == read_columns(str(folder / "names" / "test.txt")).words
     prefixes = {label[:2] for sentence in predicted.labels or [] for label in sentence}
@@ -232,7 +232,7 @@ def test_saved_choice_models_have_the_logits_of_their_seeds(answered: Path) -> N
 def test_a_test_file_without_answers_is_predicted_row_by_row(answered: Path, tmp_path: Path) -> None:
     path = tmp_path / "test.jsonl"
     path.write_text("".join(json.dumps({"question": c[0], "choices": c[1:3]}) + "\n" for c in rows(7, 3)))
-    run_swag.main(choice_flags(answered, output_dir=tmp_path / "output", test_file=path, num_seeds=1))
+    choose(choice_flags(answered, output_dir=tmp_path / "output", test_file=path, num_seeds=1))
     assert set(results_of(tmp_path)[0].metrics) == {"accuracy"}
     with open(tmp_path / "output" / "run" / "predictions.csv", newline="") as file:
         predicted = list(csv.DictReader(file))

@@ -16,7 +16,7 @@ from electra.model.configuration import ElectraPretrainingConfig, discriminator_
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan, make_plan
-from run_pretraining import main
+from electra.pretraining.run import main
 from tests.pretraining.runs import flags, write_corpus
 
 Pair = ElectraForJointPretraining

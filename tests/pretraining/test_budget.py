@@ -8,7 +8,7 @@ import yaml
 
 from electra.pretraining import budget
 from electra.pretraining.budget import flops_of_recipe, recipe_for, seconds_of
-from run_pretraining import main
+from electra.pretraining.run import main
 from tests.conftest import refused
 from tests.pretraining.runs import flags, write_corpus
 

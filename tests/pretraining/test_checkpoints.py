@@ -16,9 +16,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
+from electra.pretraining.run import main
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import HostCopy
-from run_pretraining import main
 from tests.pretraining.runs import FAST, flags, make
 
 pytestmark = pytest.mark.slow

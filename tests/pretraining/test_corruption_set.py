@@ -14,11 +14,11 @@ from transformers import AutoModelForPreTraining
 from electra.corruption_set import main as make_set
 from electra.data.corrupted import read_corruption_set
 from electra.pretraining.metrics import fixed_names
+from electra.pretraining.run import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from electra.sweep.check import differing_options, parse_all
 from electra.sweep.runner import pretraining_metrics
-from run_pretraining import main
 from tests.conftest import refused, refused_command
 from tests.pretraining.runs import flags, history, make, write_corpus
 

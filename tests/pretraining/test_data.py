@@ -12,9 +12,9 @@ from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.options import parse_arguments
+from electra.pretraining.run import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
-from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import flags, history, make, write_corpus
 

@@ -15,11 +15,11 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrai
 
 from electra.model.configuration import discriminator_config
 from electra.model.networks import masked_lm
+from electra.pretraining.run import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
-from run_pretraining import main
 from tests.conftest import refused
 from tests.pretraining.runs import TINY, WORDS, flags, write_corpus
 

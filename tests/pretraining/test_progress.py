@@ -9,8 +9,8 @@ from transformers import TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks.progress import compute_ledger, ledger_line, training_seconds
 from electra.pretraining.plan import Plan
+from electra.pretraining.run import main
 from electra.samples import read_samples
-from run_pretraining import main
 from tests.pretraining.runs import flags
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import Plan
 from electra.pretraining.resources import Clock, check_disk, count_checkpoints
-from run_pretraining import main
+from electra.pretraining.run import main
 from tests.pretraining.runs import flags
 
 pytestmark = pytest.mark.slow

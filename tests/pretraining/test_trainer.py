@@ -27,10 +27,10 @@ from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
+from electra.pretraining.run import main
 from electra.pretraining.step_guard import StepGuard
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import HostCopy
-from run_pretraining import main
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
 
 pytestmark = pytest.mark.slow

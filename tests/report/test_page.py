@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from electra.io.errors import UserError
-from electra.report.__main__ import main
 from electra.report.blocks import to_html
+from electra.report.command import main
 from electra.report.curves import Axis, make_panels
 from electra.report.drawing import draw
 from electra.report.efficiency import efficiency_section
@@ -204,7 +204,7 @@ def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
 
 
 def test_reports_and_sweeps_import_no_torch() -> None:
-    code = "import sys, electra.report.__main__, electra.sweep.__main__; print(sorted(sys.modules))"
+    code = "import sys, electra.report.command, electra.sweep.__main__; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "'electra.sweep.__main__'" in done.stdout
     assert "'torch'" not in done.stdout and "'transformers'" not in done.stdout

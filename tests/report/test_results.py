@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from electra.io.errors import UserError
-from electra.report.__main__ import main
 from electra.report.blocks import text_table, write_report
+from electra.report.command import main
 from electra.report.results import Result, RunSummary, Spread, append_result, read_results
 from electra.tasks.glue.report import REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS

@@ -143,9 +143,9 @@ def test_impossible_options_of_the_sweep_are_refused(tmp_path: Path, words: list
 def test_documented_commands_are_sweeps_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "sweeps.md").read_text().replace("\\\n", " ")
-    commands = [line.partition("#")[0] for line in page.splitlines() if line.startswith("python -m electra.sweep")]
+    commands = [line.partition("#")[0] for line in page.splitlines() if line.startswith("python -m electra sweep")]
     assert len(commands) == 4
-    for words in (command.shlex.split(line)[3:] for line in commands):
+    for words in (command.shlex.split(line)[4:] for line in commands):
         end = words.index("--") if "--" in words else len(words)
         options = command.parser().parse_args(words[:end])
         task = command.make_task(read_sweep(options.file), options, words[end + 1 :])

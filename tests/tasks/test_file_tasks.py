@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-import run_squad
-import run_swag
-import run_tagging
 from electra.io.files import CONFIGS
 from electra.tasks.glue.task import Glue
 from electra.tasks.multiple_choice.task import MultipleChoice
+from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.multiple_choice.task import parse_arguments as parse_swag
 from electra.tasks.squad.task import Squad
+from electra.tasks.squad.task import main as squad
 from electra.tasks.squad.task import parse_arguments as parse_squad
 from electra.tasks.tagging.task import Tagging
+from electra.tasks.tagging.task import main as tag
 from electra.tasks.tagging.task import parse_arguments as parse_tagging
 from tests.conftest import refused
 from tests.tasks.multiple_choice.files import flags as choice_flags
@@ -62,8 +62,8 @@ def test_data_are_two_files_or_a_data_set(parse: Callable[[list[str]], Any]) -> 
         refused(lambda argv=argv: parse(argv))
 
 
-TAGGING, CHOICE = (run_tagging.main, tagging_flags), (run_swag.main, choice_flags)
-SQUAD = run_squad.main, squad_flags
+TAGGING, CHOICE = (tag, tagging_flags), (choose, choice_flags)
+SQUAD = squad, squad_flags
 NO_FILES = {"train_file": None, "validation_file": None}
 
 

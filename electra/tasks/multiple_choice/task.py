@@ -104,7 +104,7 @@ class ChoiceScorer(EncoderWithHead):
 class MultipleChoice(FileTask):
     """A task of multiple choice. Files of predictions hold the choice for each question and all probabilities."""
 
-    kind, script, suffix = "multiple_choice", "run_swag.py", "csv"
+    kind, script, suffix = "multiple_choice", "-m electra choose", "csv"
     reporting = REPORTING
     auto_model, pipeline, saved_heads = AutoModelForMultipleChoice, "multiple-choice", ("hf",)
 

@@ -84,7 +84,7 @@ class References:
 class Squad(TaskAdapter):
     """SQuAD 1.1 or 2.0, whichever the data is. The predictions of a run are in predictions/TASK-SEED/, see `keep`."""
 
-    kind, script = "squad", "run_squad.py"
+    kind, script = "squad", "-m electra squad"
     reporting = REPORTING
     default_max_length = 384
     auto_model, pipeline, saved_heads = AutoModelForQuestionAnswering, "question-answering", ("independent",)

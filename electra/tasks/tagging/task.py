@@ -146,7 +146,7 @@ class References:
 class Tagging(FileTask):
     """A task of tagging. Files of predictions are the lines of the data with one more column."""
 
-    kind, script, suffix = "tagging", "run_tagging.py", "txt"
+    kind, script, suffix = "tagging", "-m electra tag", "txt"
     reporting = REPORTING
     default_max_length = 256
     auto_model, pipeline, saved_heads = AutoModelForTokenClassification, "token-classification", ("linear",)

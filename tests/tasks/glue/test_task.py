@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-import run_glue
 from electra.finetuning.config import FineTuningArguments, resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
@@ -21,9 +20,10 @@ from electra.finetuning.evaluation import Evaluation
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.options import write_yaml
-from electra.report.__main__ import main as report
+from electra.report.command import main as report
 from electra.report.results import Result, read_results
 from electra.tasks.glue.task import Glue, parse_arguments
+from electra.tasks.glue.task import main as glue
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.helpers import contents
 from tests.tasks.glue.files import flags, write_encoder, write_glue
@@ -139,7 +139,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: Tokenizer) 
     folder = tmp_path_factory.mktemp("glue")
     write_encoder(folder / "encoder", glue_tokenizer)
     write_glue(folder / "glue")
-    run_glue.main(flags(folder, **OPTIONS, **STARTED))
+    glue(flags(folder, **OPTIONS, **STARTED))
     return folder
 
 
@@ -189,10 +189,10 @@ def test_interrupted_and_started_again_it_ends_in_the_same_file(
 
     monkeypatch.setattr(Evaluation, "add", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_glue.main(command)
+        glue(command)
     assert len(results_of(copy)) == 3
     monkeypatch.setattr(Evaluation, "add", append)
-    run_glue.main(command)
+    glue(command)
     assert results_of(copy) == [r for r in results_of(folder) if r.task in ("mnli", "cola", "stsb", "rte")]
 
 
@@ -201,7 +201,7 @@ def test_a_task_that_starts_from_mnli_gets_the_encoder_of_its_best_run(folder: P
     best = max((r for r in results if r.task == "mnli"), key=lambda r: (r.metrics["accuracy"], -r.seed)).seed
     assert {r.start for r in results if r.task in ("rte", "stsb")} == {f"mnli-{best}"}
     assert {r.start for r in results if r.task not in ("rte", "stsb")} == {"pretrained"}
-    run_glue.main(flags(copy, tasks=["rte"], experiment_name="plain", num_seeds=1, bf16=False, learning_rate=1e-2))
+    glue(flags(copy, tasks=["rte"], experiment_name="plain", num_seeds=1, bf16=False, learning_rate=1e-2))
     assert np.abs(predictions(copy, "rte-42", "plain")["dev"] - predictions(folder, "rte-42")["dev"]).max() > 1e-3
 
 
@@ -258,7 +258,7 @@ def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Pa
 
     def refused(message: str, **options: object) -> None:
         with pytest.raises(UserError, match=message):
-            run_glue.main(flags(copy, **{**OPTIONS, **STARTED, **options}))
+            glue(flags(copy, **{**OPTIONS, **STARTED, **options}))
         assert contents(copy / "output" / "run") == before  # config.yaml, too
 
     refused("learning_rate", learning_rate=1e-3)
@@ -278,13 +278,13 @@ def test_what_is_lost_is_made_again(copy: Path, capsys: pytest.CaptureFixture[st
     path.write_bytes(before[path][: len(before[path]) // 2])
     (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
     shutil.rmtree(run / "encoders" / "mnli-42")
-    run_glue.main(flags(copy, **{**OPTIONS, **STARTED, "tasks": ["cola", "rte"], "start_from_mnli": ["rte"]}))
+    glue(flags(copy, **{**OPTIONS, **STARTED, "tasks": ["cola", "rte"], "start_from_mnli": ["rte"]}))
     after = contents(run)
     assert {p for p in before if p.suffix in (".npz", ".jsonl", ".safetensors") and after.get(p) != before[p]} == set()
     (copy / "glue" / "CoLA" / "test.tsv").unlink()  # without test files no run is repeated for a submission
     path.unlink()
     capsys.readouterr()
-    run_glue.main([*flags(copy, **{**OPTIONS, "tasks": ["cola"]}), "--plan"])
+    glue([*flags(copy, **{**OPTIONS, "tasks": ["cola"]}), "--plan"])
     assert "all 2 runs are finished" in capsys.readouterr().out
 
 
@@ -311,8 +311,8 @@ def test_the_same_command_again_repeats_nothing_and_a_plan_says_what_is_left(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(folder)
-    run_glue.main(flags(folder, **OPTIONS, **STARTED))
+    glue(flags(folder, **OPTIONS, **STARTED))
     assert contents(folder) == before
-    run_glue.main([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
+    glue([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
     assert "9 runs" in shown and "18 more" in shown and contents(folder) == before

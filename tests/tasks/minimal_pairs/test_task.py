@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from electra.model.pretrained import Networks
-from electra.report.__main__ import main as report
+from electra.report.command import main as report
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.scores import Scorer

@@ -1,12 +1,12 @@
 """Reports of pre-training runs and of evaluations, from their files alone. No torch.
 
-    python -m electra.report RUN                                     RUN/report.html, RUN/training_curves.png
-    python -m electra.report RUN RUN --x tokens --output FILE.html   several runs in one page
-    python -m electra.report RUN --glue GLUE_FOLDER                  with GLUE results, also in the model card
-    python -m electra.report EVALUATION EVALUATION --output FOLDER   report.md, report.html
+    electra report RUN                                     RUN/report.html, RUN/training_curves.png
+    electra report RUN RUN --x tokens --output FILE.html   several runs in one page
+    electra report RUN --glue GLUE_FOLDER                  with GLUE results, also in the model card
+    electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
-Runs may be unfinished or killed. Evaluations are the folders of run_glue.py, run_squad.py, run_tagging.py,
-run_swag.py and run_blimp.py.
+Runs may be unfinished or killed. Evaluations are the folders of
+`electra glue`, `squad`, `tag`, `choose` and `pairs`.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.io.console import log_plainly
-from electra.io.errors import Parser, UserError, run_script
+from electra.io.errors import Parser, UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Heading, Items, Text, text_table, to_markdown, write_report
 from electra.report.curves import AXES
@@ -34,7 +34,7 @@ KINDS = ("glue", "squad", "tagging", "multiple_choice", "minimal_pairs")
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = Parser(prog="python -m electra.report", description="Write reports of pre-training runs or evaluations.")
+    parser = Parser(prog="electra report", description="Write reports of pre-training runs or evaluations.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="runs, or evaluations of one kind")
     parser.add_argument("--x", choices=AXES, default="steps", help="for runs: unit of the horizontal axis")
     parser.add_argument(
@@ -121,7 +121,3 @@ def add_to_card(path: Path, section: Sequence[Block]) -> Path:
         card = before + (f"## {after}" if next_heading else "") if heading else card
     write_file(f"{card.rstrip()}\n\n{to_markdown(section)}".encode(), path)
     return path
-
-
-if __name__ == "__main__":
-    run_script(main)
