@@ -6,7 +6,7 @@ from torch import nn
 from transformers import AlbertConfig, AutoModel, MegatronBertConfig, Trainer
 
 from electra.io.errors import UserError
-from electra.optimization import LAYER_DECAY_MODES, layer_decay_groups, layer_multipliers
+from electra.layer_decay import LAYER_DECAY_MODES, layer_decay_groups, layer_multipliers
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
 

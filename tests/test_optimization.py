@@ -10,14 +10,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.testing import assert_close
 
-from electra.optimization import (
-    AdamWNoBiasCorrection,
-    MuonAdamW,
-    join_schedules,
-    orthogonalize,
-    product_schedule,
-    product_scheduler,
-)
+from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW, orthogonalize
+from electra.schedules import join_schedules, product_schedule, product_scheduler
 from tests.conftest import refused
 from tests.helpers import parametrize
 

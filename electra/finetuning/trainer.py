@@ -28,8 +28,10 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import ColumnRows
 from electra.io.errors import UserError
-from electra.optimization import AdamWNoBiasCorrection, layer_decay_groups, product_scheduler
+from electra.layer_decay import layer_decay_groups
+from electra.optimizers import AdamWNoBiasCorrection
 from electra.runtime.cpu import tune_networks, tune_process
+from electra.schedules import product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""

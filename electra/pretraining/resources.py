@@ -18,7 +18,7 @@ from electra.io.checkpoints import checkpoints_of
 from electra.io.console import format_bytes, format_seconds
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
-from electra.optimization import muon_groups
+from electra.optimizers import muon_groups
 from electra.pretraining.configuration import Configuration, PretrainingArguments
 from electra.pretraining.data import PretrainingData
 from electra.pretraining.plan import Plan

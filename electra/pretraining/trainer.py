@@ -32,14 +32,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from electra.io.checkpoints import UNFINISHED
 from electra.io.errors import UserError
-from electra.optimization import (
-    AdamWNoBiasCorrection,
-    MuonAdamW,
-    check_schedule,
-    create_schedule,
-    muon_groups,
-    translate_option_errors,
-)
+from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW, muon_groups
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
@@ -51,6 +44,7 @@ from electra.pretraining.resume import Origin, keeping_options
 from electra.pretraining.saving import AtomicCheckpoints
 from electra.pretraining.step_guard import StepGuard
 from electra.report.runs import FIXED
+from electra.schedules import check_schedule, create_schedule, translate_option_errors
 
 logger = logging.getLogger(__name__)
 

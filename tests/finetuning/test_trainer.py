@@ -14,7 +14,7 @@ from electra.finetuning.config import ClassificationArguments
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss, training_arguments
-from electra.optimization import product_schedule
+from electra.schedules import product_schedule
 from tests.finetuning.encoders import tiny_electra
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ import electra.pretraining.trainer
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
-from electra.optimization import AdamWNoBiasCorrection, MuonAdamW
+from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.run import main
 from electra.pretraining.step_guard import StepGuard
