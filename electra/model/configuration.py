@@ -166,6 +166,29 @@ def longest_text(config: PreTrainedConfig) -> int:
     return positions
 
 
+def generator_width(
+    discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None = None
+) -> tuple[int, int]:
+    """The generator's width and number of heads, see `generator_config`."""
+    wanted = generator_size * discriminator.hidden_size
+    head_width = discriminator.hidden_size // discriminator.num_attention_heads
+    if num_attention_heads is not None:
+        heads = num_attention_heads
+        hidden_size = heads * max(1, round(wanted / heads))
+    elif wanted >= head_width:
+        heads = max(1, math.floor(wanted / head_width + 0.5))
+        hidden_size = heads * head_width
+    else:
+        heads = 1
+        hidden_size = SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
+    if hidden_size < SMALLEST_HEAD:
+        raise UserError(
+            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
+            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
+        )
+    return hidden_size, heads
+
+
 def generator_config(
     discriminator: PreTrainedConfig,
     generator_size: float,
@@ -192,20 +215,8 @@ def generator_config(
     Raises:
         UserError: too narrow for one head.
     """
+    hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
     wanted = generator_size * discriminator.hidden_size
-    head_width = discriminator.hidden_size // discriminator.num_attention_heads
-    if num_attention_heads is not None:
-        heads, hidden_size = num_attention_heads, num_attention_heads * max(1, round(wanted / num_attention_heads))
-    elif wanted >= head_width:
-        heads = max(1, math.floor(wanted / head_width + 0.5))
-        hidden_size = heads * head_width
-    else:
-        heads, hidden_size = 1, SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
-    if hidden_size < SMALLEST_HEAD:
-        raise UserError(
-            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
-            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
-        )
     wanted_layers = generator_layer_size * discriminator.num_hidden_layers
     layers = max(1, math.floor(wanted_layers + 0.5))
     if intermediate_size is None:

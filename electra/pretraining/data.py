@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -39,9 +40,9 @@ class PretrainingData:
     """Tokens of each document that is held out."""
     policy: SegmentPolicy
     evaluation: EvaluationSegments | None
-    """Of the first held-out text, which decides about checkpoints, gates and warnings."""
+    """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
-    """Of the other held-out texts by name, and `FIXED`."""
+    """Segments of the other held-out texts by name, and `FIXED`."""
     text: Origin
     """What is trained and evaluated on: numbers of documents and fingerprints, for origin.json."""
 
@@ -52,55 +53,44 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     Args:
         checkpoint: the one to resume, if any; it decides the tokenizer.
     """
-    options, eval_seed = args.segments, args.training.eval_seed
-    corpus = Corpus(args.corpus, eval_seed)
-    empty = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
-    texts = held_out_texts(options.validation_file)  # opened early: a wrong path is refused at once
+    options = args.segments
+    corpus = Corpus(args.corpus, args.training.eval_seed)
+    validation = _validation_corpora(args)  # opened early: a wrong path is refused at once
     fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
-    try:
-        validation = {name: Corpus(replace(empty, train_file=files), eval_seed) for name, files in texts.items()}
-    except UserError as error:
-        raise UserError(f"--validation_file: {error}") from error
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if fixed is not None:
         check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
-    # One process builds the cache, the others wait for its lock: a collective would time out, see --ddp_timeout.
-    cache = load_or_build_cache(corpus, tokenizer, args.cache.cache_dir)
-    if not validation:
-        documents, held_out = split_documents(cache.content_hashes, options.validation_fraction, eval_seed)
-        held_out_caches = {"": cache}
-    else:
-        held_out_caches = {
-            name: load_or_build_cache(text, tokenizer, args.cache.cache_dir) for name, text in validation.items()
-        }
-        hashes = np.concatenate([text.content_hashes for text in held_out_caches.values()])
+
+    # One process builds a cache, the others wait for its lock: a collective would time out, see --ddp_timeout.
+    folder = args.cache.cache_dir
+    cache = load_or_build_cache(corpus, tokenizer, folder)
+    held_out_caches = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
+    if validation:
+        documents = _not_held_out(cache, held_out_caches.values())
         held_out = np.arange(len(next(iter(held_out_caches.values()))))
-        is_in_both = np.isin(cache.content_hashes, hashes)
-        documents = np.flatnonzero(~is_in_both)
-        if is_in_both.any():
-            logger.warning("%d training documents are also held out; they are left out of training", is_in_both.sum())
-        if not len(documents):
-            raise UserError("every training document is also held out; name other text with --validation_file")
-    length, evaluation = options.max_length, None
-    policy = make_policy(options.segment_policy, cache, documents, max_length=length, seed=args.training.seed)
+    else:
+        documents, held_out = split_documents(
+            cache.content_hashes, options.validation_fraction, args.training.eval_seed
+        )
+        held_out_caches = {"": cache}
     (_, held_out_cache), *others = held_out_caches.items()
 
-    def segments(text: TokenCache, chosen: NDArray[np.int64]) -> EvaluationSegments:
-        fixed = WindowPolicy(text, chosen, max_length=length, seed=eval_seed)
-        return EvaluationSegments(fixed, max_segments=options.max_eval_segments, seed=eval_seed)
-
-    if len(held_out):
-        evaluation = segments(held_out_cache, held_out)
+    evaluation = _evaluation_segments(args, held_out_cache, held_out) if len(held_out) else None
     more: dict[str, EvaluationSegments | CorruptedSegments] = {
-        name: segments(text, np.arange(len(text))) for name, text in others
+        name: _evaluation_segments(args, text, np.arange(len(text))) for name, text in others
     }
-    more |= {FIXED: fixed} if fixed is not None else {}
+    if fixed is not None:
+        more[FIXED] = fixed
+    held_out_hashes = [held_out_cache.content_hashes[held_out], *(text.content_hashes for _, text in others)]
+    of_fixed_set = "" if fixed is None else fixed.fingerprint
     return PretrainingData(
         tokenizer=tokenizer,
         cache=cache,
         training_documents=documents,
         held_out_lengths=held_out_cache.lengths[held_out],
-        policy=policy,
+        policy=make_policy(
+            options.segment_policy, cache, documents, max_length=options.max_length, seed=args.training.seed
+        ),
         evaluation=evaluation,
         more_evaluations=more,
         text=Origin(
@@ -108,16 +98,44 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
             documents=len(cache),
             training_text=_fingerprint(cache.content_hashes[documents]),
             training_documents=len(documents),
-            held_out_text=_fingerprint(
-                np.concatenate([held_out_cache.content_hashes[held_out], *(t.content_hashes for _, t in others)])
-            )
-            + (fixed.fingerprint if fixed is not None else ""),
+            held_out_text=_fingerprint(np.concatenate(held_out_hashes)) + of_fixed_set,
         ),
     )
 
 
+def _validation_corpora(args: Configuration) -> dict[str, Corpus]:
+    """The corpora of --validation_file by name; none without it."""
+    without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
+    texts = held_out_texts(args.segments.validation_file)
+    try:
+        return {
+            name: Corpus(replace(without_data, train_file=files), args.training.eval_seed)
+            for name, files in texts.items()
+        }
+    except UserError as error:
+        raise UserError(f"--validation_file: {error}") from error
+
+
+def _not_held_out(cache: TokenCache, held_out_caches: Iterable[TokenCache]) -> NDArray[np.int64]:
+    """The documents of a cache that are in no held-out text."""
+    is_held_out = np.isin(cache.content_hashes, np.concatenate([text.content_hashes for text in held_out_caches]))
+    documents = np.flatnonzero(~is_held_out)
+    if is_held_out.any():
+        logger.warning("%d training documents are also held out; they are left out of training", is_held_out.sum())
+    if not len(documents):
+        raise UserError("every training document is also held out; name other text with --validation_file")
+    return documents
+
+
+def _evaluation_segments(args: Configuration, text: TokenCache, documents: NDArray[np.int64]) -> EvaluationSegments:
+    """Windows of documents whose masks are fixed, whatever the policy of training."""
+    seed = args.training.eval_seed
+    windows = WindowPolicy(text, documents, max_length=args.segments.max_length, seed=seed)
+    return EvaluationSegments(windows, max_segments=args.segments.max_eval_segments, seed=seed)
+
+
 def _fingerprint(content_hashes: NDArray[np.uint64]) -> str:
-    """Of documents in their order, whichever files they come from."""
+    """A checksum of documents in their order, whichever files they come from."""
     return hashlib.blake2b(content_hashes.tobytes(), digest_size=16).hexdigest()
 
 

@@ -5,9 +5,11 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accelerate import PartialState
 
 from electra.data.corrupted import CorruptedSegments
 from electra.io.checkpoints import describe_latest_valid, translate_write_errors
@@ -24,7 +26,7 @@ from electra.pretraining.metrics import Rows, rows_of, token_counts, unigram_met
 from electra.pretraining.run_folder import METRICS_NAME, STATE_NAME
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import text_table
-from electra.report.page import try_to_report
+from electra.report.page import REPORT_NAME, try_to_report
 from electra.runtime.tracking import tensorboard_folder, track_results
 from electra.samples import write_samples
 
@@ -86,6 +88,12 @@ def finish_run(
         _track(trainer, results, ledger)
         if verdict:
             logger.info("\n%s", verdict)
+
+
+def report_finished(folder: Path) -> None:
+    """Make the report of a finished run that was killed before it had one."""
+    if PartialState().is_main_process and not (folder / REPORT_NAME).is_file():
+        try_to_report(folder)
 
 
 def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued: bool) -> dict[str, dict[str, float]]:

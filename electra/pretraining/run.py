@@ -10,7 +10,7 @@ from electra.pretraining.budget import fit_to_budget
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.card import first_command
 from electra.pretraining.data import load_data
-from electra.pretraining.finish import finish_run
+from electra.pretraining.finish import finish_run, report_finished
 from electra.pretraining.model import build_model, record_given_parts
 from electra.pretraining.options import parse_arguments, resolve
 from electra.pretraining.plan import announce_plan
@@ -24,7 +24,6 @@ from electra.pretraining.setup import (
     seed_dropout,
     tune_for_device,
 )
-from electra.report.page import REPORT_NAME, try_to_report
 from electra.runtime.tracking import check_trackers
 
 
@@ -39,27 +38,31 @@ def main(argv: list[str] | None = None) -> None:
     check_trackers(args.training.report_to)
     run = open_run(args)
     if run.is_finished:
-        if args.training.process_index == 0 and not (run.folder / REPORT_NAME).is_file():  # killed before it had one
-            try_to_report(run.folder)
+        report_finished(run.folder)
         return
+
     data = load_data(args, run.checkpoint)
     args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+
     model = build_model(args, data.tokenizer, run.checkpoint)
     record = record_given_parts(args, model, data.tokenizer)
     origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
     if run.checkpoint is not None:
         origin = check_resumed(Path(run.checkpoint), origin, model)
+
     plan = announce_plan(args, model, data, origin.changes)
     check_disk(args, model, plan)
     if args.training.plan:
         announce_trial(run_trial(args, model, data, plan), args.training, plan)
         return
+
     stop = StopRequests(args.training.max_hours, started)
     tune_for_device(model, args.training)
     callbacks = [*make_callbacks(args, record, model, plan), stop]
     trainer = make_trainer(args, model, data, plan, origin, callbacks)
     compile_step(trainer)
     seed_dropout(args.training)
+
     save_options(args, record, run, data.tokenizer, plan.changes)
     command = shown_command("run_pretraining.py", argv)
     if args.training.process_index == 0:
