@@ -36,8 +36,9 @@ SIZES = {"generator_size": {"values": [1, 2]}}
 
 def parsed_values(sweep: Sweep, argv: list[str]) -> dict[str, Any]:
     is_pretraining = sweep.program.name == "run_pretraining.py"
-    groups = parse_pretraining(argv) if is_pretraining else vars(parse_glue(argv)).values()
-    return {name: value for group in groups if hasattr(group, "__dict__") for name, value in vars(group).items()}
+    args = parse_pretraining(argv) if is_pretraining else parse_glue(argv)
+    groups = [vars(group) for group in vars(args).values() if hasattr(group, "__dict__")]
+    return {name: value for group in groups for name, value in group.items()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
