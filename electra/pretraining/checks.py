@@ -171,7 +171,8 @@ NEEDS = (
     Need(
         "muon_learning_rate",
         _suits_muon,
-        "it works only with Adam and its bias correction, without --fsdp and --deepspeed",
+        "it works only with --optim adamw_torch (not --optim {optimizer}) and its bias correction, without --fsdp and "
+        "--deepspeed",
     ),
     Need(
         "fsdp",
@@ -225,13 +226,17 @@ def check_together(c: Configuration) -> None:
 def _check_needs(c: Configuration) -> None:
     values = c.values()
     types = {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
-    source = "--generator_type uniform" if _is_uniform(c) else f"--objective {c.objective.objective}"
+    words = {
+        "source": "--generator_type uniform" if _is_uniform(c) else f"--objective {c.objective.objective}",
+        "types": " and ".join(sorted(types)),
+        "optimizer": c.training.optim.value,
+    }
     for need in NEEDS:
         if need.holds(c):
             continue
         for name in need.options.split():
             if c.is_given(name):
-                reason = need.reason.format(**values, source=source, types=" and ".join(sorted(types)))
+                reason = need.reason.format(**values, **words)
                 advice = "" if ";" in reason else "; leave it out"
                 raise UserError(f"--{name} {_shown(values[name])} does not work here: {reason}{advice}")
 
