@@ -230,7 +230,8 @@ def decode(
     paragraph, not before its start, and has at most `max_answer_length` tokens. The null odds are the lowest
     `unanswerable` of the question's windows; without a classifier, that minus the score of the best answer.
     """
-    starts, ends = candidates.starts, candidates.ends
+    starts = candidates.starts
+    ends = candidates.ends
     is_start = (starts >= windows.most_context[:, :1]) & (starts < windows.most_context[:, 1:])
     is_start &= np.isfinite(candidates.start_scores)
     length = ends - starts[:, :, None] + 1
@@ -239,11 +240,14 @@ def decode(
     scores = candidates.start_scores.astype(np.float64)[:, :, None] + candidates.end_scores
     window, start, end = np.nonzero(possible)
     order = np.lexsort((-scores[possible], windows.questions[window]))  # question by question, best first
-    window, start, end = window[order], start[order], end[order]
+    window = window[order]
+    start = start[order]
+    end = end[order]
     bounds = np.searchsorted(windows.questions[window], np.arange(len(data) + 1))
     row = np.minimum(start, ends.shape[1] - 1)  # the independent head has one row of ends for all starts
     shift = (windows.first_tokens - windows.context[:, 0])[window]
-    firsts, lasts = (starts[window, start] + shift).tolist(), (ends[window, row, end] + shift).tolist()
+    firsts = (starts[window, start] + shift).tolist()
+    lasts = (ends[window, row, end] + shift).tolist()
     start_scores = candidates.start_scores[window, start].tolist()
     end_scores = candidates.end_scores[window, row, end].tolist()
     lowest = np.full(len(data), np.inf)

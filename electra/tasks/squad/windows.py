@@ -80,13 +80,9 @@ def encode_questions(
             )
         answer = None
         if is_training and question.start is not None:
-            # First and last token that cover a character of the answer.
-            firsts, ends = offsets[question.paragraph].T
-            first_token = int(np.searchsorted(ends, question.start, side="right"))
-            last_token = int(np.searchsorted(firsts, question.start + len(question.answers[0]))) - 1
-            if first_token > last_token:
+            answer = answer_tokens(offsets[question.paragraph], question.start, len(question.answers[0]))
+            if answer is None:
                 continue
-            answer = first_token, last_token
         start = len(question_ids) + texts[: second.start].count(None)
         edges = cut_windows(len(paragraph), room, doc_stride)
         owners = windows_with_most_context(edges)
@@ -106,3 +102,16 @@ def encode_questions(
     lengths = np.array([len(row) for row in ids], dtype=np.int64)
     columns |= {"labels": labels, "start_positions": labels[:, START]} if is_training else {}
     return Windows(columns, lengths, questions[:, 0], first_tokens[:, 0], context, most_context, offsets)
+
+
+def answer_tokens(offsets: NDArray[np.int32], start: int, length: int) -> tuple[int, int] | None:
+    """The first and the last token that cover a character of an answer; None if no token does.
+
+    Args:
+        offsets: characters of the paragraph's tokens (T, 2).
+        start, length: the answer's characters.
+    """
+    firsts, ends = offsets.T
+    first_token = int(np.searchsorted(ends, start, side="right"))
+    last_token = int(np.searchsorted(firsts, start + length)) - 1
+    return None if first_token > last_token else (first_token, last_token)
