@@ -8,14 +8,11 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
 from electra.pretraining.configuration import PretrainingArguments
@@ -24,21 +21,20 @@ from electra.report.command import main as report
 from electra.tasks.glue.task import main as glue
 from electra.tokenizers.run import main as tokenizer
 from tests.conftest import refused_command
+from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, write_corpus
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
 
 pytestmark = pytest.mark.slow
 
-Change = Callable[[Path], Any]
-Case = tuple[dict[str, Any], str] | tuple[dict[str, Any], str, Change]
 DONE, LAST = "output/done", "output/done/checkpoint-4"
 RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
 COLA = "glue/CoLA/train.tsv"
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+def pristine(tmp_path_factory, glue_tokenizer):
     """Corpora, tokenizers, a finished run of two checkpoints, an encoder and task files."""
     folder = tmp_path_factory.mktemp("world")
     write_corpus(folder / "corpus.txt")
@@ -46,7 +42,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
     write_encoder(folder / "encoder", glue_tokenizer)
     write_glue(folder / "glue", "CoLA")
     state = (folder / "tok" / "tokenizer.json").read_text()
-    files: dict[str, bytes | str] = {
+    files = {
         "empty.txt": "\n\n \t\n",
         "short.txt": "bad bad\n\nbad bad bad",
         "cut.jsonl": '{"text": "a"}\n{"text": "b"\n',
@@ -66,7 +62,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
 
 
 @pytest.fixture
-def world(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(pristine, tmp_path, monkeypatch):
     """A copy of it, which is also the working directory."""
     folder = tmp_path / "world"
     shutil.copytree(pristine, folder)
@@ -74,23 +70,23 @@ def world(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return folder
 
 
-def write(name: str, content: str | bytes) -> Change:
+def write(name, content):
     return lambda world: (world / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def cut(name: str) -> Change:
+def cut(name):
     return lambda world: os.truncate(world / name, (world / name).stat().st_size - 1)
 
 
-def remove(name: str) -> Change:
+def remove(name):
     return lambda world: (world / name).unlink()
 
 
-def edit(name: str, old: str, new: str) -> Change:
+def edit(name, old, new):
     return lambda world: (world / name).write_text((world / name).read_text().replace(old, new))
 
 
-def argv_of(command: Callable[..., None], options: dict[str, Any]) -> list[str]:
+def argv_of(command, options):
     """A command line that works, but for some of its options; None takes one away."""
     if command is pretrain:
         return flags(Path(), **{**FAST, "max_steps": 4, "tokenizer_path": "tok", **options})
@@ -102,7 +98,7 @@ def argv_of(command: Callable[..., None], options: dict[str, Any]) -> list[str]:
     return [f"--{name}={value}" for name, value in options.items() if value is not None]
 
 
-PRETRAINING: list[Case] = [
+PRETRAINING = [
     ({"max_stepz": 4}, "--max_stepz --max_steps"),
     ({"max_length": 64}, "--max_length 64 32"),
     ({"muon_learning_rate": 1e-3, "optim": "adafactor"}, "--muon_learning_rate --optim adafactor"),
@@ -122,7 +118,7 @@ PRETRAINING: list[Case] = [
     ({**RESUME, "resume_from_checkpoint": LAST}, f"checkpoint-4 {MANIFEST_NAME}", remove(f"{LAST}/{MANIFEST_NAME}")),
     ({"init_discriminator": "nothing"}, "nothing"),
 ]
-TOKENIZER: list[Case] = [
+TOKENIZER = [
     ({"vocab_sise": 100}, "--vocab_sise --vocab_size"),
     ({"vocab_size": 10}, "vocab_size=10"),
     ({"output_dir": "corpus.txt"}, "corpus.txt"),
@@ -132,7 +128,7 @@ TOKENIZER: list[Case] = [
     ({"train_file": "cut.jsonl"}, "cut.jsonl line 2"),
     ({"train_file": "nothing"}, "nothing"),
 ]
-GLUE: list[Case] = [
+GLUE = [
     ({"tasks": "colla"}, "colla cola"),
     ({"num_seeds": 0}, "--num_seeds 0"),
     ({"experiment_name": "old"}, "results.jsonl"),
@@ -142,7 +138,7 @@ GLUE: list[Case] = [
     ({"glue_dir": "./none"}, "--glue_dir ./none"),
     ({}, "train.tsv line 1 yes", write(COLA, "gj04\tyes\t\tbad\n")),
 ]
-REPORT: list[Case] = [
+REPORT = [
     ({"folder": "missing"}, "missing"),
     (
         {},
@@ -160,14 +156,14 @@ CASES = [
 ]
 
 
-def files_of(folder: Path) -> dict[Path, bytes]:
+def files_of(folder):
     """Without locks and without the cache, whose parts are whole or not there."""
     found = (path for path in folder.rglob("*") if "cache" not in path.parts and path.suffix != ".lock")
     return {path: path.read_bytes() if path.is_file() else b"" for path in found}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__module__} {case[1]} {case[2]}")
-def test_what_is_wrong_is_named_in_one_line(case: Any, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@parametrize("case", CASES, ids=lambda case: f"{case[0].__module__} {case[1]} {case[2]}")
+def test_what_is_wrong_is_named_in_one_line(case, world, capsys):
     command, options, named, *changes = case
     for change in changes:
         change(world)
@@ -183,11 +179,11 @@ def test_what_is_wrong_is_named_in_one_line(case: Any, world: Path, capsys: pyte
 class Payload:
     """Makes the file `ran` in the working directory when it is unpickled."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return open, ("ran", "w")
 
 
-def write_payload(path: Path) -> None:
+def write_payload(path):
     """A file that would run code; beside it a new manifest: whoever writes the files writes the checksums."""
     torch.save({"state": Payload()}, path)
     with suppress(RuntimeError):  # afterwards it misses what torch writes around a pickle
@@ -196,10 +192,8 @@ def write_payload(path: Path) -> None:
     write_manifest(path.parent)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "pytorch_model.bin", "trainer_state.json"])
-def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
-    world: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize("name", ["optimizer.pt", "rng_state.pth", "pytorch_model.bin", "trainer_state.json"])
+def test_a_hostile_checkpoint_is_refused_and_runs_nothing(world, name, capsys):
     if name == "pytorch_model.bin":
         (world / LAST / "model.safetensors").unlink()
     write_payload(world / LAST / name)
@@ -207,14 +201,14 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
     assert not Path("ran").exists()
 
 
-def test_arguments_are_not_pickled_and_those_of_somebody_else_are_not_read(world: Path) -> None:
+def test_arguments_are_neither_pickled_nor_read_from_a_pickle(world):
     assert not list(world.rglob("training_args.bin"))
     write_payload(world / LAST / "training_args.bin")
     pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
     assert not Path("ran").exists() and find_damage(world / DONE / "checkpoint-6") is None
 
 
-def test_a_hostile_encoder_is_refused_and_runs_nothing(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_encoder_is_refused_and_runs_nothing(world, capsys):
     (world / "encoder" / "model.safetensors").unlink()
     write_payload(world / "encoder" / "pytorch_model.bin")
     assert "encoder" in refused_command(glue, argv_of(glue, {}), capsys)
@@ -226,9 +220,7 @@ def test_a_hostile_encoder_is_refused_and_runs_nothing(world: Path, capsys: pyte
 # ---- no secret gets into what a run writes or says
 
 
-def test_no_secret_is_written_or_said(
-    world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_secret_is_written_or_said(world, monkeypatch, capfd):
     secrets = {"HF_TOKEN": "hf_Zq81sesame", "WANDB_API_KEY": "83" * 19 + "se", "AWS_SECRET_ACCESS_KEY": "aws84sesame"}
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
@@ -247,7 +239,7 @@ def test_no_secret_is_written_or_said(
         assert [name for name, content in written.items() if secret.encode() in content] == []
 
 
-def test_pickled_options_hold_no_token() -> None:
+def test_pickled_options_hold_no_token():
     args = PretrainingArguments(output_dir="output", hub_token="hf_of_somebody", report_to="none")
     assert b"hf_of_somebody" not in pickle.dumps(args)
     assert pickle.loads(pickle.dumps(args)).learning_rate == args.learning_rate

@@ -15,12 +15,12 @@ LAYERS = (
 """Packages and commands of electra/, lowest first. What is not named here is the base, below all of them."""
 
 
-def module_name(path: Path) -> str:
+def module_name(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path, modules: set[str]) -> set[str]:
+def imports_of(path, modules):
     """The modules of this package that a module imports, inside functions too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -34,7 +34,7 @@ def imports_of(path: Path, modules: set[str]) -> set[str]:
     return found & modules
 
 
-def layer(module: str) -> int:
+def layer(module):
     """Commands (`run`, `__main__`) are above everything else."""
     if module.rpartition(".")[2] in ("run", "command", "commands", "__main__"):
         return len(LAYERS) + 1
@@ -42,12 +42,12 @@ def layer(module: str) -> int:
     return next((level for level, names in enumerate(LAYERS, start=1) if room in names.split()), 0)
 
 
-def graph() -> dict[str, set[str]]:
+def graph():
     paths = {module_name(path): path for path in (ROOT / "electra").rglob("*.py")}
     return {name: imports_of(path, set(paths)) - {name} for name, path in paths.items()}
 
 
-def test_imports_point_down() -> None:
+def test_imports_point_down():
     upward = [
         f"{name} imports {other}"
         for name, imported in graph().items()
@@ -57,12 +57,12 @@ def test_imports_point_down() -> None:
     assert upward == []
 
 
-def test_there_are_no_cycles() -> None:
+def test_there_are_no_cycles():
     TopologicalSorter(graph()).prepare()  # raises CycleError, which names the modules
 
 
-def test_rooms_of_one_layer_do_not_import_each_other() -> None:
-    def room(module: str) -> str:
+def test_rooms_of_one_layer_do_not_import_each_other():
+    def room(module):
         return ".".join(module.split(".")[1 : 3 if module.startswith("electra.tasks.") else 2])
 
     mixed = [

@@ -9,10 +9,11 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
-import pytest
+from pytest import raises
 
 from electra import commands
 from electra.io.errors import OPTIONAL
+from tests.helpers import parametrize
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -26,22 +27,20 @@ TOOLS = [
 ]
 
 
-def names(requirements: list[str]) -> set[str]:
+def names(requirements):
     return {re.split(r"[\[<>=!~ ]", line, maxsplit=1)[0].lower() for line in requirements}
 
 
-def test_every_package_is_listed() -> None:
+def test_every_package_is_listed():
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "electra").rglob("*.py")}
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
     assert found <= listed and listed - found <= {"electra.configs", "electra.tasks"}
 
 
-@pytest.mark.parametrize("name", commands.VERBS)
-def test_the_help_of_a_verb_starts_with_an_example(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize("name", commands.VERBS)
+def test_the_help_of_a_verb_starts_with_an_example(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["electra", name, "--help"])
-    with pytest.raises(SystemExit) as stop:
+    with raises(SystemExit) as stop:
         commands.main()
     said = capsys.readouterr().out
     introduction, usage, rest = said.partition(f"usage: electra {name}")
@@ -50,20 +49,20 @@ def test_the_help_of_a_verb_starts_with_an_example(
         assert option in rest
 
 
-def test_the_command_of_the_package_runs_a_verb() -> None:
+def test_the_command_of_the_package_runs_a_verb():
     module, _, function = PROJECT["project"]["scripts"]["electra"].partition(":")
     assert getattr(import_module(module), function) is commands.main
 
 
-@pytest.mark.parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
-def test_electra_answers_without_importing_libraries(words: list[str], code: int, line: str) -> None:
+@parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
+def test_electra_answers_without_importing_libraries(words, code, line):
     program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == code and line in done.stdout + done.stderr
     assert not {"torch", "transformers", "numpy"} & set(done.stdout.splitlines()[-1].split())
 
 
-def test_every_import_is_a_declared_dependency_and_pinned() -> None:
+def test_every_import_is_a_declared_dependency_and_pinned():
     imported = set()
     for path in (ROOT / "electra").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -80,16 +79,14 @@ def test_every_import_is_a_declared_dependency_and_pinned() -> None:
     assert all("==" in line for line in pinned) and names(pinned) == declared
 
 
-def test_every_optional_package_has_its_extra() -> None:
+def test_every_optional_package_has_its_extra():
     assert names([line for extra, lines in EXTRA_PACKAGES.items() if extra != "all" for line in lines]) == OPTIONAL
 
 
-@pytest.mark.parametrize("path", TOOLS, ids=lambda path: path.name)
-def test_every_tool_beside_the_scripts_starts_as_a_file(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize("path", TOOLS, ids=lambda path: path.name)
+def test_every_tool_beside_the_scripts_starts_as_a_file(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
-    with pytest.raises(SystemExit) as stop:
+    with raises(SystemExit) as stop:
         runpy.run_path(str(path), run_name="__main__")
     assert not stop.value.code and "usage: " in capsys.readouterr().out

@@ -1,16 +1,14 @@
 """The command line that tiny runs of fine-tuning share."""
 
-from pathlib import Path
 
-
-def file_flags(folder: Path, train: str, validation: str, **options: object) -> list[str]:
+def file_flags(folder, train, validation, **options):
     """Of a run below `folder` on two files of it."""
     return tiny_flags(folder, **{"train_file": folder / train, "validation_file": folder / validation, **options})
 
 
-def tiny_flags(folder: Path, **options: object) -> list[str]:
+def tiny_flags(folder, **options):
     """Of a run below `folder`: its encoder/, one epoch, two seeds."""
-    values: dict[str, object] = {
+    values = {
         "pretrain_path": folder / "encoder",
         "output_dir": folder / "output",
         "experiment_name": "run",
@@ -20,7 +18,7 @@ def tiny_flags(folder: Path, **options: object) -> list[str]:
         "disable_tqdm": True,
         **options,
     }
-    words: list[str] = []
+    words = []
     for name, value in values.items():
         if isinstance(value, list):
             words += [f"--{name}", *map(str, value)]

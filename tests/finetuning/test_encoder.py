@@ -4,14 +4,11 @@ import functools
 import json
 import logging
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from pytest import approx
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -19,8 +16,6 @@ from transformers import (
     BertConfig,
     BertLMHeadModel,
     GPT2Config,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
 )
 
 from electra.finetuning.encoder import fresh_encoder, load_encoder
@@ -31,6 +26,7 @@ from electra.recipes import RECIPES
 from electra.tokenizers.load import load_tokenizer
 from tests.conftest import make_number_tokenizer, refused
 from tests.finetuning.encoders import tiny_configs
+from tests.helpers import parametrize, read_json
 
 VOCAB_SIZE = 60
 SMALL = {"vocab_size": VOCAB_SIZE, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
@@ -39,12 +35,12 @@ JOINT_EMBEDDINGS = "generator.electra.embeddings."
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerBase:
+def tokenizer():
     return make_number_tokenizer(VOCAB_SIZE)
 
 
 @pytest.fixture(scope="module")
-def joint() -> ElectraForJointPretraining:
+def joint():
     discriminator = tiny_configs(VOCAB_SIZE)["electra"]
     generator, _ = generator_config(discriminator, 0.5, 0.5)
     torch.manual_seed(0)
@@ -53,14 +49,11 @@ def joint() -> ElectraForJointPretraining:
     )
 
 
-Save = Callable[..., Path]
-
-
 @pytest.fixture
-def save(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> Save:
+def save(tmp_path, tokenizer):
     """`save(model, name)`: a folder as `save_pretrained` writes it, with a tokenizer."""
 
-    def save(model: PreTrainedModel, name: str = "model", **options: Any) -> Path:
+    def save(model, name="model", **options):
         model.save_pretrained(tmp_path / name, **options)
         tokenizer.save_pretrained(tmp_path / name)
         return tmp_path / name
@@ -69,7 +62,7 @@ def save(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> Save:
 
 
 @pytest.fixture
-def checkpoint(save: Save, joint: ElectraForJointPretraining) -> Path:
+def checkpoint(save, joint):
     """As Trainer leaves one in a run folder."""
     folder = save(joint, "run/checkpoint-20")
     (folder / "trainer_state.json").write_text("{}")
@@ -77,12 +70,12 @@ def checkpoint(save: Save, joint: ElectraForJointPretraining) -> Path:
 
 
 @pytest.fixture
-def electra(save: Save) -> Path:
+def electra(save):
     torch.manual_seed(1)
     return save(AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)["electra"]))
 
 
-def assert_equal_weights(model: nn.Module, expected: nn.Module) -> None:
+def assert_equal_weights(model, expected):
     """All weights of `expected` but a pooling layer's, and no others."""
     state = model.state_dict()
     weights = {name: value for name, value in expected.state_dict().items() if not name.startswith("pooler.")}
@@ -91,39 +84,37 @@ def assert_equal_weights(model: nn.Module, expected: nn.Module) -> None:
         assert torch.equal(state[name], value), name
 
 
-def edit_config(folder: Path, **values: Any) -> None:
+def edit_config(folder, **values):
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    path.write_text(json.dumps({**read_json(path), **values}))
 
 
-def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> None:
+def edit_weights(folder, edit):
     weights = load_file(folder / "model.safetensors")
     edit(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def drop(*names: str) -> Callable[[dict[str, Tensor]], None]:
-    def edit(weights: dict[str, Tensor]) -> None:
+def drop(*names):
+    def edit(weights):
         for name in [name for name in weights if name.startswith(names)]:
             del weights[name]
 
     return edit
 
 
-def make_nan(name: str) -> Callable[[dict[str, Tensor]], object]:
+def make_nan(name):
     return lambda weights: weights[name].fill_(torch.nan)
 
 
-def truncate(path: Path) -> None:
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
 # ---- what can be loaded
 
 
-def test_a_joint_checkpoint_gives_the_discriminators_encoder(
-    checkpoint: Path, joint: ElectraForJointPretraining, tmp_path: Path
-) -> None:
+def test_a_joint_checkpoint_gives_the_discriminators_encoder(checkpoint, joint, tmp_path):
     # Heads and the generator's layers may be missing.
     edit_weights(checkpoint, drop("discriminator.discriminator_predictions.", "generator.electra.encoder."))
     encoder = load_encoder(str(checkpoint))
@@ -137,19 +128,15 @@ def test_a_joint_checkpoint_gives_the_discriminators_encoder(
     assert_equal_weights(reopened, encoder.model)
 
 
-def test_exported_networks_give_their_encoders_and_a_run_its_discriminator(
-    save: Save, checkpoint: Path, joint: ElectraForJointPretraining, electra: Path
-) -> None:
+def test_exported_networks_give_their_encoders(save, checkpoint, joint, electra):
     generator = save(joint.generator, "generator")
     assert_equal_weights(load_encoder(str(generator)).model, joint.generator.electra)
     shutil.copytree(electra, checkpoint.parent / "discriminator")
     assert_equal_weights(load_encoder(str(checkpoint.parent)).model, AutoModel.from_pretrained(electra))
 
 
-@pytest.mark.parametrize("damaged", ["model.safetensors", "trainer_state.json"])
-def test_a_run_gives_its_newest_whole_checkpoint_by_number(
-    checkpoint: Path, damaged: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@parametrize("damaged", ["model.safetensors", "trainer_state.json"])
+def test_a_run_gives_its_newest_whole_checkpoint_by_number(checkpoint, damaged, caplog):
     run = checkpoint.parent
     for step, change in ((3, 3.0), (100, 100.0)):
         shutil.copytree(checkpoint, run / f"checkpoint-{step}")
@@ -158,7 +145,7 @@ def test_a_run_gives_its_newest_whole_checkpoint_by_number(
     for path in run.iterdir():
         write_manifest(path)
 
-    def bias() -> float:
+    def bias():
         return load_encoder(str(run)).model.embeddings.LayerNorm.bias[0].item()
 
     assert bias() == 100.0
@@ -168,10 +155,8 @@ def test_a_run_gives_its_newest_whole_checkpoint_by_number(
     assert str(run / "checkpoint-100") in caplog.text
 
 
-@pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_every_kind_of_encoder_is_loaded_without_its_head_or_fresh_without_weights(
-    save: Save, model_type: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+@parametrize("model_type", list(tiny_configs()))
+def test_every_kind_of_encoder_is_loaded_or_made_fresh(save, model_type, capfd, caplog):
     torch.manual_seed(2)
     saved = AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)[model_type]).to(torch.bfloat16)
     folder = save(saved)
@@ -192,7 +177,7 @@ def test_every_kind_of_encoder_is_loaded_without_its_head_or_fresh_without_weigh
     assert (len(fresh.tokenizer), fresh.name) == (VOCAB_SIZE, str(folder))
 
 
-def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) -> None:
+def test_shards_and_pickled_weights_are_loaded_too(save, electra):
     expected = AutoModel.from_pretrained(electra)
     sharded = save(expected, "sharded", max_shard_size="4KB")
     assert len(list(sharded.glob("*.safetensors"))) > 1
@@ -207,7 +192,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) ->
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("damage", "named"),
     [
         (lambda folder: edit_weights(folder, drop("electra.encoder.layer.1.output.dense.bias")), "dense.bias"),
@@ -223,12 +208,12 @@ def test_shards_and_pickled_weights_are_loaded_too(save: Save, electra: Path) ->
         (lambda folder: truncate(folder / "model.safetensors"), "weights"),
     ],
 )
-def test_a_folder_that_is_no_whole_model_is_refused(electra: Path, damage: Callable, named: str) -> None:
+def test_a_folder_that_is_no_whole_model_is_refused(electra, damage, named):
     damage(electra)
     assert named in refused(lambda: load_encoder(str(electra)))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("damage", "named"),
     [
         (lambda folder: edit_weights(folder, drop("discriminator.")), " 34 "),
@@ -237,17 +222,13 @@ def test_a_folder_that_is_no_whole_model_is_refused(electra: Path, damage: Calla
         (lambda folder: tiny_configs(VOCAB_SIZE)["electra"].save_pretrained(folder), " 39 "),  # not the joint model's
     ],
 )
-def test_a_joint_checkpoint_without_all_of_the_discriminators_encoder_is_refused(
-    checkpoint: Path, damage: Callable, named: str
-) -> None:
+def test_a_joint_checkpoint_without_its_encoder_is_refused(checkpoint, damage, named):
     damage(checkpoint)
     assert named in refused(lambda: load_encoder(str(checkpoint)))
 
 
-@pytest.mark.parametrize("load", [load_encoder, fresh_encoder])
-def test_a_path_to_nothing_is_not_asked_of_the_hub(
-    load: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@parametrize("load", [load_encoder, fresh_encoder])
+def test_a_path_to_nothing_is_not_asked_of_the_hub(load, tmp_path, monkeypatch):
     (tmp_path / "output").mkdir()
     monkeypatch.chdir(tmp_path)
     for name in ("/no/such/model", "~/no/such", "a/b/c", "", "x/config.json", "output/typo"):
@@ -255,13 +236,13 @@ def test_a_path_to_nothing_is_not_asked_of_the_hub(
     assert "Hub" in refused(lambda: load("no-such-owner/no-such-model"))
 
 
-def test_a_file_and_a_run_without_a_whole_checkpoint_are_refused(checkpoint: Path) -> None:
+def test_a_file_and_a_run_without_a_whole_checkpoint_are_refused(checkpoint):
     assert "is a file" in refused(lambda: load_encoder(str(checkpoint / "model.safetensors")))
     truncate(checkpoint / "model.safetensors")
     assert "checkpoint-N" in refused(lambda: load_encoder(str(checkpoint.parent)))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("model_type", "make"),
     [
         ("gpt2", lambda: AutoModel.from_config(GPT2Config(n_embd=16, n_layer=1, n_head=2, **SMALL))),
@@ -270,7 +251,7 @@ def test_a_file_and_a_run_without_a_whole_checkpoint_are_refused(checkpoint: Pat
         ("bert", lambda: BertLMHeadModel(BertConfig(is_decoder=True, **NARROW, **SMALL))),
     ],
 )  # fmt: skip
-def test_models_that_generate_are_refused(save: Save, model_type: str, make: Callable[[], Any]) -> None:
+def test_models_that_generate_are_refused(save, model_type, make):
     folder = save(make())
     for load in (load_encoder, fresh_encoder):
         assert f"type {model_type}" in refused(lambda load=load: load(str(folder)))
@@ -279,9 +260,7 @@ def test_models_that_generate_are_refused(save: Save, model_type: str, make: Cal
 # ---- tokenizers
 
 
-def test_a_named_tokenizer_is_used_where_none_lies_with_the_model(
-    electra: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_named_tokenizer_is_used_where_the_model_has_none(electra, tmp_path, caplog):
     for path in electra.glob("*token*"):
         path.unlink()
     for load in (load_encoder, fresh_encoder):
@@ -291,9 +270,7 @@ def test_a_named_tokenizer_is_used_where_none_lies_with_the_model(
     assert caplog.text == ""
 
 
-def test_a_named_tokenizer_must_be_the_one_that_lies_with_the_model(
-    electra: Path, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_named_tokenizer_must_be_the_model_s(electra, tmp_path, tokenizer, caplog):
     make_number_tokenizer(VOCAB_SIZE - 1).save_pretrained(tmp_path / "other")
     tokenizer.save_pretrained(tmp_path / "same")
     assert "59 tokens" in refused(lambda: load_encoder(str(electra), str(tmp_path / "other")))
@@ -305,7 +282,7 @@ def test_a_named_tokenizer_must_be_the_one_that_lies_with_the_model(
     assert "cannot be compared" in caplog.text
 
 
-def test_the_number_of_tokens_must_fit_the_rows_of_the_embeddings(save: Save) -> None:
+def test_the_tokens_must_fit_the_rows_of_the_embeddings(save):
     for rows in (59, 60, 1060, 1061):
         folder = str(save(AutoModel.from_config(tiny_configs(rows)["bert"])))
         if rows in (60, 1060):
@@ -314,16 +291,16 @@ def test_the_number_of_tokens_must_fit_the_rows_of_the_embeddings(save: Save) ->
             assert str(rows) in refused(lambda folder=folder: load_encoder(folder))
 
 
-def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save: Save) -> None:
+def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save):
     folder = save(AutoModel.from_config(tiny_configs(VOCAB_SIZE)["bert"]))
-    state = json.loads((folder / "tokenizer.json").read_text())
+    state = read_json(folder / "tokenizer.json")
     state["model"]["vocab"]["59"] = 75
     (folder / "tokenizer.json").write_text(json.dumps(state))
     assert "76 tokens" in refused(lambda: load_encoder(str(folder)))
     assert fresh_encoder("small", str(folder)).model.get_input_embeddings().num_embeddings == 76
 
 
-def test_a_tokenizer_must_pad_and_may_bound_the_length(electra: Path) -> None:
+def test_a_tokenizer_must_pad_and_may_bound_the_length(electra):
     edited = load_tokenizer(str(electra))
     edited.model_max_length = 24
     edited.save_pretrained(electra)
@@ -336,10 +313,8 @@ def test_a_tokenizer_must_pad_and_may_bound_the_length(electra: Path) -> None:
 # ---- fresh encoders
 
 
-def test_a_fresh_encoder_has_the_shapes_of_the_model_and_weights_of_the_random_state(
-    checkpoint: Path, joint: ElectraForJointPretraining
-) -> None:
-    def weights(seed: int) -> dict[str, Tensor]:
+def test_a_fresh_encoder_has_the_model_s_shapes(checkpoint, joint):
+    def weights(seed):
         torch.manual_seed(seed)
         return fresh_encoder(str(checkpoint)).model.state_dict()
 
@@ -349,10 +324,10 @@ def test_a_fresh_encoder_has_the_shapes_of_the_model_and_weights_of_the_random_s
     name = "encoder.layer.1.output.dense.weight"
     assert torch.equal(first[name], again[name])
     assert not torch.equal(first[name], other[name]) and not torch.equal(first[name], trained[name])
-    assert first[name].std().item() == pytest.approx(0.02, rel=0.1)
+    assert first[name].std().item() == approx(0.02, rel=0.1)
 
 
-def test_a_configuration_file_is_enough_with_the_tokenizer_beside_it_or_named(electra: Path, tmp_path: Path) -> None:
+def test_a_configuration_file_and_a_tokenizer_are_enough(electra, tmp_path):
     beside = fresh_encoder(str(electra / "config.json"))
     assert beside.model.config.hidden_size == 16 and len(beside.tokenizer) == VOCAB_SIZE
     shutil.copy(electra / "config.json", tmp_path / "mine.json")
@@ -366,8 +341,8 @@ def test_a_configuration_file_is_enough_with_the_tokenizer_beside_it_or_named(el
     assert "--tokenizer_path" in refused(lambda: fresh_encoder(str(tmp_path / "mine.json")))
 
 
-@pytest.mark.parametrize("recipe", ["small", "small++"])
-def test_a_recipe_gives_its_sizes_and_as_many_rows_as_the_tokenizer_has_tokens(recipe: str, electra: Path) -> None:
+@parametrize("recipe", ["small", "small++"])
+def test_a_recipe_gives_its_sizes_and_the_tokenizer_its_rows(recipe, electra):
     encoder = fresh_encoder(recipe, str(electra))
     config = encoder.model.config.to_dict()
     sizes = ("hidden_size", "embedding_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

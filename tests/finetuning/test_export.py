@@ -1,10 +1,7 @@
 """Which heads can be saved, and the model card of a saved model."""
 
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import pytest
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification
 
@@ -13,11 +10,12 @@ from electra.finetuning.export import check_can_save, describe_model
 from electra.report.results import Result
 from electra.tasks.glue.report import REPORTING
 from tests.conftest import refused
+from tests.helpers import parametrize
 
 
-@pytest.mark.parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
-def test_a_head_of_our_own_cannot_be_saved(head: str, overrides: dict[str, Any]) -> None:
-    args: Any = SimpleNamespace(
+@parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
+def test_a_head_of_our_own_cannot_be_saved(head, overrides):
+    args = SimpleNamespace(
         options=SimpleNamespace(save_model="best"), tuning=SimpleNamespace(head=head), overrides=overrides
     )
     assert "--head hf" in refused(lambda: check_can_save(args, ("hf",)))
@@ -25,15 +23,15 @@ def test_a_head_of_our_own_cannot_be_saved(head: str, overrides: dict[str, Any])
     check_can_save(args, ("hf",))
 
 
-@pytest.mark.parametrize("rows", [{"train": 8551, "dev": 1043}, {"train": 24, "dev": 12}])
-def test_a_card_tells_the_hub_what_was_scored_on_what(rows: dict[str, int], tmp_path: Path) -> None:
+@parametrize("rows", [{"train": 8551, "dev": 1043}, {"train": 24, "dev": 12}])
+def test_a_card_tells_the_hub_what_was_scored_on_what(rows, tmp_path):
     settings = {"max_length": 128}
     results = [
         Result("cola", seed, {"mcc": 0.1 * seed, "accuracy": None}, False, 3.0, "pretrained", model, 1, rows, settings)
         for seed, model in ((4, "google/electra-small-discriminator"), (6, "google/electra-small-discriminator"))
     ]
     args = SimpleNamespace(record={"pretrain_path": "google/electra-small-discriminator"})
-    adapter: Any = SimpleNamespace(
+    adapter = SimpleNamespace(
         args=args, evaluation=Evaluation(tmp_path, results), reporting=REPORTING, script="run_glue.py",
         auto_model=AutoModelForSequenceClassification, pipeline="text-classification",
         note=lambda task: "Scores are on [0, 5].",

@@ -1,11 +1,11 @@
 """Each head against its definition written out, or the class that defines it, on real encoders."""
 
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-import pytest
 import torch
-from torch import Tensor, nn
+from pytest import approx
+from torch import nn
+from torch.testing import assert_close
 from transformers import (
     AutoModel,
     AutoModelForMultipleChoice,
@@ -13,7 +13,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     GPT2Config,
-    PreTrainedModel,
     Trainer,
     TrainingArguments,
 )
@@ -22,13 +21,14 @@ from electra.finetuning.config import HeadName
 from electra.finetuning.heads import EncoderWithHead, TaskModel, TransformersHead
 from tests.conftest import refused
 from tests.finetuning.encoders import tiny_configs
+from tests.helpers import parametrize
 
 LENGTHS = (9, 4)
 SEQUENCE, CHOICE = AutoModelForSequenceClassification, AutoModelForMultipleChoice
 TOKEN, ANSWER = AutoModelForTokenClassification, AutoModelForQuestionAnswering
 
 
-def make_encoder(model_type: str = "electra", **values: float) -> PreTrainedModel:
+def make_encoder(model_type="electra", **values):
     """With weights far enough from 0 that tokens, types and positions matter."""
     config = tiny_configs()[model_type]
     for name, value in values.items():
@@ -41,7 +41,7 @@ def make_encoder(model_type: str = "electra", **values: float) -> PreTrainedMode
     return encoder
 
 
-def make_batch(width: int = 9, padding_id: int = 0, lengths: tuple[int, int] = LENGTHS) -> dict[str, Tensor]:
+def make_batch(width=9, padding_id=0, lengths=LENGTHS):
     attention_mask = (torch.arange(width) < torch.tensor(lengths).unsqueeze(1)).long()
     input_ids = torch.full((2, width), padding_id)
     input_ids[:, :9] = torch.randint(5, 60, (2, 9), generator=torch.Generator().manual_seed(1))
@@ -52,7 +52,7 @@ def make_batch(width: int = 9, padding_id: int = 0, lengths: tuple[int, int] = L
     }
 
 
-def make_model(head: str, num_labels: int = 3, encoder: PreTrainedModel | None = None) -> EncoderWithHead:
+def make_model(head, num_labels=3, encoder=None):
     """In evaluation, with biases and weights of the head that are not small either."""
     model = EncoderWithHead(encoder or make_encoder(), head, num_labels).eval()
     with torch.no_grad():
@@ -61,20 +61,20 @@ def make_model(head: str, num_labels: int = 3, encoder: PreTrainedModel | None =
     return model
 
 
-def linear_layers(model: EncoderWithHead) -> list[nn.Linear]:
+def linear_layers(model):
     return [layer for layer in model.head.modules() if isinstance(layer, nn.Linear)]
 
 
-def test_googles_head_is_one_layer_on_the_first_token() -> None:
+def test_googles_head_is_one_layer_on_the_first_token():
     model, batch = make_model("google"), make_batch()
     (layer,) = linear_layers(model)
     first = model.encoder(**batch).last_hidden_state[:, 0]
-    torch.testing.assert_close(model(**batch), first @ layer.weight.T + layer.bias)
+    assert_close(model(**batch), first @ layer.weight.T + layer.bias)
 
 
-@pytest.mark.parametrize("auto_class", [SEQUENCE, TOKEN, ANSWER, CHOICE])
-@pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_a_transformers_head_is_that_of_the_saved_model(auto_class: Any, model_type: str) -> None:
+@parametrize("auto_class", [SEQUENCE, TOKEN, ANSWER, CHOICE])
+@parametrize("model_type", list(tiny_configs()))
+def test_a_transformers_head_is_that_of_the_saved_model(auto_class, model_type):
     encoder = make_encoder(model_type)
     if getattr(encoder, "pooler", None) is not None:  # as `load_encoder` has it
         encoder.pooler = None
@@ -91,69 +91,69 @@ def test_a_transformers_head_is_that_of_the_saved_model(auto_class: Any, model_t
         assert found[name].std() > 0
 
 
-def test_an_architecture_without_the_class_is_refused() -> None:
+def test_an_architecture_without_the_class_is_refused():
     assert "MultipleChoice for gpt2" in refused(lambda: TransformersHead(CHOICE, GPT2Config(), 0.1))
 
 
-def test_a_head_is_float32_where_the_encoder_is_not() -> None:
+def test_a_head_is_float32_where_the_encoder_is_not():
     model, batch = make_model("hf"), make_batch()
     with torch.autocast("cpu", torch.bfloat16):
         hidden = model.hidden_states(**batch)
         logits = model(**batch)
     assert hidden.dtype == torch.bfloat16 and logits.dtype == torch.float32
-    torch.testing.assert_close(logits, model.head(hidden.float(), batch["attention_mask"]).logits)
+    assert_close(logits, model.head(hidden.float(), batch["attention_mask"]).logits)
 
 
-def test_the_mean_head_reads_every_token_but_the_padding_equally() -> None:
+def test_the_mean_head_reads_every_token_but_the_padding_equally():
     model, batch = make_model("mean_pool"), make_batch()
     hidden = model.encoder(**batch).last_hidden_state
     dense, out = linear_layers(model)
     for row, length in enumerate(LENGTHS):
         mean = torch.stack([hidden[row, i] for i in range(length)]).mean(0)
-        torch.testing.assert_close(model(**batch)[row], out(nn.functional.gelu(dense(mean))))
+        assert_close(model(**batch)[row], out(nn.functional.gelu(dense(mean))))
 
 
-@pytest.mark.parametrize("head", get_args(HeadName))
-def test_more_padding_changes_no_logit(head: str) -> None:
+@parametrize("head", get_args(HeadName))
+def test_more_padding_changes_no_logit(head):
     model = make_model(head)
-    torch.testing.assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
+    assert_close(model(**make_batch(width=20)), model(**make_batch()), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("head", ["google", "mean_pool"])
-def test_our_heads_compute_in_float32(head: str) -> None:
+@parametrize("head", ["google", "mean_pool"])
+def test_our_heads_compute_in_float32(head):
     model, batch = make_model(head), make_batch()
     with torch.autocast("cpu", torch.bfloat16):  # in which the encoder computes
         logits, hidden = model(**batch), model.encoder(**batch)[0].float()
     is_token = batch["attention_mask"].unsqueeze(2)
     features = (hidden * is_token).sum(1) / is_token.sum(1) if head == "mean_pool" else hidden[:, 0]
     assert logits.dtype == torch.float32 and not torch.equal(logits, model(**batch))
-    torch.testing.assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
+    assert_close(logits, model.head(features), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("head", get_args(HeadName))
-def test_head_dropout_is_that_of_the_head_alone(head: str) -> None:
+@parametrize("head", get_args(HeadName))
+def test_head_dropout_is_that_of_the_head_alone(head):
     model = EncoderWithHead(make_encoder(hidden_dropout_prob=0.0), head, 2, dropout=0.37)
     assert {layer.p for layer in model.head.modules() if isinstance(layer, nn.Dropout)} == {0.37}
     assert {layer.p for layer in model.encoder.modules() if isinstance(layer, nn.Dropout)} == {0.0, 0.1}
 
 
-@pytest.mark.parametrize("head", get_args(HeadName))
-def test_weights_of_the_head_are_drawn_as_the_encoders_and_its_biases_are_zero(head: str) -> None:
+@parametrize("head", get_args(HeadName))
+def test_weights_of_the_head_are_drawn_as_the_encoder_s(head):
     models = []
     for seed in (3, 3, 4):
         encoder = make_encoder(initializer_range=0.5)
         torch.manual_seed(seed)
         models.append(EncoderWithHead(encoder, head, 100))
     for layer, again, other in zip(*map(linear_layers, models), strict=True):
-        assert layer.weight.std().item() == pytest.approx(0.5, rel=0.15)
+        assert layer.weight.std().item() == approx(0.5, rel=0.15)
         assert layer.weight.abs().max() > 1.1  # a uniform distribution of this deviation ends at 0.87
         assert not layer.bias.any()
         assert torch.equal(layer.weight, again.weight) and not torch.equal(layer.weight, other.weight)
 
 
-@pytest.mark.parametrize("model_type", list(tiny_configs()))
-def test_token_types_reach_the_encoders_that_know_two_and_no_others(model_type: str) -> None:
-    passed: list[set[str]] = []
+@parametrize("model_type", list(tiny_configs()))
+def test_token_types_reach_the_encoders_that_know_two(model_type):
+    passed = []
     encoder = make_encoder(model_type, **({"type_vocab_size": 2} if model_type == "distilbert" else {}))
     encoder.register_forward_pre_hook(lambda _, args, kwargs: passed.append(set(kwargs)), with_kwargs=True)
     model, batch = make_model("google", encoder=encoder), make_batch(padding_id=encoder.config.pad_token_id)
@@ -164,9 +164,9 @@ def test_token_types_reach_the_encoders_that_know_two_and_no_others(model_type: 
     assert ((with_types - without).abs().max().item() > 1e-3) == knows_types
 
 
-def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path: Path) -> None:
+def test_trainer_does_not_take_the_loss_for_one_that_is_a_sum(tmp_path):
     class TakesAnything(EncoderWithHead):
-        def forward(self, input_ids: Tensor, attention_mask: Tensor, **kwargs: Tensor) -> Tensor:  # type: ignore[override]
+        def forward(self, input_ids, attention_mask, **kwargs):
             return super().forward(input_ids, attention_mask)
 
     arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True)

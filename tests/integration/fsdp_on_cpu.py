@@ -19,13 +19,13 @@ from tests.pretraining.runs import flags
 initialize = accelerate.state.PartialState.__init__
 
 
-def initialize_as_gpus(self: accelerate.state.PartialState, *args: object, **kwargs: object) -> None:
+def initialize_as_gpus(self, *args, **kwargs):
     initialize(self, *args, **kwargs)
     if self.distributed_type == DistributedType.MULTI_CPU:
         self.distributed_type = DistributedType.MULTI_GPU
 
 
-def train_and_resume() -> None:
+def train_and_resume():
     folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
     main(flags(folder, experiment_name="whole", **options))
     copy = folder / "output" / "resumed" / "checkpoint-2"

@@ -1,11 +1,10 @@
 """Whole runs of every objective, of two stages, gate and lambda's warm-up: what they train, log, export, resume."""
 
-import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
+from pytest import approx, raises
 from safetensors.torch import load_file
 
 from electra.finetuning.encoder import load_encoder
@@ -15,14 +14,14 @@ from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.metrics import rows_of, training_names
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run import main
-from tests.helpers import ROOT, torchrun
+from tests.helpers import ROOT, parametrize, read_json, torchrun
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """One for all runs of this module, each of a name of its own."""
     folder = tmp_path_factory.mktemp("objectives")
     write_corpus(folder / "corpus.txt")
@@ -30,26 +29,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stages(folder: Path) -> Path:
+def stages(folder):
     """A run of two stages of six steps each, saved after every step."""
     main(flags(folder, **TWO_STAGE, experiment_name="stages", save_steps=1, eval_steps=3))
     return folder / "output" / "stages"
 
 
-def weights(checkpoint: Path, network: str = "") -> dict[str, torch.Tensor]:
+def weights(checkpoint, network=""):
     return {name: w for name, w in load_file(checkpoint / "model.safetensors").items() if name.startswith(network)}
 
 
-def changed(before: Path, after: Path) -> set[str]:
+def changed(before, after):
     first, second = weights(before), weights(after)
     return {name for name in first if not torch.equal(first[name], second[name])}
 
 
-def training_logs(checkpoint: Path) -> list[dict[str, float]]:
+def training_logs(checkpoint):
     return [logs for logs in history(checkpoint) if "loss" in logs]
 
 
-def resume(folder: Path, run: Path, step: int, **options: object) -> Path:
+def resume(folder, run, step, **options):
     """Resume a copy of a run's checkpoint; the last checkpoint of it."""
     copy = folder / "output" / f"{run.name}-from-{step}"
     shutil.copytree(run / f"checkpoint-{step}", copy / f"checkpoint-{step}")
@@ -61,7 +60,7 @@ def resume(folder: Path, run: Path, step: int, **options: object) -> Path:
 # ---- two stages
 
 
-def test_each_stage_trains_one_network_and_leaves_the_other_bit_for_bit(stages: Path) -> None:
+def test_each_stage_trains_one_network_and_leaves_the_other(stages):
     generator, discriminator = (set(weights(stages / "checkpoint-1", n)) for n in ("generator", "discriminator"))
     # The first update has a learning rate of 0, here as in every warm-up.
     assert changed(stages / "checkpoint-1", stages / "checkpoint-6") == generator
@@ -80,60 +79,58 @@ def test_each_stage_trains_one_network_and_leaves_the_other_bit_for_bit(stages: 
     assert distances == sorted(set(distances))  # copied once: it moves on and on
 
 
-def test_the_log_evaluations_and_cards_of_two_stages(stages: Path) -> None:
+def test_the_log_evaluations_and_cards_of_two_stages(stages):
     logs = training_logs(stages / "checkpoint-12")
     for step, entry in enumerate(logs, start=1):
         if step <= 6:
-            assert entry["loss"] == pytest.approx(entry["generator_loss"], rel=1e-6)
+            assert entry["loss"] == approx(entry["generator_loss"], rel=1e-6)
             assert "discriminator_loss" not in entry and "replaced_rate" not in entry
         else:
-            assert entry["loss"] == pytest.approx(entry["discriminator_loss"], rel=1e-6)
+            assert entry["loss"] == approx(entry["discriminator_loss"], rel=1e-6)
             assert entry["generator_loss"] > 1 and entry["replaced_rate"] > 0
     stage = [0, 0.5, 1, 0.75, 0.5, 0.25]  # warm-up of 2 steps, then down to nothing
-    assert [entry["learning_rate"] for entry in logs] == pytest.approx([1e-3 * factor for factor in [*stage, *stage]])
+    assert [entry["learning_rate"] for entry in logs] == approx([1e-3 * factor for factor in [*stage, *stage]])
     evaluations = {entry["step"]: entry for entry in history(stages / "checkpoint-12") if "eval_loss" in entry}
     fresh, alone, switched, last = (evaluations[step] for step in (0, 3, 6, 12))
     assert fresh["eval_generator_loss"] != alone["eval_generator_loss"]
-    assert alone["eval_discriminator_loss"] == pytest.approx(fresh["eval_discriminator_loss"], abs=0.02)
+    assert alone["eval_discriminator_loss"] == approx(fresh["eval_discriminator_loss"], abs=0.02)
     assert switched["eval_generator_loss"] == last["eval_generator_loss"]
     assert last["eval_discriminator_loss"] < switched["eval_discriminator_loss"]
     for entry in evaluations.values():
         parts = entry["eval_generator_loss"] + entry["eval_discriminator_loss"]
-        assert entry["eval_loss"] == pytest.approx(parts, rel=1e-6)
-    assert json.loads((stages / "metrics.json").read_text())["plan"]["generator_steps"] == 6
+        assert entry["eval_loss"] == approx(parts, rel=1e-6)
+    assert read_json(stages / "metrics.json")["plan"]["generator_steps"] == 6
     cards = [(stages / network / "README.md").read_text() for network in ("generator", "discriminator")]
     assert "trained first, alone" in cards[0] and "trained before it" in cards[1]
 
 
-def test_a_window_that_holds_the_switch_averages_each_loss_over_its_own_steps(folder: Path, stages: Path) -> None:
+def test_a_window_over_the_switch_averages_each_loss_s_own_steps(folder, stages):
     main(flags(folder, **{**TWO_STAGE, "logging_steps": 12}, experiment_name="window", eval_strategy="no"))
     (window,) = training_logs(folder / "output" / "window" / "checkpoint-12")
     each = training_logs(stages / "checkpoint-12")
     for name, count in (("generator_loss", 12), ("discriminator_loss", 6), ("replaced_rate", 6)):
         values = [entry[name] for entry in each if name in entry]
         assert len(values) == count
-        assert window[name] == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert window[name] == approx(sum(values) / len(values), rel=1e-5)
 
 
-@pytest.mark.parametrize("step", [3, 6, 9])
-def test_two_stages_resumed_before_at_and_after_the_switch_end_bit_for_bit_alike(
-    folder: Path, stages: Path, step: int
-) -> None:
+@parametrize("step", [3, 6, 9])
+def test_two_stages_resumed_end_bit_for_bit_alike(folder, stages, step):
     last = resume(folder, stages, step, **TWO_STAGE, save_steps=6, eval_steps=3)
     assert_same_state(stages / "checkpoint-12", last)
     assert training_logs(last)[-1]["loss"] == training_logs(stages / "checkpoint-12")[-1]["loss"]
 
 
-def test_a_resumed_run_keeps_the_switch_where_it_was(folder: Path, stages: Path) -> None:
+def test_a_resumed_run_keeps_the_switch_where_it_was(folder, stages):
     run = folder / "output" / "longer"
     shutil.copytree(stages / "checkpoint-12", run / "checkpoint-12")
-    with pytest.raises(UserError, match="--generator_steps 6, not 7"):
+    with raises(UserError, match="--generator_steps 6, not 7"):
         main(flags(folder, **TWO_STAGE, generator_steps=7, resume_from_checkpoint=run))
     main(flags(folder, **{**TWO_STAGE, "max_steps": 14}, save_steps=2, resume_from_checkpoint=run))  # half would be 7
-    assert json.loads((run / "checkpoint-14" / "config.json").read_text())["generator_steps"] == 6
+    assert read_json(run / "checkpoint-14" / "config.json")["generator_steps"] == 6
 
 
-def test_a_discriminator_need_not_start_from_the_generator(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_discriminator_need_not_start_from_the_generator(folder, capsys):
     options = {**TWO_STAGE, "generator_size": 0.5, "generator_steps": 2, "save_steps": 1, "max_steps": 4}
     main([*flags(folder, **options, experiment_name="fresh"), "--no_init_from_generator"])
     assert capsys.readouterr().out.count("step 2: the generator is frozen") == 1
@@ -144,7 +141,7 @@ def test_a_discriminator_need_not_start_from_the_generator(folder: Path, capsys:
     assert not parse_arguments(["--config", str(run / "config.yaml")]).objective.init_from_generator
 
 
-def test_two_processes_leave_frozen_networks_alone_and_agree(folder: Path) -> None:
+def test_two_processes_leave_frozen_networks_alone_and_agree(folder):
     """torchrun with gloo: networks without gradient neither hang nor move, and both copies stay equal."""
     options = flags(folder, **TWO_STAGE, use_cpu="true", eval_strategy="no", experiment_name="processes")
     result = torchrun(ROOT / "run_pretraining.py", options, ROOT)
@@ -160,9 +157,7 @@ def test_two_processes_leave_frozen_networks_alone_and_agree(folder: Path) -> No
 # ---- the gate and lambda's warm-up
 
 
-def test_a_gate_that_closes_stops_the_generator_and_one_that_opens_starts_it(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_stops_and_starts_the_generator(folder, capsys):
     """Closed from the first evaluation on by a threshold no AUC reaches; open all along by one that all do."""
     for name, threshold in (("closed", 1.0), ("open", 0.0), ("none", None)):
         gate = {} if threshold is None else {"generator_gate": f"['discriminator_auc', {threshold}]"}
@@ -179,11 +174,11 @@ def test_a_gate_that_closes_stops_the_generator_and_one_that_opens_starts_it(
     assert not any("train_generator" in entry for entry in training_logs(output / "none" / "checkpoint-12"))
     for entry in closed:
         expected = entry["train_generator"] * entry["generator_loss"] + 50 * entry["discriminator_loss"]
-        assert entry["loss"] == pytest.approx(expected, rel=1e-5)
+        assert entry["loss"] == approx(expected, rel=1e-5)
     assert capsys.readouterr().out.count("step 6: the generator is not trained until") == 1
 
 
-def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder: Path) -> None:
+def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder):
     """The threshold lies between the values of two evaluations of the run, so the gate closes and opens again."""
     options = {"logging_steps": 1, "eval_steps": 3, "save_steps": 3, "learning_rate": 5e-3}
     main(flags(folder, experiment_name="probe", **options, generator_gate="['masked_accuracy', 9]"))
@@ -211,16 +206,14 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "uniform"), RUNS)
-def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
-    folder: Path, stages: Path, objective: str, uniform: bool
-) -> None:
+@parametrize(("objective", "uniform"), RUNS)
+def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objective, uniform):
     spec, run = objective_of(objective, uniform), stages
     options = {"objective": objective, "generator_type": "uniform" if uniform else None}
     if objective != "two_stage":
         run = folder / "output" / f"{objective}-{uniform}"
         main(flags(folder, **options, experiment_name=run.name))
-    metrics = json.loads((run / "metrics.json").read_text())
+    metrics = read_json(run / "metrics.json")
     plan, held_out = metrics["plan"], metrics["held_out"]
     assert (plan["objective"], plan["uniform_generator"]) == (objective, uniform)
     assert (run / "generator").is_dir() == (plan["generator_parameters"] > 0) == spec.has_generator
@@ -235,11 +228,11 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     last, evaluation = training_logs(run / "checkpoint-12")[-1], [logs for logs in lines if "eval_loss" in logs][-1]
     of_generator = ["adversarial_loss", "baseline_loss"] if spec.is_adversarial else ["generator_loss"]
     expected = sum(last.get(name, 0.0) for name in of_generator if not spec.has_stages)
-    assert last["loss"] == pytest.approx(expected + spec.discriminator_weight * last[spec.loss_name], rel=1e-4)
+    assert last["loss"] == approx(expected + spec.discriminator_weight * last[spec.loss_name], rel=1e-4)
     expected = (
         evaluation.get("eval_generator_loss", 0.0) + spec.discriminator_weight * evaluation["eval_" + spec.loss_name]
     )
-    assert evaluation["eval_loss"] == pytest.approx(expected, rel=1e-6)
+    assert evaluation["eval_loss"] == approx(expected, rel=1e-6)
     assert ("generator_loss" in last) == spec.has_generator
     assert last.get("replaced_rate", 0.0) > 0.05 or not spec.sees_samples
     if spec.is_adversarial:
@@ -266,8 +259,8 @@ def test_a_run_ends_with_metrics_and_networks_that_can_be_fine_tuned(
     if (objective, uniform) in (("all_tokens_mlm", False), ("adversarial", False), ("electra", True)):
         resumed = resume(folder, run, 4, **options)
         assert_same_state(run / "checkpoint-12", resumed)
-        again = json.loads((resumed.parent / "metrics.json").read_text())["held_out"]
+        again = read_json(resumed.parent / "metrics.json")["held_out"]
         assert again["trained"] == held_out["trained"]
     if uniform:
-        with pytest.raises(UserError, match="uniform_generator is True there and False here"):
+        with raises(UserError, match="uniform_generator is True there and False here"):
             main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))

@@ -1,17 +1,16 @@
 """Runs that are stopped, damaged, resumed and extended: they end like an uninterrupted one, bit for bit."""
 
-import json
 import os
 import re
 import resource
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from pytest import approx, raises
 
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
@@ -19,14 +18,14 @@ from electra.pretraining import saving
 from electra.pretraining.run import main
 from electra.report.page import write_report
 from electra.report.runs import read_run
-from tests.helpers import contents, run
+from tests.helpers import contents, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     """The folder of a corpus and of a finished run with checkpoints 4, 8 and 12."""
     folder = tmp_path_factory.mktemp("finished")
     write_corpus(folder / "corpus.txt")
@@ -35,7 +34,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Where a new run can be: a corpus lies there."""
     write_corpus(tmp_path / "corpus.txt")
     return tmp_path
@@ -44,33 +43,33 @@ def folder(tmp_path: Path) -> Path:
 class Copy:
     """A copy of the finished run, and the command line that resumes it."""
 
-    def __init__(self, finished: Path, folder: Path) -> None:
+    def __init__(self, finished, folder):
         self.finished, self.folder, self.run = finished, folder, folder / "output" / "run"
         shutil.copytree(finished / "output" / "run", self.run)
 
-    def flags(self, **options: object) -> list[str]:
+    def flags(self, **options):
         shared = {"train_file": self.finished / "corpus.txt", "cache_dir": self.finished / "cache"}
         how = {} if "resume_from_checkpoint" in options else {"auto_resume": True}
         return flags(self.folder, **{**FAST, **shared, **how, **options})
 
-    def resume(self, **options: object) -> None:
+    def resume(self, **options):
         main(self.flags(**options))
 
-    def steps(self) -> set[int]:
+    def steps(self):
         return {int(path.name.removeprefix("checkpoint-")) for path in self.run.glob("checkpoint-*")}
 
-    def equals_the_finished(self) -> bool:
+    def equals_the_finished(self):
         assert_same_state(self.run / "checkpoint-12", self.finished / "output" / "run" / "checkpoint-12")
         return True
 
 
 @pytest.fixture
-def copy(finished: Path, tmp_path: Path) -> Copy:
+def copy(finished, tmp_path):
     return Copy(finished, tmp_path)
 
 
 @contextmanager
-def files_up_to(size: int) -> Iterator[None]:
+def files_up_to(size):
     """No file can become larger, as if the disk ended there."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -80,7 +79,7 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     "options",
     [
         {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2, "segment_policy": "packed"},
@@ -89,7 +88,7 @@ def files_up_to(size: int) -> Iterator[None]:
     ],
     ids=str,
 )
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, options: dict[str, object]) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder, options):
     if options["segment_policy"] == "packed":  # documents of which two share a row
         write_corpus(folder / "corpus.txt", documents=150, words=3)
     main(flags(folder, experiment_name="whole", **options))
@@ -98,7 +97,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, opt
     (whole / "checkpoint-8").rename(resumed / "checkpoint-8")  # past the first epoch of some of these
     main(flags(folder, resume_from_checkpoint=resumed / "checkpoint-8", **options))
     assert_same_state(whole / "checkpoint-12", resumed / "checkpoint-12")
-    metrics = [json.loads((run / "metrics.json").read_text())["held_out"] for run in (whole, resumed)]
+    metrics = [read_json(run / "metrics.json")["held_out"] for run in (whole, resumed)]
     assert metrics[0] == metrics[1]
     logs = [[line for line in history(run / "checkpoint-12") if "loss" in line] for run in (whole, resumed)]
     for one, other in zip(*logs, strict=True):
@@ -108,11 +107,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder: Path, opt
         assert {name: one[name] for name in names} == {name: other[name] for name in names}
 
 
-def test_the_same_command_starts_resumes_and_finds_the_run_finished(
-    copy: Copy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_command_starts_resumes_and_finds_the_end(copy, capsys):
     shutil.rmtree(copy.run)
-    with pytest.raises(SystemExit) as stopped:
+    with raises(SystemExit) as stopped:
         copy.resume(max_hours=1e-9)
     assert stopped.value.code == 85 and copy.steps() == {1}
     copy.resume()
@@ -127,37 +124,37 @@ def test_the_same_command_starts_resumes_and_finds_the_run_finished(
     assert [path.name for path in copy.run.parent.iterdir() if path.name.startswith("run")] == ["run"]
 
 
-def test_a_run_resumed_over_a_damaged_checkpoint_ends_as_if_it_were_whole(copy: Copy) -> None:
+def test_a_run_resumed_over_a_damaged_checkpoint_ends_alike(copy):
     os.truncate(copy.run / "checkpoint-12" / "model.safetensors", 0)
     (copy.run / "unfinished" / "checkpoint-9").mkdir(parents=True)
     copy.resume(resume_from_checkpoint=copy.run, save_total_limit=1)
     assert copy.steps() == {12} and not (copy.run / "unfinished").exists() and copy.equals_the_finished()
 
 
-def test_a_finished_run_needs_no_checkpoint_but_cannot_be_extended_without(copy: Copy) -> None:
+def test_a_finished_run_needs_no_checkpoint_unless_extended(copy):
     before = (copy.run / "discriminator" / "model.safetensors").stat().st_mtime_ns
     for name in ("checkpoint-4", "checkpoint-8", "checkpoint-12"):
         shutil.rmtree(copy.run / name)
     (copy.run / "report.html").unlink()  # as if killed before it was made
     copy.resume()
     assert (copy.run / "report.html").is_file() and copy.steps() == set()
-    with pytest.raises(UserError, match="--experiment_name"):
+    with raises(UserError, match="--experiment_name"):
         copy.resume(max_steps=14)
     assert (copy.run / "discriminator" / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_a_run_without_its_network_is_exported_again(copy: Copy) -> None:
+def test_a_run_without_its_network_is_exported_again(copy):
     network = copy.run / "discriminator"
     size = (network / "model.safetensors").stat().st_size
     shutil.rmtree(network)
-    with files_up_to(size - 1), pytest.raises(UserError, match=r"cannot write .*checkpoint-12$"):
+    with files_up_to(size - 1), raises(UserError, match=r"cannot write .*checkpoint-12$"):
         copy.resume()
     assert not list(copy.run.glob("*.unfinished")) and not network.exists()
     copy.resume()
     assert (network / "model.safetensors").is_file()
 
 
-def test_a_killed_run_has_a_report_of_what_it_had_saved(copy: Copy) -> None:
+def test_a_killed_run_has_a_report_of_what_it_had_saved(copy):
     for path in copy.run.iterdir():  # a kill after step 8 leaves options, tokenizer and checkpoints
         if path.is_file() and path.name != "config.yaml":
             path.unlink()
@@ -168,7 +165,7 @@ def test_a_killed_run_has_a_report_of_what_it_had_saved(copy: Copy) -> None:
     assert "step 8 of 12" in page and "total loss" in page
 
 
-def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished: Path) -> None:
+def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished):
     before = contents(finished)
     # This process holds the run until it ends.
     _, err = run("run_pretraining.py", flags(finished, **FAST, max_steps=14, auto_resume=True), finished, expect=2)
@@ -176,25 +173,25 @@ def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished: Path) -> 
     assert contents(finished) == before
 
 
-def test_another_corpus_or_held_out_text_is_refused(copy: Copy) -> None:
+def test_another_corpus_or_held_out_text_is_refused(copy):
     write_corpus(copy.folder / "other.txt", documents=31)
-    with pytest.raises(UserError, match=r"corpus.*\b30\b.*\b31\b"):
+    with raises(UserError, match=r"corpus.*\b30\b.*\b31\b"):
         copy.resume(max_steps=14, train_file=copy.folder / "other.txt")
-    with pytest.raises(UserError, match=r"30 .* 27 .*--validation_fraction"):
+    with raises(UserError, match=r"30 .* 27 .*--validation_fraction"):
         copy.resume(max_steps=14, validation_fraction=0.1)
 
 
-def test_with_another_file_to_evaluate_on_there_is_no_untrained_column(folder: Path) -> None:
+def test_another_evaluation_file_has_no_untrained_column(folder):
     names = [write_corpus(folder / f"{seed}.txt", documents=6, seed=seed) for seed in (1, 2)]
-    options: dict[str, object] = {**FAST, "eval_strategy": "steps", "max_eval_segments": 4}
+    options = {**FAST, "eval_strategy": "steps", "max_eval_segments": 4}
     columns = []
     for steps, name in ((1, names[0]), (2, names[1]), (3, names[0])):
         main(flags(folder, **options, validation_file=name, max_steps=steps, auto_resume=True))
-        columns.append(set(json.loads((folder / "output" / "run" / "metrics.json").read_text())["held_out"]))
+        columns.append(set(read_json(folder / "output" / "run" / "metrics.json")["held_out"]))
     assert ["untrained" in found for found in columns] == [True, False, True]
 
 
-def test_new_options_hold_from_the_resumed_step_on_and_are_recorded(copy: Copy) -> None:
+def test_new_options_hold_from_the_resumed_step_on(copy):
     new = {"learning_rate": 1e-5, "weight_decay": 0.5, "adam_beta2": 0.9, "adam_epsilon": 1e-3, "max_steps": 8}
     new |= {"save_steps": 1, "logging_steps": 3, "hidden_dropout_prob": 0.2}
     for step in (8, 12):
@@ -202,19 +199,17 @@ def test_new_options_hold_from_the_resumed_step_on_and_are_recorded(copy: Copy) 
     copy.resume(**new, resume_from_checkpoint=copy.run / "checkpoint-4")
     assert copy.steps() == {4, 5, 6, 7, 8}
     (line,) = [line for line in history(copy.run / "checkpoint-8") if "loss" in line and line["step"] > 4]
-    assert line["step"] == 6 and line["learning_rate"] == pytest.approx(1e-5 * 3 / 6, rel=1e-6)
+    assert line["step"] == 6 and line["learning_rate"] == approx(1e-5 * 3 / 6, rel=1e-6)
     for state in torch.load(copy.run / "checkpoint-8" / "optimizer.pt", weights_only=True)["param_groups"]:
         assert state["weight_decay"] in (0.5, 0.0) and (state["betas"], state["eps"]) == ((0.9, 0.9), 1e-3)
     text = (copy.run / "config.yaml").read_text()
     assert new.items() <= yaml.safe_load(text).items()
-    (words,) = json.loads((copy.run / "metrics.json").read_text())["plan"]["changes"]
+    (words,) = read_json(copy.run / "metrics.json")["plan"]["changes"]
     assert words.startswith("from step 4 on: ") and all(f"{name} {new[name]} instead of" in words for name in new)
     assert f"# {words}" in text and words in (copy.run / "discriminator" / "README.md").read_text()
 
 
-def test_a_run_is_resumed_from_another_folder_after_it_and_its_tokenizer_were_moved(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -235,39 +230,37 @@ def test_a_run_is_resumed_from_another_folder_after_it_and_its_tokenizer_were_mo
     assert (options["output_dir"], options["cache_dir"]) == (str(there), str(here / "cache"))
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt"])
-def test_a_failed_write_names_its_folder_and_keeps_the_last_checkpoint(copy: Copy, file: str) -> None:
+@parametrize("file", ["model.safetensors", "optimizer.pt"])
+def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
-    with files_up_to(size), pytest.raises(UserError) as error:
+    with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
     assert re.search(f"unfinished/checkpoint-13.*: .*{copy.run}/checkpoint-12$", str(error.value))
     assert copy.steps() == {4, 8, 12} and find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
 
 
-def test_a_run_whose_folder_is_gone_ends_and_does_not_make_it_anew(
-    copy: Copy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def commit_and_vanish(unfinished: Path, target: Path) -> None:
+def test_a_run_whose_folder_is_gone_ends(copy, monkeypatch):
+    def commit_and_vanish(unfinished, target):
         commit(unfinished, target)
         copy.run.rename(copy.folder / "gone")
 
     commit = saving.commit
     monkeypatch.setattr(saving, "commit", commit_and_vanish)
-    with pytest.raises(UserError, match=f"{copy.run} .*step 14 is not saved"):
+    with raises(UserError, match=f"{copy.run} .*step 14 is not saved"):
         copy.resume(max_steps=14, save_steps=1)
     assert not copy.run.exists()
     assert find_damage(copy.folder / "gone" / "checkpoint-13") is None
 
 
-def test_fractions_and_the_best_checkpoint_are_kept(folder: Path) -> None:
+def test_fractions_and_the_best_checkpoint_are_kept(folder):
     """Nothing is learned, so the first evaluation stays the best."""
     run = folder / "output" / "run"
     options = {**FAST, "eval_strategy": "steps", "validation_fraction": 0.2, "learning_rate": 0.0, "eval_steps": 1}
     best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "save_total_limit": 1}
     main(flags(folder, **options, **best, save_steps=1, max_steps=4, checkpoint_fractions=0.5))
     assert {path.name for path in run.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-2", "checkpoint-4"}
-    state = json.loads((run / "checkpoint-4" / "trainer_state.json").read_text())
+    state = read_json(run / "checkpoint-4" / "trainer_state.json")
     assert (state["best_global_step"], state["best_model_checkpoint"]) == (1, str(run / "checkpoint-1"))
-    assert json.loads((run / "metrics.json").read_text())["plan"]["checkpoint_steps"] == [2]
-    assert json.loads((run / "samples.json").read_text())["step"] == 1  # the best was loaded
+    assert read_json(run / "metrics.json")["plan"]["checkpoint_steps"] == [2]
+    assert read_json(run / "samples.json")["step"] == 1  # the best was loaded

@@ -1,6 +1,5 @@
 """The speedrun measures the discriminator of the last step, and its rules hold."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,23 +8,22 @@ from benchmarks import speedrun
 from electra.options import as_flags
 from electra.pretraining.run import main as pretrain
 from tests.conftest import refused
+from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import TINY, write_corpus
 
 pytestmark = pytest.mark.slow
 
 
-def test_each_seed_is_measured_at_its_last_step_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_seed_is_measured_at_its_last_step_once(tmp_path, monkeypatch, capsys):
     text = {"train_file": str(write_corpus(tmp_path / "corpus.txt")), "validation_fraction": 0.2, "data_seed": 42}
     tiny = {**TINY, **text, "max_steps": 2, "logging_steps": 1}
     tiny |= {"max_length": speedrun.LENGTH, "max_position_embeddings": speedrun.LENGTH}
     del tiny["generator_size"]
     monkeypatch.setattr(speedrun, "TEXT", text)
     monkeypatch.setattr(speedrun, "YARDSTICK", {**tiny, "objective": "mlm", "seed": 7})
-    started: list[list[str]] = []
+    started = []
 
-    def in_this_process(words: list[str], threads: int) -> None:
+    def in_this_process(words, threads):
         started.append(words)
         pretrain(words)
 
@@ -38,11 +36,11 @@ def test_each_seed_is_measured_at_its_last_step_once(
     argv += [w for w in recipe if not w.startswith(("--eval", "--max_eval", "--validation"))]
     speedrun.main(argv)
     assert len(started) == 3
-    record = json.loads((tmp_path / "out" / "records.jsonl").read_text())
+    record = read_json(tmp_path / "out" / "records.jsonl")
     assert [told["seed"] for told in record["seeds"]] == [0, 1] and record["seeds"][0]["steps"] == 2
     for told in record["seeds"]:
         run = tmp_path / "out" / f"quickstart-{told['seed']}"
-        logs = json.loads((run / "trainer_state.json").read_text())["log_history"]
+        logs = read_json(run / "trainer_state.json")["log_history"]
         measured = {line["step"]: line["eval_fixed_discriminator_auc"] for line in logs if "eval_loss" in line}
         assert list(measured) == [0, 2] and measured[2] == told["auc"] > 0 < told["minutes"]
     assert record["reached"] == all(told["auc"] >= speedrun.TARGET for told in record["seeds"])
@@ -52,21 +50,19 @@ def test_each_seed_is_measured_at_its_last_step_once(
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("word", ["--data_seed=1", "--seed=4", "--dataset_name=x", "--init-generator=a"])
-def test_what_is_not_part_of_a_recipe_is_refused(word: str, tmp_path: Path) -> None:
+@parametrize("word", ["--data_seed=1", "--seed=4", "--dataset_name=x", "--init-generator=a"])
+def test_what_is_not_part_of_a_recipe_is_refused(word, tmp_path):
     assert word in refused(lambda: speedrun.main([f"--output_dir={tmp_path}", "--", word]))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     "words",
     [
         *(["--name=../x"], ["--config=none.yaml"], ["--seeds=-1"], ["--", "--max_stepz=3"], ["--", "--objective=mlm"]),
         *(["--threads=two"], ["--config=trained.yaml"]),
     ],
 )
-def test_wrong_options_are_refused_before_the_test_set_is_made(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_options_are_refused_before_the_test_set_is_made(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("trained.yaml").write_text("init_discriminator: somebody/network\n")
     monkeypatch.setattr(speedrun, "run_pretraining", lambda *args: pytest.fail("it was started"))

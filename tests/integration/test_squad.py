@@ -1,18 +1,16 @@
 """`electra squad` on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerBase
+from pytest import approx
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from electra.finetuning.encoding import fingerprint
-from electra.report.results import Result, read_results
+from electra.report.results import read_results
 from electra.tasks.squad.data import read_questions
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.task import main as squad
+from tests.helpers import parametrize, read_json
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.squad.files import ANSWERS, flags, write_squad
 
@@ -22,7 +20,7 @@ LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 1
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+def trained(tmp_path_factory, glue_tokenizer):
     """A finished run of version 1.1 with the joint head."""
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
@@ -31,20 +29,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrained
     return folder
 
 
-def only_result(folder: Path) -> Result:
+def only_result(folder):
     (result,) = read_results(folder / "output" / "run" / "results.jsonl")
     return result
 
 
-def read(folder: Path, file: str, task: str) -> Any:
-    return json.loads((folder / "output" / "run" / "predictions" / f"{task}-42" / f"{file}.json").read_text())
+def read(folder, file, task):
+    return read_json(folder / "output" / "run" / "predictions" / f"{task}-42" / f"{file}.json")
 
 
-def test_version_1_is_learned_and_its_files_agree(trained: Path) -> None:
+def test_version_1_is_learned_and_its_files_agree(trained):
     result = only_result(trained)
     assert (result.task, result.seed, result.collapsed) == ("squad_v1", 42, False)
     assert result.rows == {"train": 40, "dev": 20}  # questions, not windows
-    assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
+    assert result.metrics["f1"] > 0.9
     expected = {"head": "joint", "max_length": 32, "doc_stride": 128, "max_query_length": 64, "head_dropout": 0.0}
     assert {name: result.settings[name] for name in expected} == expected
     files = {"train_data": "train", "validation_data": "dev"}
@@ -66,10 +64,8 @@ def test_version_1_is_learned_and_its_files_agree(trained: Path) -> None:
     assert all(text in report for text in ("87599", "10570", "ELECTRA-Base ", "84.5", "90.8"))
 
 
-@pytest.mark.parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
-def test_version_2_is_learned_and_scored_at_its_best_threshold(
-    trained: Path, tmp_path: Path, head: str, options: dict
-) -> None:
+@parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
+def test_version_2_is_learned_and_scored_at_its_best_threshold(trained, tmp_path, head, options):
     write_squad(tmp_path / "squad", version_2=True)
     squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
     result, folder = only_result(tmp_path), tmp_path
@@ -82,13 +78,13 @@ def test_version_2_is_learned_and_scored_at_its_best_threshold(
     assert best == read(folder, "metrics", "squad_v2") and best["f1"] == best["best_f1"] == plain["best_f1"]
     named = {"exact_match": "best_exact", "f1": "best_f1"}
     assert result.metrics == {name: best[named.get(name, name)] / 100 for name in result.metrics}
-    assert result.metrics["f1"] is not None and result.metrics["f1"] > 0.9
+    assert result.metrics["f1"] > 0.9
     assert best["HasAns_total"] == best["NoAns_total"] == 10 and best["NoAns_f1"] > 80
     if options:
         check_saved_model(folder)
 
 
-def check_saved_model(folder: Path) -> None:
+def check_saved_model(folder):
     """The model opened by transformers has the logits of the run."""
     saved = folder / "output" / "run" / "models" / "squad_v2"
     data = read_questions(folder / "squad" / "dev.json")
@@ -100,4 +96,4 @@ def check_saved_model(folder: Path) -> None:
     for logits, best, places in ((output.start_logits, scores, starts), (output.end_logits, end_scores, ends)):
         exists = np.isfinite(best)
         assert exists.any()
-        assert logits[0].detach().numpy()[places[exists].astype(int)] == pytest.approx(best[exists], abs=1e-3)
+        assert logits[0].detach().numpy()[places[exists].astype(int)] == approx(best[exists], abs=1e-3)

@@ -3,29 +3,29 @@
 import csv
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 from huggingface_hub import ModelCard
+from pytest import approx, raises
 from transformers import (
     AutoModel,
     AutoModelForMultipleChoice,
     AutoModelForTokenClassification,
     AutoTokenizer,
     ModernBertConfig,
-    PreTrainedTokenizerBase,
     pipeline,
 )
 
 from electra.io.errors import UserError
 from electra.report.command import main as report
-from electra.report.results import Result, read_results
+from electra.report.results import read_results
 from electra.tasks.multiple_choice.data import load_splits
 from electra.tasks.multiple_choice.task import main as choose
 from electra.tasks.tagging.columns import read_columns
 from electra.tasks.tagging.schemes import convert, score, to_bilou
 from electra.tasks.tagging.task import main as tag
+from tests.helpers import read_json
 from tests.pretraining.runs import WORDS
 from tests.tasks.glue.files import write_encoder
 from tests.tasks.multiple_choice.files import flags as choice_flags
@@ -39,7 +39,7 @@ CHOICE = {"learning_rate": 1e-2, "num_train_epochs": 8, "bf16": False, "save_mod
 
 
 @pytest.fixture(scope="module")
-def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tagged(tmp_path_factory):
     """Finished runs of tagging, two seeds."""
     folder = tmp_path_factory.mktemp("tagging")
     write_wide_encoder(folder / "encoder")
@@ -49,7 +49,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTrainedTokenizerBase) -> Path:
+def answered(tmp_path_factory, glue_tokenizer):
     """Finished runs of multiple choice, two seeds."""
     folder = tmp_path_factory.mktemp("choice")
     write_encoder(folder / "encoder", glue_tokenizer)
@@ -59,21 +59,21 @@ def answered(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: PreTraine
 
 
 @pytest.fixture
-def folder(tagged: Path, tmp_path: Path) -> Path:
+def folder(tagged, tmp_path):
     """The data and the encoder of tagging, to be changed by a test."""
     shutil.copytree(tagged, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("output"))
     return tmp_path
 
 
-def results_of(folder: Path) -> list[Result]:
+def results_of(folder):
     return read_results(folder / "output" / "run" / "results.jsonl")
 
 
-def best_seed(results: list[Result], metric: str) -> int:
+def best_seed(results, metric):
     return min(results, key=lambda r: (-(r.metrics[metric] or 0), r.seed)).seed
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """What does not depend on the command, by path."""
     paths = [folder / "results.jsonl", *folder.glob("predictions*/**/*"), *folder.glob("models/**/[!R]*")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
@@ -82,7 +82,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 # ---- tagging
 
 
-def test_tagging_is_learned_and_its_files_agree(tagged: Path) -> None:
+def test_tagging_is_learned_and_its_files_agree(tagged):
     folder, results = tagged / "output" / "run", results_of(tagged)
     assert [(r.task, r.seed, r.start, r.collapsed) for r in results] == [
         ("names", 42, "pretrained", False), ("names", 43, "pretrained", False),
@@ -105,7 +105,7 @@ def test_tagging_is_learned_and_its_files_agree(tagged: Path) -> None:
     assert (folder / "report.md").read_bytes() == before
 
 
-def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged: Path, tmp_path: Path) -> None:
+def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged, tmp_path):
     shutil.copytree(tagged / "output", tmp_path / "output")
     folder = tmp_path / "output" / "run"
     argv = flags(tagged, output_dir=tmp_path / "output", test_file=tagged / "names" / "test.txt", **TAGGING)
@@ -117,32 +117,32 @@ def test_what_is_finished_is_kept_and_what_is_lost_is_made_again(tagged: Path, t
     tag(argv)
     assert contents(folder) == before
     (tmp_path / "dev.txt").write_text((tagged / "names" / "dev.txt").read_text().replace(WORDS[30], WORDS[70]))
-    with pytest.raises(UserError, match="validation_data"):
+    with raises(UserError, match="validation_data"):
         tag([*argv, f"--validation_file={tmp_path / 'dev.txt'}"])
 
 
-def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged: Path) -> None:
+def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     folder, best = tagged / "output" / "run", best_seed(results_of(tagged), "f1")
     saved = folder / "models" / "names"
-    assert json.loads((saved / "result.json").read_text())["seed"] == best
+    assert read_json(saved / "result.json")["seed"] == best
     tokenizer = AutoTokenizer.from_pretrained(saved)
     model = AutoModelForTokenClassification.from_pretrained(saved).eval()
     assert list(model.config.id2label.values()) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     words = read_columns(str(tagged / "names" / "dev.txt")).words[0]  # one token each
     logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
     expected = np.load(folder / "predictions" / f"names-{best}.npz")["dev"][0, : len(words)]
-    assert logits == pytest.approx(expected, abs=1e-4)
+    assert logits == approx(expected, abs=1e-4)
     found = pipeline("token-classification", model=str(saved), aggregation_strategy="first")(" ".join(words))
     assert {entity["entity_group"] for entity in found} <= {"O", "LOC", "PER"} and found
     card = ModelCard.load(saved / "README.md").data
     assert (card.pipeline_tag, card.base_model, card.datasets) == ("token-classification", None, None)
     scores = {(score.dataset_split, score.metric_name): score.metric_value for score in card.eval_results}
     (metrics,) = (result.metrics for result in results_of(tagged) if result.seed == best)
-    assert scores["validation", "f1"] == pytest.approx(metrics["f1"], abs=1e-6)
-    assert scores["test", "test_f1"] == pytest.approx(metrics["test_f1"], abs=1e-6)
+    assert scores["validation", "f1"] == approx(metrics["f1"], abs=1e-6)
+    assert scores["test", "test_f1"] == approx(metrics["test_f1"], abs=1e-6)
 
 
-def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder: Path) -> None:
+def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder / "encoder")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
@@ -156,11 +156,11 @@ def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder: Path) -> None:
     model = AutoModelForTokenClassification.from_pretrained(saved).eval()
     logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
     expected = np.load(folder / "output" / "run" / "predictions" / "names-42.npz")["dev"][0, : len(words)]
-    assert logits == pytest.approx(expected, abs=1e-4)
+    assert logits == approx(expected, abs=1e-4)
     assert pipeline("token-classification", model=str(saved))(" ".join(words))
 
 
-def test_long_sentences_and_a_test_set_without_labels_are_predicted_word_by_word(folder: Path) -> None:
+def test_long_sentences_are_predicted_word_by_word(folder):
     names = folder / "names"
     long = "\n".join(line for line in (names / "dev.txt").read_text().splitlines() if line)
     (names / "long.txt").write_text(long.removeprefix("-DOCSTART- X O\n") + "\n")
@@ -178,7 +178,7 @@ def test_long_sentences_and_a_test_set_without_labels_are_predicted_word_by_word
     assert read_columns(str(folder / "output" / "run" / "predictions.txt")).words == words
 
 
-def test_a_data_set_is_predicted_in_its_own_notation(folder: Path) -> None:
+def test_a_data_set_is_predicted_in_its_own_notation(folder):
     (folder / "set").mkdir()
     for split, name in (("train", "train"), ("dev", "validation"), ("test", "test")):
         found = read_columns(str(folder / "names" / f"{split}.txt"))
@@ -198,7 +198,7 @@ def test_a_data_set_is_predicted_in_its_own_notation(folder: Path) -> None:
 # ---- multiple choice
 
 
-def test_multiple_choice_is_learned_and_its_files_agree(answered: Path) -> None:
+def test_multiple_choice_is_learned_and_its_files_agree(answered):
     folder, results = answered / "output" / "run", results_of(answered)
     assert [(r.task, r.seed, r.collapsed) for r in results] == [("quiz", 42, False), ("quiz", 43, False)]
     assert results[0].rows == {"train": 80, "dev": 20, "test": 10}
@@ -207,16 +207,16 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered: Path) -> None:
         predicted = list(csv.DictReader(file))
     assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv line {n}" for n in range(2, 22)]
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
-    assert correct / 20 == pytest.approx(results[0].metrics["accuracy"])
+    assert correct / 20 == approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):
         shares = [float(share) for share in row["probabilities"].split()]
-        assert len(shares) == sum(map(bool, cells[1:5])) and sum(shares) == pytest.approx(1, abs=1e-3)
+        assert len(shares) == sum(map(bool, cells[1:5])) and sum(shares) == approx(1, abs=1e-3)
         assert cells[int(row["prediction"]) + 1] == row["choice"]
     best = folder / "predictions" / f"quiz-{best_seed(results, 'accuracy')}-test.csv"
     assert (folder / "predictions.csv").read_bytes() == best.read_bytes()
 
 
-def test_saved_choice_models_have_the_logits_of_their_seeds(answered: Path) -> None:
+def test_saved_choice_models_have_the_logits_of_their_seeds(answered):
     folder = answered / "output" / "run"
     question = load_splits({"dev": [str(answered / "quiz" / "dev.csv")]}, None, None)["dev"][0]
     texts = [question.first] * len(question.seconds), question.seconds
@@ -226,10 +226,10 @@ def test_saved_choice_models_have_the_logits_of_their_seeds(answered: Path) -> N
         model = AutoModelForMultipleChoice.from_pretrained(saved).eval()
         logits = model(**{name: values[None] for name, values in inputs.items()}).logits
         expected = np.load(folder / "predictions" / f"quiz-{seed}.npz")["dev"]
-        assert logits.detach().numpy()[0] == pytest.approx(expected[0, : len(question.seconds)], abs=1e-4)
+        assert logits.detach().numpy()[0] == approx(expected[0, : len(question.seconds)], abs=1e-4)
 
 
-def test_a_test_file_without_answers_is_predicted_row_by_row(answered: Path, tmp_path: Path) -> None:
+def test_a_test_file_without_answers_is_predicted_row_by_row(answered, tmp_path):
     path = tmp_path / "test.jsonl"
     path.write_text("".join(json.dumps({"question": c[0], "choices": c[1:3]}) + "\n" for c in rows(7, 3)))
     choose(choice_flags(answered, output_dir=tmp_path / "output", test_file=path, num_seeds=1))

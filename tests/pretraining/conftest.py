@@ -1,21 +1,17 @@
 """A pair small enough to be made anew for every test, and the plan of a run with it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from electra.data.segments import Segment
-from electra.data.token_cache import TokenCache
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.plan import Plan, make_plan
+from electra.pretraining.plan import make_plan
 from electra.pretraining.run import main
 from tests.pretraining.runs import flags, write_corpus
 
@@ -23,17 +19,17 @@ Pair = ElectraForJointPretraining
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Where a run can be: a corpus lies there."""
     write_corpus(tmp_path / "corpus.txt")
     return tmp_path
 
 
 @pytest.fixture(scope="session")
-def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pair]:
+def make_pair(wordpiece_tokenizer):
     """A pair for the WordPiece tokenizer, its weights far enough from 0 that its predictions differ."""
 
-    def make(hidden_size: int = 32, **options: Any) -> Pair:
+    def make(hidden_size=32, **options):
         discriminator = discriminator_config(
             vocab_size=len(wordpiece_tokenizer),
             pad_token_id=0,
@@ -61,7 +57,7 @@ def make_pair(wordpiece_tokenizer: PreTrainedTokenizerBase) -> Callable[..., Pai
 
 
 @pytest.fixture(scope="session")
-def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
+def cache(make_numbered_cache):
     """Four documents of 100 tokens altogether."""
     return make_numbered_cache([50, 20, 20, 10])
 
@@ -69,31 +65,31 @@ def cache(make_numbered_cache: Callable[..., TokenCache]) -> TokenCache:
 class Rows:
     """A policy of `count` rows with so many tokens, to which two special ones are added."""
 
-    def __init__(self, count: int, tokens: int) -> None:
+    def __init__(self, count, tokens):
         self.count, self.tokens = count, tokens
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def cut(self, epoch: int, indices: Any) -> list[Segment]:
+    def cut(self, epoch, indices):
         return [Segment(np.zeros(self.tokens, np.uint16), None) for _ in indices]
 
 
 @pytest.fixture(scope="session")
-def plan_of(cache: TokenCache) -> Callable[[Pair], Plan]:
+def plan_of(cache):
     """The plan of 12 steps of 10 x 16 tokens with a pair."""
     args = parse_arguments(flags(Path(), per_device_train_batch_size=10))
-    data: Any = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
+    data = SimpleNamespace(cache=cache, held_out_lengths=[10], policy=Rows(30, 14))
     return lambda pair: make_plan(args, pair, data)
 
 
 @pytest.fixture(scope="session")
-def plan(make_pair: Callable[..., Pair], plan_of: Callable[[Pair], Plan]) -> Plan:
+def plan(make_pair, plan_of):
     return plan_of(make_pair())
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory):
     """The folder of a run of twelve steps, not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
     write_corpus(folder / "corpus.txt")

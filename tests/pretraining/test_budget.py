@@ -1,10 +1,9 @@
 """--budget: a time becomes a recipe and steps, which are those of the run."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import yaml
+from pytest import approx
 
 from electra.pretraining import budget
 from electra.pretraining.budget import flops_of_recipe, recipe_for, seconds_of
@@ -13,24 +12,24 @@ from tests.conftest import refused
 from tests.pretraining.runs import flags, write_corpus
 
 
-def test_times_are_read() -> None:
+def test_times_are_read():
     assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 min")] == [5400, 7200, 129_600, 1800]
     for wrong in ("2", "h", "0h", "two hours", "2w"):
         assert f"--budget {wrong} " in refused(lambda wrong=wrong: seconds_of(wrong))
 
 
-def test_the_largest_recipe_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_recipe_that_fits_is_chosen(monkeypatch):
     monkeypatch.setattr(budget, "measure_matmul_flops", lambda *_: 1e12)
     for name in ("tiny", "mini", "small"):
         seconds = flops_of_recipe(name) / 1e12 / budget.UTILIZATION
         assert recipe_for(seconds * 1.01, torch.device("cpu")) == name
     assert recipe_for(1.0, torch.device("cpu")) == "tiny"
     # Table 1 of the paper has 1.4e18 by the original's count, which multiplies one-hot vectors, too.
-    assert flops_of_recipe("small") == pytest.approx(1.4e18, rel=0.2)
+    assert flops_of_recipe("small") == approx(1.4e18, rel=0.2)
 
 
 @pytest.mark.slow
-def test_a_budget_sets_the_steps_of_the_run(tmp_path: Path) -> None:
+def test_a_budget_sets_the_steps_of_the_run(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     left_out = ("--max_steps", "--save_steps", "--logging_steps", "--warmup_steps")
     argv = [word for word in flags(tmp_path) if not word.startswith(left_out)]

@@ -1,35 +1,31 @@
 """The data of a run: which seed decides what, and what is held out."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from transformers import PreTrainedTokenizerBase
 
 from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
-from electra.pretraining.data import PretrainingData, load_data
+from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.run import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused
+from tests.helpers import read_json
 from tests.pretraining.runs import flags, history, make, write_corpus
 
 pytestmark = pytest.mark.slow
 
 
-def load(folder: Path, **options: Any) -> PretrainingData:
+def load(folder, **options):
     return load_data(parse_arguments(flags(folder, **options)), None)
 
 
-def segments(trainer: Any, name: str) -> list[tuple[list[int], int]]:
+def segments(trainer, name):
     return [([*map(int, s.first)], s.mask_seed) for s in getattr(trainer, name).__getitems__(range(4))]
 
 
-def test_each_seed_decides_its_part_of_a_run(folder: Path, glue_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_each_seed_decides_its_part_of_a_run(folder, glue_tokenizer):
     glue_tokenizer.save_pretrained(folder / "tok")  # one that is trained here depends on the seed of the data
     files = {"validation_file": write_corpus(folder / "held_out.txt", seed=1), "tokenizer_path": folder / "tok"}
     one, *others = (
@@ -44,7 +40,7 @@ def test_each_seed_decides_its_part_of_a_run(folder: Path, glue_tokenizer: PreTr
         assert all(a[0] != b[0] and a[1] != b[1] for a, b in zip(segments(trainer, name), before, strict=True))
 
 
-def test_the_seed_of_the_data_decides_what_is_held_out_and_which_subset_is_used(folder: Path) -> None:
+def test_the_seed_of_the_data_decides_what_is_held_out(folder):
     first, again, other = load(folder), load(folder, seed=7), load(folder, eval_seed=7)
     assert first.text == again.text and first.text.corpus == other.text.corpus
     assert first.text.training_text != other.text.training_text
@@ -53,7 +49,7 @@ def test_the_seed_of_the_data_decides_what_is_held_out_and_which_subset_is_used(
     assert half[0] == half[1] != half[2]
 
 
-def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
+def test_documents_that_are_held_out_are_not_trained_on(folder):
     text = (folder / "corpus.txt").read_text().split("\n\n")
     (folder / "held_out.txt").write_text("\n\n".join([text[3], "another text", text[5]]))
     data = load(folder, validation_file=folder / "held_out.txt")
@@ -63,7 +59,7 @@ def test_documents_that_are_held_out_are_not_trained_on(folder: Path) -> None:
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
-def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:
+def test_options_of_segments_and_cache_are_followed(folder):
     data = load(folder, segment_policy="document", max_eval_segments=3, max_length=8)
     assert isinstance(data.policy, POLICIES["document"])
     assert data.evaluation is not None and len(data.evaluation) == 3
@@ -74,18 +70,14 @@ def test_options_of_segments_and_cache_are_followed(folder: Path) -> None:
     assert load(folder, validation_fraction=0).evaluation is None
 
 
-def test_options_of_a_new_tokenizer_beside_an_existing_one_are_named(
-    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_options_of_a_new_tokenizer_beside_another_are_named(folder, glue_tokenizer, caplog):
     glue_tokenizer.save_pretrained(folder / "tok")
     load(folder, tokenizer_path=folder / "tok", vocab_size=500, max_documents=9)
     (warning,) = [one for one in caplog.messages if "has no effect" in one]
     assert warning.startswith("--vocab_size has") and str(folder / "tok") in warning
 
 
-def test_several_held_out_texts_are_measured_side_by_side_and_none_is_trained_on(
-    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_held_out_texts_are_measured_side_by_side(folder, glue_tokenizer, capsys):
     glue_tokenizer.save_pretrained(folder / "tok")
     old, new = (write_corpus(folder / f"{name}.txt", 5, seed=seed) for name, seed in (("old", 1), ("new", 2)))
     with (folder / "corpus.txt").open("a") as corpus:
@@ -96,7 +88,7 @@ def test_several_held_out_texts_are_measured_side_by_side_and_none_is_trained_on
     run = folder / "output" / "both"
     logs = [line for line in history(run / "checkpoint-2") if "eval_loss" in line]
     assert [line["step"] for line in logs] == [0, 1, 2]
-    columns = json.loads((run / "metrics.json").read_text())["held_out"]
+    columns = read_json(run / "metrics.json")["held_out"]
     assert list(columns) == ["untrained", "frequencies", "trained", "old: untrained", "old: trained"]
     assert columns["old: untrained"]["generator_loss"] == logs[0]["eval_old_generator_loss"]
     assert all(f"{name}</th>" in (run / "report.html").read_text() for name in ("old: trained", "trained"))
@@ -110,10 +102,10 @@ def test_several_held_out_texts_are_measured_side_by_side_and_none_is_trained_on
     kinds = {curve.kind for panel in make_panels([read_run(run)]) for curve in panel.curves}
     assert {"held-out", "held-out: old"} < kinds
     main([f"--resume_from_checkpoint={run}", "--max_steps=3"])
-    assert list(json.loads((run / "metrics.json").read_text())["held_out"]) == list(columns)
+    assert list(read_json(run / "metrics.json")["held_out"]) == list(columns)
 
 
-def test_names_of_held_out_texts_do_not_collide_with_metrics_and_files_may_have_an_equals_sign(folder: Path) -> None:
+def test_names_of_held_out_texts_do_not_collide_with_metrics(folder):
     assert held_out_texts(["a=x", "plain", "a=y", "other"]) == {"": ["plain", "other"], "a": ["x", "y"]}
     file = write_corpus(folder / "a=b.txt", 3)
     assert held_out_texts([str(file)]) == {"": [str(file)]}

@@ -1,17 +1,16 @@
 """Starting from trained networks: their weights, their sizes, their tokenizer, and what does not fit."""
 
-import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
+from torch.testing import assert_close
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from electra.model.configuration import discriminator_config
 from electra.model.networks import masked_lm
@@ -21,6 +20,7 @@ from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
+from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import TINY, WORDS, flags, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ SIZES = dict.fromkeys(
 NOTHING_LEARNED = {"learning_rate": 0.0, "max_steps": 1, "eval_strategy": "no", "validation_fraction": 0}
 
 
-def resume_at(run: Path, step: int) -> None:
+def resume_at(run, step):
     """Resume a run from a checkpoint, as if it had been killed before it saved a later one."""
     for later in run.glob("checkpoint-*"):
         if int(later.name.partition("-")[2]) > step:
@@ -40,23 +40,21 @@ def resume_at(run: Path, step: int) -> None:
     main([f"--resume_from_checkpoint={run / f'checkpoint-{step}'}"])
 
 
-def continued(folder: Path, **options: Any) -> Path:
+def continued(folder, **options):
     write_corpus(folder / "corpus.txt")
     main(flags(folder, **{**SIZES, "max_position_embeddings": None, **options}, experiment_name="second"))
     return folder / "output" / "second"
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("with_generator", [False, True])
-def test_trained_networks_keep_all_their_weights_and_a_fresh_generator_shares_embeddings(
-    finished_run: Path, tmp_path: Path, with_generator: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize("with_generator", [False, True])
+def test_trained_networks_keep_all_their_weights(finished_run, tmp_path, with_generator, capsys):
     """A run folder is enough to name them. Other sizes in a file are named, too."""
     (tmp_path / "sizes.yaml").write_text("hidden_size: 64\nnum_hidden_layers: 2\ngenerator_size: 0.125\n")
-    options: dict[str, Any] = {"init_discriminator": finished_run / "discriminator", "generator_size": 0.25}
+    options = {"init_discriminator": finished_run / "discriminator", "generator_size": 0.25}
     if with_generator:
         options = {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
     run = continued(tmp_path, **options, **NOTHING_LEARNED, config=tmp_path / "sizes.yaml")
@@ -73,13 +71,11 @@ def test_trained_networks_keep_all_their_weights_and_a_fresh_generator_shares_em
     assert generator.config.hidden_size == TINY["hidden_size"] * size
     table = "electra.embeddings.word_embeddings.weight"
     assert torch.equal(weights(run / "generator")[table], weights(finished_run / "discriminator")[table])
-    state = json.loads((run / "checkpoint-1" / "trainer_state.json").read_text())
+    state = read_json(run / "checkpoint-1" / "trainer_state.json")
     assert state["global_step"] == 1  # a schedule of its own, from step 0
 
 
-def test_there_is_a_warning_if_sharing_takes_a_trained_generators_embeddings(
-    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sharing_a_trained_generator_s_embeddings_warns(finished_run, tmp_path, capsys):
     generator = Path(shutil.copytree(finished_run / "generator", tmp_path / "generator"))
     (generator / "manifest.json").unlink()
     options = {"init_discriminator": finished_run, "init_generator": generator, "generator_size": None}
@@ -94,20 +90,18 @@ def test_there_is_a_warning_if_sharing_takes_a_trained_generators_embeddings(
         assert ("word_embeddings" in capsys.readouterr().out) == is_warned
 
 
-def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
-    finished_run: Path, tmp_path: Path
-) -> None:
+def test_a_continued_run_resumes_without_what_it_started_from(finished_run, tmp_path):
     moved = Path(shutil.copytree(finished_run / "discriminator", tmp_path / "moved"))
     longer = extend_tokenizer(load_tokenizer(str(moved)), ["blogofim neredosa"] * 3, 2, 2)
     longer.save_pretrained(tmp_path / "longer")
     options = {"max_steps": 4, "save_steps": 2, "hidden_dropout_prob": 0.0, "generator_size": 0.5}
     run = continued(tmp_path, init_discriminator=moved, tokenizer_path=tmp_path / "longer", **options)
-    trained = json.loads((run / "discriminator" / "config.json").read_text())
+    trained = read_json(run / "discriminator" / "config.json")
     assert (trained["hidden_dropout_prob"], trained["attention_probs_dropout_prob"]) == (0.0, 0.1)
     recorded = yaml.safe_load((run / "config.yaml").read_text())
     sizes = {name: value for name, value in TINY.items() if name in SIZES or name == "max_position_embeddings"}
     assert recorded | sizes | {"hidden_dropout_prob": 0.0, "vocab_size": len(longer)} == recorded
-    assert set(json.loads((run / "metrics.json").read_text())["held_out"]) == {"start", "frequencies", "trained"}
+    assert set(read_json(run / "metrics.json")["held_out"]) == {"start", "frequencies", "trained"}
     assert AutoTokenizer.from_pretrained(run / "discriminator").model_max_length == TINY["max_position_embeddings"]
     whole = weights(run / "discriminator")
     assert len(whole["electra.embeddings.word_embeddings.weight"]) == len(longer)
@@ -118,7 +112,7 @@ def test_a_continued_run_records_what_it_started_from_and_resumes_without_it(
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
-def test_a_longer_tokenizer_and_longer_text_start_from_what_was_trained(finished_run: Path, tmp_path: Path) -> None:
+def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, tmp_path):
     """Also where the text is longer than the table; a resumed run still knows what it started from."""
     old = load_tokenizer(str(finished_run))
     words = ["blogofim", "neredosa", "nikomelu"]
@@ -127,7 +121,7 @@ def test_a_longer_tokenizer_and_longer_text_start_from_what_was_trained(finished
     (tmp_path / "corpus.txt").open("a").write("\n\n".join([" ".join(words * 10)] * 5))
     options = {"tokenizer_path": tmp_path / "longer", "max_position_embeddings": 40, "max_length": 36}
     options |= {"init_discriminator": finished_run, "init_generator": finished_run, "generator_size": None}
-    main(flags(tmp_path, **SIZES | NOTHING_LEARNED | options | {"max_steps": 2, "save_steps": 1}))  # type: ignore[operator]
+    main(flags(tmp_path, **SIZES | NOTHING_LEARNED | options | {"max_steps": 2, "save_steps": 1}))
     run = tmp_path / "output" / "run"
     size, trained = len(old), TINY["max_length"]
     for role, is_generator in (("discriminator", False), ("generator", True)):
@@ -136,26 +130,24 @@ def test_a_longer_tokenizer_and_longer_text_start_from_what_was_trained(finished
         pieces = old(words[0], add_special_tokens=False)["input_ids"]
         place = load_tokenizer(str(run / role)).convert_tokens_to_ids(words[0])
         assert torch.equal(words_after[:size], words_before) and len(words_after) == size + 3
-        torch.testing.assert_close(words_after[place], words_before[pieces].mean(dim=0))
+        assert_close(words_after[place], words_before[pieces].mean(dim=0))
         positions = after["electra.embeddings.position_embeddings.weight"]
         assert len(positions) == 40
         assert torch.equal(positions[trained : 2 * trained], positions[:trained])
         assert torch.equal(positions[2 * trained :], positions[: 40 - 2 * trained])
         if is_generator:
             biases = (w["generator_lm_head.bias"] for w in (before, after))
-            torch.testing.assert_close(*(b[pieces].mean() if i == 0 else b[place] for i, b in enumerate(biases)))
-        assert json.loads((run / role / "config.json").read_text())["pretraining_positions"] == 36
+            assert_close(*(b[pieces].mean() if i == 0 else b[place] for i, b in enumerate(biases)))
+        assert read_json(run / role / "config.json")["pretraining_positions"] == 36
     expected = {"vocabulary": {"kept": size, "averaged": 3, "new": 0}, "repeated_positions": trained}
-    started = json.loads((run / "metrics.json").read_text())["initialized_from"]
+    started = read_json(run / "metrics.json")["initialized_from"]
     assert all(started[role] | expected == started[role] for role in ("discriminator", "generator"))
     resume_at(run, 1)
-    assert json.loads((run / "metrics.json").read_text())["initialized_from"] == started
+    assert read_json(run / "metrics.json")["initialized_from"] == started
 
 
-@pytest.mark.parametrize("model_type", ["bert", "albert", "roberta", "xlm-roberta", "deberta-v2", "modernbert"])
-def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its_first_layers(
-    model_type: str, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize("model_type", ["bert", "albert", "roberta", "xlm-roberta", "deberta-v2", "modernbert"])
+def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finished_run, tmp_path, capsys):
     tokenizer = load_tokenizer(str(finished_run))
     sizes = {name: TINY[name] for name in SIZES if name != "vocab_size"}
     config = discriminator_config(
@@ -185,10 +177,10 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
         torch.equal(value, before[prefix + k][: len(value)]) for k, value in encoder.items() if prefix + k in before
     ]
     assert all(same) and len(same) > len(encoder) / 2
-    assert json.loads((run / "metrics.json").read_text())["initialized_from"]["discriminator"]["fresh_head"]
+    assert read_json(run / "metrics.json")["initialized_from"]["discriminator"]["fresh_head"]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "named"),
     [
         ({"discriminator_type": "bert"}, "--discriminator_type bert electra"),
@@ -208,13 +200,7 @@ def test_a_masked_language_model_becomes_a_discriminator_with_a_generator_of_its
     ],
     ids=str,
 )
-def test_what_cannot_be_continued_is_one_line(
-    finished_run: Path,
-    wordpiece_tokenizer: PreTrainedTokenizerBase,
-    tmp_path: Path,
-    options: dict[str, Any],
-    named: str,
-) -> None:
+def test_what_cannot_be_continued_is_one_line(finished_run, wordpiece_tokenizer, tmp_path, options, named):
     for name in ("damaged", "incomplete", "infinite", "bare", "of_other"):
         shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
@@ -235,7 +221,7 @@ def test_what_cannot_be_continued_is_one_line(
     assert all(word in message for word in named.split()), message
 
 
-def test_a_vocabulary_whose_ids_have_gaps_is_trained_with_to_the_end(folder: Path) -> None:
+def test_a_vocabulary_with_gaps_is_trained_with(folder):
     tokens = [*SPECIAL_TOKENS.values(), "not in the text", *sorted(set(WORDS))]
     vocabulary = {token: i for i, token in enumerate(tokens) if i != 5} | {tokens[-1]: 70_000}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -243,8 +229,8 @@ def test_a_vocabulary_whose_ids_have_gaps_is_trained_with_to_the_end(folder: Pat
     tokenizer.save(str(folder / "tokenizer.json"))
     main(flags(folder, tokenizer_path=folder / "tokenizer.json", vocab_size=None, max_steps=1, save_steps=1))
     run = folder / "output" / "run"
-    config = json.loads((run / "checkpoint-1" / "config.json").read_text())
+    config = read_json(run / "checkpoint-1" / "config.json")
     assert config["discriminator"]["vocab_size"] == 70_001
     assert config["vocabulary_gaps"] == [[5, 6], [len(tokens) - 1, 70_000]]
-    held_out = json.loads((run / "metrics.json").read_text())["held_out"]
+    held_out = read_json(run / "metrics.json")["held_out"]
     assert all(math.isfinite(value) for value in held_out["frequencies"].values())

@@ -1,16 +1,14 @@
 """Cost of a run: time from the log, utilization by its definition; and those of a real run."""
 
-import json
-from pathlib import Path
-
 import pytest
 from huggingface_hub import ModelCard
+from pytest import approx
 from transformers import TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks.progress import compute_ledger, ledger_line, training_seconds
-from electra.pretraining.plan import Plan
 from electra.pretraining.run import main
 from electra.samples import read_samples
+from tests.helpers import read_json
 from tests.pretraining.runs import flags
 
 pytestmark = pytest.mark.slow
@@ -22,31 +20,31 @@ LOGS = [
 ]
 
 
-def test_time_is_that_of_the_windows_the_rest_at_their_mean() -> None:
-    assert training_seconds(LOGS, 3000) == pytest.approx(10 + 5)
-    assert training_seconds(LOGS, 3600) == pytest.approx(15 * 1.2)
+def test_time_is_that_of_the_windows_the_rest_at_their_mean():
+    assert training_seconds(LOGS, 3000) == approx(10 + 5)
+    assert training_seconds(LOGS, 3600) == approx(15 * 1.2)
     assert training_seconds(LOGS[1:2], 3000) is None
 
 
-def test_utilization_is_flops_over_what_devices_could_do(plan: Plan, tmp_path: Path) -> None:
+def test_utilization_is_flops_over_what_devices_could_do(plan, tmp_path):
     args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
     state = TrainerState(global_step=6, num_input_tokens_seen=3000, log_history=LOGS)
     ledger = compute_ledger(state, args, plan, peak_flops=1e6)
-    assert ledger["flops"] == pytest.approx(plan.flops / 2)  # 6 of 12 steps
-    assert ledger["google_flops"] == pytest.approx(plan.google_flops / 2)
+    assert ledger["flops"] == approx(plan.flops / 2)  # 6 of 12 steps
+    assert ledger["google_flops"] == approx(plan.google_flops / 2)
     assert (ledger["tokens"], ledger["dtype"], ledger["devices"]) == (3000, "float32", 1)
-    assert ledger["training_seconds"] == pytest.approx(15) and ledger["evaluation_seconds"] == 3.0
-    assert ledger["tokens_per_second"] == pytest.approx(200)
-    assert ledger["mfu"] == pytest.approx(plan.flops / 2 / (15 * 1e6))
+    assert ledger["training_seconds"] == approx(15) and ledger["evaluation_seconds"] == 3.0
+    assert ledger["tokens_per_second"] == approx(200)
+    assert ledger["mfu"] == approx(plan.flops / 2 / (15 * 1e6))
     assert f"{100 * ledger['mfu']:.1f} % of the 1e-06 TFLOP/s" in ledger_line(ledger)
 
 
-def test_a_run_leaves_its_log_its_cost_its_samples_and_its_report(finished_run: Path) -> None:
-    metrics = json.loads((finished_run / "metrics.json").read_text())
+def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
+    metrics = read_json(finished_run / "metrics.json")
     compute, plan = metrics["compute"], metrics["plan"]
     assert compute["tokens"] == plan["total_tokens"] and compute["flops"] == plan["flops"]
     assert 0 < compute["mfu"] < 1.5 and compute["peak_flops_per_second"] > 1e9
-    assert json.loads((finished_run / "trainer_state.json").read_text())["global_step"] == 12
+    assert read_json(finished_run / "trainer_state.json")["global_step"] == 12
     samples = read_samples(finished_run)
     assert len(samples) == 5 and all(sample.probabilities for sample in samples)
     page = (finished_run / "report.html").read_text()
@@ -57,16 +55,14 @@ def test_a_run_leaves_its_log_its_cost_its_samples_and_its_report(finished_run: 
     assert all(fact in card.text for fact in facts)
 
 
-def test_a_run_that_diverged_ends_with_its_samples_and_its_report(folder: Path) -> None:
+def test_a_run_that_diverged_has_its_samples_and_report(folder):
     main(flags(folder, learning_rate=1e30, max_grad_norm=0, max_steps=3, save_strategy="no"))
     run = folder / "output" / "run"
     assert all(sample.probabilities == [None] * len(sample.original) for sample in read_samples(run))
     assert (run / "metrics.json").is_file() and "P(replaced) undefined" in (run / "report.html").read_text()
 
 
-def test_the_log_of_a_run_has_one_line_for_each_event_and_no_bar(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_a_run_has_one_line_for_each_event_and_no_bar(folder, capfd):
     """In a pipe; log.txt has the same lines, and goes on where the run is resumed."""
     main(flags(folder, disable_tqdm=False, max_steps=8, save_steps=4))
     said = capfd.readouterr()

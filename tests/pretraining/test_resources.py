@@ -4,7 +4,6 @@ import io
 import resource
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +11,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase, TrainerControl, TrainerState
+from pytest import raises
+from transformers import TrainerControl, TrainerState
 
 from electra.io.errors import UserError
-from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.plan import Plan
 from electra.pretraining.resources import Clock, check_disk, count_checkpoints
 from electra.pretraining.run import main
+from tests.helpers import parametrize
 from tests.pretraining.runs import flags
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "fractions", "kept", "are_others_deleted"),
     [
         ({"save_total_limit": 10}, [], 3, False),  # of steps 5, 10, 12
@@ -36,21 +35,17 @@ pytestmark = pytest.mark.slow
         ({"save_steps": 0}, [], 1, False),
     ],
 )
-def test_checkpoints_that_are_kept(
-    plan: Plan, options: dict[str, object], fractions: list[int], kept: int, are_others_deleted: bool
-) -> None:
+def test_checkpoints_that_are_kept(plan, options, fractions, kept, are_others_deleted):
     training = parse_arguments(flags(Path(), **{"save_steps": 5, **options})).training
     assert count_checkpoints(training, replace(plan, checkpoint_steps=fractions)) == (kept, are_others_deleted)
 
 
-def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
-    tmp_path: Path, plan: Plan, make_pair: Callable[..., ElectraForJointPretraining], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_does_not_fit_on_its_disk_is_refused(tmp_path, plan, make_pair, monkeypatch):
     model, run = make_pair(), tmp_path / "output" / "run"
     checkpoint = 3 * 4 * plan.total_parameters
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
 
-    def check(free: int, **values: object) -> None:
+    def check(free, **values):
         monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 0, free))
         training = parse_arguments(flags(tmp_path)).training.with_values(output_dir=str(run), **values)
         check_disk(replace(parse_arguments(flags(tmp_path)), training=training), model, plan)
@@ -58,7 +53,7 @@ def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
     check(3 * checkpoint + networks)
     check(0, plan=True)
     for missing in ({"free": 3 * checkpoint + networks - 1}, {"free": 2 * checkpoint, "save_total_limit": 1}):
-        with pytest.raises(UserError, match="--save_total_limit"):
+        with raises(UserError, match="--save_total_limit"):
             check(**missing)
     check(2 * checkpoint + networks, save_total_limit=1)  # two at once
     check(checkpoint + networks, save_only_model=True)
@@ -68,7 +63,7 @@ def test_a_run_that_does_not_fit_on_its_disk_is_refused_and_a_plan_reports_it(
     check(2 * checkpoint + networks)
 
 
-def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder, capsys):
     main([*flags(folder), "--plan"])
     output = capsys.readouterr().out
     lines = {line[:15].strip(): line for line in output.splitlines()}
@@ -77,8 +72,8 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder: Path, capsys: pyt
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
 
 
-def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[int] = []
+def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch):
+    waits = []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(step))
     for device in ("cuda", "cpu"):
         clock = Clock()
@@ -88,8 +83,8 @@ def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch: pytest.Mo
         assert waits == [1, 11] and clock.steps == 10
 
 
-@pytest.mark.parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 2)])
-def test_a_slow_trial_ends_after_its_time(monkeypatch: pytest.MonkeyPatch, seconds: float, steps: int) -> None:
+@parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 2)])
+def test_a_slow_trial_ends_after_its_time(monkeypatch, seconds, steps):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock, control = Clock(20.0), TrainerControl()
@@ -102,17 +97,15 @@ def test_a_slow_trial_ends_after_its_time(monkeypatch: pytest.MonkeyPatch, secon
     assert (clock.steps, clock.seconds_per_step) == (steps, seconds)
 
 
-@pytest.mark.parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
-def test_a_cache_that_cannot_be_written_is_the_users_error(
-    folder: Path, glue_tokenizer: PreTrainedTokenizerBase, what: str, limit: int
-) -> None:
+@parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
+def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenizer, what, limit):
     glue_tokenizer.save_pretrained(folder / "tok")
     args = parse_arguments(flags(folder, tokenizer_path=folder / "tok" if what == "token cache" else None))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # as if the disk ended there
     try:
         # Captured output is a file, too. tqdm keeps its lock if it cannot write a bar: later bars would wait forever.
-        with redirect_stderr(io.StringIO()), pytest.raises(UserError, match=f"{what} to {folder}/cache"):
+        with redirect_stderr(io.StringIO()), raises(UserError, match=f"{what} to {folder}/cache"):
             load_data(args, None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -3,21 +3,21 @@
 import json
 import math
 import os
-from pathlib import Path
 
-import pytest
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.report.blocks import text_table, write_report
 from electra.report.command import main
-from electra.report.results import Result, RunSummary, Spread, append_result, read_results
+from electra.report.results import Spread, append_result, read_results
 from electra.tasks.glue.report import REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
 from electra.tasks.tagging.report import REPORTING as TAGGING
+from tests.helpers import parametrize
 from tests.tasks.glue.runs import all_tasks, result, run_folder
 
 
-def test_results_are_read_back_in_order_and_undefined_metrics_are_null(tmp_path: Path) -> None:
+def test_results_are_read_back_in_order(tmp_path):
     path = tmp_path / "results.jsonl"
     assert read_results(path) == []
     for seed in (3, 1, 2):
@@ -26,11 +26,9 @@ def test_results_are_read_back_in_order_and_undefined_metrics_are_null(tmp_path:
     assert path.read_text().count("\n") == 3 and path.read_text().count('"f1": null') == 3
 
 
-def test_a_line_that_was_cut_short_is_left_out_and_written_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_was_cut_short_is_left_out_and_written_over(tmp_path, monkeypatch):
     path = tmp_path / "results.jsonl"
-    synced: list[int] = []
+    synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     first, second = all_tasks("cola", "rte")
     append_result(path, first)
@@ -43,15 +41,15 @@ def test_a_line_that_was_cut_short_is_left_out_and_written_over(
     assert path.read_bytes() == expected and synced == [len(whole), len(expected), len(expected)]
 
 
-@pytest.mark.parametrize("line", ['{"task": "rte"}', "[1]", json.dumps(result("rte", 1, {"f1": "a"})._asdict())])  # type: ignore[dict-item]
-def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str) -> None:
+@parametrize("line", ['{"task": "rte"}', "[1]", json.dumps(result("rte", 1, {"f1": "a"})._asdict())])
+def test_a_line_that_is_no_result_is_named(tmp_path, line):
     path = run_folder(tmp_path / "run", all_tasks("rte")) / "results.jsonl"
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(UserError, match=r"results\.jsonl line 2"):
+    with raises(UserError, match=r"results\.jsonl line 2"):
         read_results(path)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("values", "median", "mean", "best", "std"),
     [
         ((0.50, 0.56, 0.65), 0.56, 0.57, 0.65, math.sqrt((0.07**2 + 0.01**2 + 0.08**2) / 2)),
@@ -62,21 +60,19 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str) -> None:
         ((None,), None, None, None, None),
     ],
 )
-def test_a_spread_counts_undefined_values_as_the_worst(
-    values: tuple[float | None, ...], median: float, mean: float, best: float, std: float
-) -> None:
+def test_a_spread_counts_undefined_values_as_the_worst(values, median, mean, best, std):
     spread = Spread(dict(enumerate(values)))
-    expected = [value if value is None else pytest.approx(value) for value in (median, mean, best, std)]
+    expected = [value if value is None else approx(value) for value in (median, mean, best, std)]
     assert [spread.median, spread.mean, spread.best, spread.std] == expected
     assert spread.undefined == values.count(None)
 
 
-def summarize(*results: Result) -> RunSummary:
+def summarize(*results):
     (run,) = GLUE.summarize(results, "run")
     return run
 
 
-def test_seeds_are_in_order_and_their_failures_counted() -> None:
+def test_seeds_are_in_order_and_their_failures_counted():
     summary = summarize(
         result("stsb", 44, {"pearson": 0.8, "spearman": 0.7}),
         result("stsb", 42, {"pearson": None, "spearman": None}, collapsed=True),
@@ -90,29 +86,29 @@ def test_seeds_are_in_order_and_their_failures_counted() -> None:
     assert one_set.headline.median is None and one_set.metrics["accuracy_matched"].median == 0.8
 
 
-@pytest.mark.parametrize("task", GLUE_TASKS)
-def test_without_one_task_there_is_no_average(task: str) -> None:
+@parametrize("task", GLUE_TASKS)
+def test_without_one_task_there_is_no_average(task):
     undefined = result(task, 42, dict.fromkeys(("accuracy", "mcc", "spearman"), None))
     demo = result("demo", 42, {"mcc": 0.9, "accuracy": 0.9})
     for more in (demo, undefined):
         averages = summarize(*all_tasks(without=(task,)), more).averages
         assert (averages["GLUE"].value, averages["GLUE"].missing) == (None, (task,))
         assert averages["AVG"].missing == (() if task == "wnli" else (task,))
-        assert averages["AVG"].value == (pytest.approx(4.38 / 8) if task == "wnli" else None)
+        assert averages["AVG"].value == (approx(4.38 / 8) if task == "wnli" else None)
 
 
-def test_models_are_never_mixed_and_two_results_of_one_seed_and_unknown_tasks_are_refused() -> None:
+def test_models_are_never_mixed():
     runs = [("b", 1, 0.5), ("a", 1, 0.9), ("b", 2, 0.7)]
     found = GLUE.summarize([result("rte", seed, {"accuracy": v}, model=model) for model, seed, v in runs], "run")
     scores = {run.name: dict(run.tasks["rte"].headline.values) for run in found}
     assert scores == {"run: b": {1: 0.5, 2: 0.7}, "run: a": {1: 0.9}}
-    with pytest.raises(UserError, match="rte with seed 7"):
+    with raises(UserError, match="rte with seed 7"):
         summarize(result("rte", 7, {"accuracy": 0.5}), result("rte", 7, {"accuracy": 0.6}))
-    with pytest.raises(UserError, match="'squad'"):
+    with raises(UserError, match="'squad'"):
         summarize(result("squad", 7, {"f1": 0.5}))
 
 
-def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Path) -> None:
+def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
     scores = ({"f1": 0.9, "accuracy": 0.98, "f1_PER": 0.7}, {"f1": 0.91, "accuracy": 0.99})
     runs = [result("conll2003", seed, {**metrics}) for seed, metrics in enumerate(scores)]
     run = run_folder(tmp_path / "a", runs)
@@ -126,7 +122,7 @@ def test_medians_stand_beside_published_rows_of_the_same_task_only(tmp_path: Pat
     assert "BERT" not in (other / "report.md").read_text()
 
 
-def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path: Path) -> None:
+def test_a_folder_named_twice_is_one_row(tmp_path):
     one, other, last = (run_folder(tmp_path / name, all_tasks("rte")) for name in ("a/glue", "b/glue", "c"))
     found = GLUE.read_runs([one, other, one / ".." / "glue", last])
     assert [run.name for run in found] == [str(one), str(other), "c"]
@@ -135,7 +131,7 @@ def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path:
     assert [line.split("  ")[0] for line in lines[1:]] == ["Seeds", "RTE acc", "AVG", "GLUE"]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("task", "metrics", "kind", "title"),
     [
         ("squad_v1", {"exact_match": 0.5, "f1": 0.6}, "squad", "SQuAD"),
@@ -145,9 +141,7 @@ def test_a_folder_named_twice_is_one_row_and_like_names_are_told_apart(tmp_path:
         ("conll2003", {"accuracy": 0.5}, "tagging", "Tagging"),  # parts of speech
     ],
 )
-def test_the_command_writes_to_its_output_alone(
-    tmp_path: Path, task: str, metrics: dict[str, float | None], kind: str, title: str
-) -> None:
+def test_the_command_writes_to_its_output_alone(tmp_path, task, metrics, kind, title):
     run = run_folder(tmp_path / "a", [result(task, 1, metrics)], kind)
     output = tmp_path / "out" / "here"
     before = sorted(run.iterdir())
@@ -158,7 +152,7 @@ def test_the_command_writes_to_its_output_alone(
     assert sorted(run.iterdir()) == before
 
 
-def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_reported_is_refused(tmp_path):
     one = run_folder(tmp_path / "a", [result("swag", 1, {"accuracy": 0.5})], "multiple_choice")
     other = run_folder(tmp_path / "b", all_tasks("rte"))
     (tmp_path / "c").mkdir()
@@ -171,5 +165,5 @@ def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
         ([tmp_path / "empty"], "empty/results.jsonl is empty"),
         ([one, "--glue", other], "--glue"),
     ):
-        with pytest.raises(UserError, match=named):
+        with raises(UserError, match=named):
             main([str(word) for word in words])

@@ -1,11 +1,6 @@
 """Options of the tasks on files: configurations, names of tasks, precedence, and what is refused."""
 
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from electra.io.files import CONFIGS
 from electra.tasks.glue.task import Glue
@@ -19,6 +14,7 @@ from electra.tasks.tagging.task import Tagging
 from electra.tasks.tagging.task import main as tag
 from electra.tasks.tagging.task import parse_arguments as parse_tagging
 from tests.conftest import refused
+from tests.helpers import parametrize
 from tests.tasks.multiple_choice.files import flags as choice_flags
 from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.tagging.files import flags as tagging_flags
@@ -26,7 +22,7 @@ from tests.tasks.tagging.files import flags as tagging_flags
 FILES = ["--pretrain_path=a", "--train_file=x/b.txt", "--validation_file=x/c.txt"]
 
 
-def test_the_configurations_are_those_of_their_sources() -> None:
+def test_the_configurations_are_those_of_their_sources():
     google, bert = (
         parse_tagging([*FILES, f"--config={CONFIGS / 'tagging' / name}.yaml"]) for name in ("google", "bert")
     )
@@ -37,7 +33,7 @@ def test_the_configurations_are_those_of_their_sources() -> None:
     assert (swag.options.dataset_name, swag.options.dataset_config_name) == ("allenai/swag", "regular")
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("adapter", "args", "task", "prefix"),
     [
         (Tagging, parse_tagging(FILES), "x", "tagging"),
@@ -46,17 +42,17 @@ def test_the_configurations_are_those_of_their_sources() -> None:
         (MultipleChoice, parse_swag(FILES), "x", "multiple_choice"),
     ],
 )
-def test_a_task_is_named_after_its_data_or_as_asked(adapter: Any, args: Any, task: str, prefix: str) -> None:
+def test_a_task_is_named_after_its_data_or_as_asked(adapter, args, task, prefix):
     assert adapter.task_name(args) == task and adapter.folder_prefix(args) == prefix
 
 
-@pytest.mark.parametrize("adapter", [Glue, Squad, Tagging, MultipleChoice])
-def test_the_kind_of_a_task_is_where_its_report_is_found(adapter: Any) -> None:
+@parametrize("adapter", [Glue, Squad, Tagging, MultipleChoice])
+def test_the_kind_of_a_task_is_where_its_report_is_found(adapter):
     assert import_module(f"electra.tasks.{adapter.kind}.report").REPORTING is adapter.reporting
 
 
-@pytest.mark.parametrize("parse", [parse_squad, parse_tagging, parse_swag])
-def test_data_are_two_files_or_a_data_set(parse: Callable[[list[str]], Any]) -> None:
+@parametrize("parse", [parse_squad, parse_tagging, parse_swag])
+def test_data_are_two_files_or_a_data_set(parse):
     assert parse([*FILES]).options.dataset_name is None
     for argv in ([*FILES, "--dataset_name=d"], FILES[:2], [FILES[0], FILES[2]], [FILES[0], "--dataset_name="]):
         refused(lambda argv=argv: parse(argv))
@@ -67,7 +63,7 @@ SQUAD = squad, squad_flags
 NO_FILES = {"train_file": None, "validation_file": None}
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("command", "options", "named"),
     [
         (TAGGING, NO_FILES, "--train_file"),
@@ -88,9 +84,7 @@ NO_FILES = {"train_file": None, "validation_file": None}
         (SQUAD, {"save_model": "best"}, "--head independent"),  # the joint head has no class in transformers
     ],
 )
-def test_bad_options_and_files_are_one_line_and_leave_nothing(
-    files: Path, tmp_path: Path, command: Any, options: dict, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, command, options, named, monkeypatch):
     main, flags = command
     monkeypatch.chdir(files / "names")
     assert named in refused(lambda: main(flags(files, output_dir=tmp_path, **options)))

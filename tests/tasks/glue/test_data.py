@@ -1,15 +1,13 @@
 """GLUE's rows: what is a row and a label of a TSV file, what is refused, what the Hub gives."""
 
-from pathlib import Path
-from typing import Any
-
 import datasets
-import pytest
+from pytest import raises
 
 from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
 from electra.tasks.glue.data import load_task, load_tasks, read_tsv, task_data_settings
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+from tests.helpers import parametrize
 
 COLA = "gj04\t1\t\tShe sails.\n"
 MNLI = "index\tpairID\tsentence1\tsentence2\tlabel1\tgold_label\n"
@@ -19,7 +17,7 @@ STSB = "index\tgenre\tsentence1\tsentence2\tscore\n"
 GOOD_RTE = RTE + "".join(f"{i}\tpremise {i}\thypothesis {i}\tentailment\n" for i in range(12))
 
 
-def write(folder: Path, **files: str) -> str:
+def write(folder, **files):
     """Files named as `RTE_train` for RTE/train.tsv."""
     for name, text in files.items():
         title, _, split = name.partition("_")
@@ -29,13 +27,13 @@ def write(folder: Path, **files: str) -> str:
     return str(folder)
 
 
-def read(folder: Path, task: str, text: str | bytes, split: str = "train") -> Examples:
+def read(folder, task, text, split="train"):
     path = folder / f"{split}.tsv"
     path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
     return read_tsv(path, TASKS[task], split)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("task", "text", "expected"),
     [
         ("cola", COLA + "ks08\t0\t*\tShe sail.\n", Examples(["She sails.", "She sail."], None, [1, 0])),
@@ -54,23 +52,21 @@ def read(folder: Path, task: str, text: str | bytes, split: str = "train") -> Ex
         ("wnli", RTE + "0\tp\th\t1\n", Examples(["p"], ["h"], [1])),
     ],
 )  # fmt: skip
-def test_texts_and_labels_are_found_by_the_names_of_their_columns(
-    task: str, text: str, expected: Examples, tmp_path: Path
-) -> None:
+def test_texts_and_labels_are_found_by_their_columns(task, text, expected, tmp_path):
     assert read(tmp_path, task, text) == expected
 
 
-def test_qqps_three_incomplete_rows_are_left_out_as_on_the_hub(tmp_path: Path) -> None:
+def test_qqps_three_incomplete_rows_are_left_out_as_on_the_hub(tmp_path):
     text = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tcut in\n1\t2\t3\tone\ttwo\t0\n"
     assert read(tmp_path, "qqp", text) == Examples(["one"], ["two"], [0])
 
 
-def test_labels_of_test_files_are_not_read(tmp_path: Path) -> None:
+def test_labels_of_test_files_are_not_read(tmp_path):
     assert read(tmp_path, "rte", RTE + "0\tp\th\tnonsense\n", "test") == Examples(["p"], ["h"], None)
     assert read(tmp_path, "cola", "index\tsentence\n0\tHe ran.\n\n", "test") == Examples(["He ran."])
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("task", "text", "word"),
     [
         ("rte", "", "no rows"),
@@ -86,27 +82,27 @@ def test_labels_of_test_files_are_not_read(tmp_path: Path) -> None:
         ("mnli", MNLI + "0\t9e\tp\th\tneutral\t-\n", "line 2.*'-'"),
     ],
 )
-def test_a_file_that_cannot_be_the_task_is_refused(task: str, text: str | bytes, word: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"train\.tsv.*{word}"):
+def test_a_file_that_cannot_be_the_task_is_refused(task, text, word, tmp_path):
+    with raises(UserError, match=rf"train\.tsv.*{word}"):
         read(tmp_path, task, text)
 
 
-def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--glue_dir .*nowhere"):
+def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path):
+    with raises(UserError, match=r"--glue_dir .*nowhere"):
         load_tasks(["cola"], str(tmp_path / "nowhere"), with_test=False)
 
 
-def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path, caplog):
     folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA, MRPC_notes="")
     loaded = load_tasks(["cola", "rte", "wnli", "mrpc"], folder, with_test=False)
     assert loaded == {"rte": {split: Examples(["p", "P"], ["h", "H"], [0, 1]) for split in ("train", "dev")}}
     skipped = [message.split()[0] for message in caplog.messages if "skipped" in message]
     assert skipped == ["CoLA", "WNLI", "MRPC"]
-    with pytest.raises(UserError, match="CoLA WNLI"):
+    with raises(UserError, match="CoLA WNLI"):
         load_tasks(["cola", "wnli"], folder, with_test=False)
 
 
-def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path: Path) -> None:
+def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
     names = ("train", "dev_matched", "test_matched", "test_mismatched")
     folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
@@ -120,7 +116,7 @@ def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path: Path) -> 
     assert load_task(DIAGNOSTICS, folder, ["ax"]) == {"ax": Examples(["diagnostic"], ["h"], None)}
 
 
-def test_data_are_told_apart_by_number_and_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_data_are_told_apart_by_number_and_content(tmp_path, caplog):
     folder = write(tmp_path, CoLA_train=COLA * 1234, CoLA_dev=COLA * 1043)
     load_tasks(["cola"], folder, with_test=False)
     (message,) = caplog.messages
@@ -132,9 +128,9 @@ def test_data_are_told_apart_by_number_and_content(tmp_path: Path, caplog: pytes
     assert "nyu-mll/glue rte" in task_data_settings(TASKS["rte"], None)["train_data"]
 
 
-def test_the_hubs_splits_get_our_names_and_test_labels_stay_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_s_splits_get_our_names(monkeypatch):
     names = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
-    tables: dict[str, Any] = {
+    tables = {
         "mnli": {name: {"premise": [name], "hypothesis": ["h"], "label": [2]} for name in names},
         "cola": {"train": {"sentence": ["x", "y"], "label": [1, 0]}, "validation": {"sentence": ["z"], "label": [1]}},
         "ax": {"test": {"premise": ["p"], "hypothesis": ["h"], "label": [-1]}},
@@ -152,8 +148,8 @@ def test_the_hubs_splits_get_our_names_and_test_labels_stay_secret(monkeypatch: 
     assert load_task(DIAGNOSTICS, None, ["ax"]) == {"ax": Examples(["p"], ["h"], None)}
 
 
-def test_without_the_hub_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_hub_the_way_out_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)  # nobody's earlier download
-    with pytest.raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
+    with raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
         load_tasks(["rte"], None, with_test=False)

@@ -5,15 +5,14 @@ import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pytest import approx, raises
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ElectraConfig, ElectraModel, pipeline
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from electra.finetuning.config import FineTuningArguments, resolve
+from electra.finetuning.config import resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
@@ -21,11 +20,11 @@ from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.options import write_yaml
 from electra.report.command import main as report
-from electra.report.results import Result, read_results
+from electra.report.results import read_results
 from electra.tasks.glue.task import Glue, parse_arguments
 from electra.tasks.glue.task import main as glue
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
-from tests.helpers import contents
+from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue
 from tests.tasks.glue.runs import mnli, result
 
@@ -34,21 +33,21 @@ pytestmark = pytest.mark.slow
 # ---- options
 
 
-def parse(*argv: str) -> Any:
+def parse(*argv):
     return parse_arguments(["--pretrain_path", "somewhere", *argv])
 
 
-def settings(task: str, *argv: str, hidden_size: int = 256) -> FineTuningArguments:
+def settings(task, *argv, hidden_size=256):
     config = ElectraConfig(vocab_size=10, hidden_size=hidden_size, num_hidden_layers=0, num_attention_heads=1)
     with torch.device("meta"):
-        return resolve(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))  # type: ignore[arg-type]
+        return resolve(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("hidden_size", "learning_rate", "decay"),
     [(128, 3e-4, 0.8), (256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)],
 )
-def test_without_options_it_is_table_7_of_the_paper(hidden_size: int, learning_rate: float, decay: float) -> None:
+def test_without_options_it_is_table_7_of_the_paper(hidden_size, learning_rate, decay):
     found = settings("cola", hidden_size=hidden_size)
     assert (found.learning_rate, found.layerwise_lr_decay) == (learning_rate, decay)
     assert (found.num_train_epochs, found.per_device_train_batch_size, found.max_length) == (3, 32, 128)
@@ -60,7 +59,7 @@ def test_without_options_it_is_table_7_of_the_paper(hidden_size: int, learning_r
     assert settings("rte", *paper) == settings("rte") and parse(*paper).options.num_seeds == 10
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "expected"),
     [
         ("google", {"learning_rate": 1e-4, "layerwise_lr_decay_mode": "google", "weight_decay": 0.01,
@@ -70,7 +69,7 @@ def test_without_options_it_is_table_7_of_the_paper(hidden_size: int, learning_r
         ("lmtuners", {"learning_rate": 1e-4, "layerwise_lr_decay": 1.0, "head": "hf", "num_train_epochs": 5}),
     ],
 )  # fmt: skip
-def test_the_protocols_of_the_sources(name: str, expected: dict[str, Any]) -> None:
+def test_the_protocols_of_the_sources(name, expected):
     found = vars(settings("rte", "--config", str(CONFIGS / "glue" / f"{name}.yaml")))
     assert {option: found[option] for option in expected} == expected
     args = parse("--config", str(CONFIGS / "glue" / f"{name}.yaml"))
@@ -78,7 +77,7 @@ def test_the_protocols_of_the_sources(name: str, expected: dict[str, Any]) -> No
     assert args.options.tasks == list(AVG_TASKS if name == "lmtuners" else GLUE_TASKS)
 
 
-def test_a_flag_is_above_an_override_and_an_override_above_the_file() -> None:
+def test_flags_override_overrides_which_override_the_file():
     assert settings("rte", "--num-train-epochs=2").num_train_epochs == 2
     assert settings("rte", "--learning_rate", "1e-5").num_train_epochs == 10
     lmtuners = ("--config", str(CONFIGS / "glue" / "lmtuners.yaml"))
@@ -90,7 +89,7 @@ def test_a_flag_is_above_an_override_and_an_override_above_the_file() -> None:
     assert (found.learning_rate, found.select, found.num_train_epochs, found.max_length) == (2e-5, "best", 3, 128)
 
 
-def test_tasks_are_written_in_any_way_and_run_in_the_order_of_the_tables() -> None:
+def test_tasks_run_in_the_order_of_the_tables():
     assert parse("--tasks", "RTE", "sts-b", "CoLA").options.tasks == ["cola", "stsb", "rte"]
     assert parse("--tasks", "rte,cola,rte").options.tasks == ["cola", "rte"]
     assert parse("--glue_dir", "~/glue").options.glue_dir == str(Path.home() / "glue")
@@ -100,7 +99,7 @@ def test_tasks_are_written_in_any_way_and_run_in_the_order_of_the_tables() -> No
     assert seeds == [3, 1, 5]  # the demonstration has a configuration of its own
 
 
-def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) -> None:
+def test_options_come_back_from_the_file_they_were_written_to(tmp_path):
     for argv in (["--num_train_epochs", "3"], ["--learning_rate", "1e-4"], ["--tasks", "rte", "--seed", "3"]):
         args = parse(*argv)
         write_yaml(args.record, tmp_path / "config.yaml", "test")
@@ -109,7 +108,7 @@ def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) ->
         assert (back.options.tasks, back.options.seed) == (args.options.tasks, args.options.seed)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("words", "message"),
     [
         ("--tasks colla", "'colla'.*cola"),
@@ -121,20 +120,20 @@ def test_options_come_back_from_the_file_they_were_written_to(tmp_path: Path) ->
         ("--task_overrides rte", "--task_overrides rte"),
     ],
 )
-def test_bad_options_are_refused(words: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_bad_options_are_refused(words, message):
+    with raises(UserError, match=message):
         parse(*words.split())
 
 
 # ---- runs
 
-OPTIONS: dict[str, Any] = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": "best"}
+OPTIONS = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": "best"}
 OPTIONS["head"] = "hf"
 STARTED = {"tasks": list(GLUE_TASKS), "start_from_mnli": ["rte", "stsb"]}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: Tokenizer) -> Path:
+def folder(tmp_path_factory, glue_tokenizer):
     """A finished evaluation of all tasks in output/run; not to be changed."""
     folder = tmp_path_factory.mktemp("glue")
     write_encoder(folder / "encoder", glue_tokenizer)
@@ -144,19 +143,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory, glue_tokenizer: Tokenizer) 
 
 
 @pytest.fixture
-def copy(folder: Path, tmp_path: Path) -> Path:
+def copy(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "copy")
 
 
-def results_of(folder: Path, name: str = "run") -> list[Result]:
+def results_of(folder, name="run"):
     return read_results(folder / "output" / name / "results.jsonl")
 
 
-def predictions(folder: Path, run: str, name: str = "run") -> dict[str, np.ndarray]:
+def predictions(folder, run, name="run"):
     return dict(np.load(folder / "output" / name / "predictions" / f"{run}.npz"))
 
 
-def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
+def test_a_whole_evaluation_has_every_task_and_seed(folder):
     results = results_of(folder)
     assert [(r.task, r.seed) for r in results[:2]] == [("mnli", 42), ("mnli", 43)]  # others start from it
     assert {(r.task, r.seed) for r in results} == {(t, s) for t in GLUE_TASKS for s in (42, 43)}
@@ -174,21 +173,19 @@ def test_a_whole_evaluation_has_every_task_and_seed(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_interrupted_and_started_again_it_ends_in_the_same_file(
-    folder: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_and_started_again_it_ends_in_the_same_file(folder, copy, monkeypatch):
     shutil.rmtree(copy / "output" / "run")
     command = flags(copy, **OPTIONS, **{**STARTED, "tasks": ["cola", "rte", "stsb"]}, pretrain_path=folder / "encoder")
     append = Evaluation.add
 
-    def stop(self: Evaluation, found: Result) -> None:
+    def stop(self, found):
         if len(self.results) == 3:
             assert "dev" in self.read_predictions(found.task, found.seed)  # the line that ends a run comes last
             raise KeyboardInterrupt
         append(self, found)
 
     monkeypatch.setattr(Evaluation, "add", stop)
-    with pytest.raises(KeyboardInterrupt):
+    with raises(KeyboardInterrupt):
         glue(command)
     assert len(results_of(copy)) == 3
     monkeypatch.setattr(Evaluation, "add", append)
@@ -196,7 +193,7 @@ def test_interrupted_and_started_again_it_ends_in_the_same_file(
     assert results_of(copy) == [r for r in results_of(folder) if r.task in ("mnli", "cola", "stsb", "rte")]
 
 
-def test_a_task_that_starts_from_mnli_gets_the_encoder_of_its_best_run(folder: Path, copy: Path) -> None:
+def test_a_task_can_start_from_the_best_run_of_mnli(folder, copy):
     results = results_of(folder)
     best = max((r for r in results if r.task == "mnli"), key=lambda r: (r.metrics["accuracy"], -r.seed)).seed
     assert {r.start for r in results if r.task in ("rte", "stsb")} == {f"mnli-{best}"}
@@ -205,39 +202,37 @@ def test_a_task_that_starts_from_mnli_gets_the_encoder_of_its_best_run(folder: P
     assert np.abs(predictions(copy, "rte-42", "plain")["dev"] - predictions(folder, "rte-42")["dev"]).max() > 1e-3
 
 
-def test_the_run_of_mnli_is_the_best_or_that_of_the_same_seed(tmp_path: Path) -> None:
-    def start(*argv: str, earlier: str = "mnli-43", second: dict | None = None) -> tuple[str, str | None]:
+def test_the_run_of_mnli_is_the_best_or_that_of_the_same_seed(tmp_path):
+    def start(*argv, earlier="mnli-43", second=None):
         args = parse("--tasks", "rte", "--start_from_mnli", "rte", *argv)
         results = [result("mnli", 42, mnli(0.7, 0.1)), result("mnli", 43, second or mnli(0.6, 0.5))]
         results.append(result("rte", 42, {"accuracy": 0.5}, start=earlier))
-        return Glue(args, None, Evaluation(tmp_path, results)).start("rte", 42)  # type: ignore[arg-type]
+        return Glue(args, None, Evaluation(tmp_path, results)).start("rte", 42)
 
     assert start() == ("mnli-43", str(tmp_path / "encoders" / "mnli-43"))
     assert start(second={"accuracy_matched": 0.6}) == ("mnli-43", str(tmp_path / "encoders" / "mnli-43"))
     assert start("--mnli_run", "same_seed") == ("mnli-42", str(tmp_path / "encoders" / "mnli-42"))
-    with pytest.raises(UserError, match="rte started from mnli-42"):
+    with raises(UserError, match="rte started from mnli-42"):
         start(earlier="mnli-42")
 
 
-@pytest.mark.parametrize(("chosen", "first"), [("best", "entailment"), ("ensemble", "not_entailment")])
-def test_a_submission_is_of_the_best_usable_run_or_of_all(
-    chosen: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@parametrize(("chosen", "first"), [("best", "entailment"), ("ensemble", "not_entailment")])
+def test_a_submission_is_of_the_best_usable_run_or_of_all(chosen, first, tmp_path, capsys):
     results = [result("rte", seed, {"accuracy": seed / 100}) for seed in (42, 43, 44)]
     evaluation = Evaluation(tmp_path, results)
     for seed, logits in ((42, [[0, 3], [0, 3]]), (43, [[1, 0], [0, 1]]), (44, [[np.nan, 0], [0, 0]])):
         evaluation.write_predictions("rte", seed, {"test": np.array(logits, dtype=np.float32)})
     args = parse("--tasks", "rte", "--num_seeds", "3", "--predict_test", chosen)
-    Glue(args, None, evaluation).finish(["rte"])  # type: ignore[arg-type]
+    Glue(args, None, evaluation).finish(["rte"])
     with zipfile.ZipFile(tmp_path / "submission.zip") as archive:
         assert archive.read("RTE.tsv").decode().split()[3::2] == [first, "not_entailment"]
 
 
-def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder, monkeypatch):
     demo = {"train": Examples(["a"] * 24, None, [0] * 24), "dev": Examples(["b"], None, [1])}
     monkeypatch.setattr("electra.tasks.glue.data.demo_data", lambda: demo)
 
-    def rows(*argv: str) -> dict[str, int]:
+    def rows(*argv):
         args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", *argv)
         names = ["mrpc", "stsb", "rte", "demo"]
         encoder = load_encoder(str(folder / "encoder"))
@@ -253,11 +248,11 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder: Path, mon
     assert rows("--double_unordered", "false")["stsb"] == 24
 
 
-def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Path, glue_tokenizer: Tokenizer) -> None:
+def test_other_settings_and_data_are_not_mixed_in(copy, glue_tokenizer):
     before = contents(copy / "output" / "run")
 
-    def refused(message: str, **options: object) -> None:
-        with pytest.raises(UserError, match=message):
+    def refused(message, **options):
+        with raises(UserError, match=message):
             glue(flags(copy, **{**OPTIONS, **STARTED, **options}))
         assert contents(copy / "output" / "run") == before  # config.yaml, too
 
@@ -271,7 +266,7 @@ def test_other_settings_another_encoder_and_other_data_are_not_mixed_in(copy: Pa
     refused("encoder", tasks=["cola"], start_from_mnli=None)
 
 
-def test_what_is_lost_is_made_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_lost_is_made_again(copy, capsys):
     run = copy / "output" / "run"
     before = contents(run)
     path = run / "predictions" / "cola-43.npz"
@@ -288,18 +283,18 @@ def test_what_is_lost_is_made_again(copy: Path, capsys: pytest.CaptureFixture[st
     assert "all 2 runs are finished" in capsys.readouterr().out
 
 
-def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: Path) -> None:
+def test_saved_models_are_those_of_the_best_seeds(folder):
     for name, headline, columns in (("cola", "mcc", (3,)), ("stsb", "spearman", (2, 3))):
         runs = [r for r in results_of(folder) if r.task == name]
         best = min(runs, key=lambda r: (-(r.metrics[headline] or -2), r.seed)).seed
         model = folder / "output" / "run" / "models" / name
-        assert json.loads((model / "result.json").read_text())["seed"] == best
+        assert read_json(model / "result.json")["seed"] == best
         lines = (folder / "glue" / TASKS[name].title / "dev.tsv").read_text().splitlines()[name != "cola" :]
         texts = [[line.split("\t")[column] for line in lines] for column in columns]
         opened = AutoModelForSequenceClassification.from_pretrained(model).eval()
         inputs = AutoTokenizer.from_pretrained(model)(*texts, padding=True, return_tensors="pt")
         expected = predictions(folder, f"{name}-{best}")["dev"]
-        assert opened(**inputs).logits.detach().numpy() == pytest.approx(expected, abs=1e-4)
+        assert opened(**inputs).logits.detach().numpy() == approx(expected, abs=1e-4)
         assert (opened.config.problem_type == "regression") == (name == "stsb")
         assert ("0, 5" in (model / "README.md").read_text()) == (name == "stsb")  # the scale of the scores
         if name == "cola":
@@ -307,9 +302,7 @@ def test_saved_models_are_those_of_the_best_seeds_and_have_their_logits(folder: 
             assert said["label"] == TASKS[name].labels[expected[0].argmax()]
 
 
-def test_the_same_command_again_repeats_nothing_and_a_plan_says_what_is_left(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_command_again_repeats_nothing(folder, capsys):
     before = contents(folder)
     glue(flags(folder, **OPTIONS, **STARTED))
     assert contents(folder) == before

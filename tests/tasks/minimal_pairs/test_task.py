@@ -2,16 +2,15 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from pytest import approx, raises
 from transformers import (
     BertConfig,
     BertModel,
     ElectraForPreTraining,
-    PreTrainedTokenizerBase,
     RobertaConfig,
     RobertaForMaskedLM,
 )
@@ -23,18 +22,19 @@ from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.scores import Scorer
 from electra.tasks.minimal_pairs.task import judges_of, main
 from tests.conftest import refused, refused_command
+from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
 
 pytestmark = pytest.mark.slow
 
 
-def write_pairs(path: Path, *rows: object) -> Path:
+def write_pairs(path, *rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows or PAIRS), encoding="utf-8")
     return path
 
 
-def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path: Path) -> None:
+def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path):
     file = write_pairs(tmp_path / "data" / "a.jsonl")
     write_pairs(
         tmp_path / "data" / "b.jsonl", {"sentence_good": "x", "sentence_bad": "y"},
@@ -48,7 +48,7 @@ def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path: Path) -> None:
     assert (pairs[1].good, pairs[1].bad) == ("the dog sells sea shells", "dog the sells sea shells")
 
 
-def test_accuracies_and_standard_errors(tmp_path: Path) -> None:
+def test_accuracies_and_standard_errors(tmp_path):
     pairs = load_pairs(str(write_pairs(tmp_path / "a.jsonl", *(PAIRS[i] for i in (0, 0, 0, 0, 1, 2, 3, 3)))))
     found = summarize(pairs, np.array([1, 1, 1, 0, 0.5, 1, 0, 0]))
     assert found["paradigms"]["agreement"] == {
@@ -56,16 +56,16 @@ def test_accuracies_and_standard_errors(tmp_path: Path) -> None:
         "standard_error": math.sqrt(0.75 * 0.25 / 4),
         "pairs": 4,
     }
-    assert found["paradigms"]["order"]["standard_error"] == pytest.approx(0.25 / math.sqrt(2))  # a tie is one half
+    assert found["paradigms"]["order"]["standard_error"] == approx(0.25 / math.sqrt(2))  # a tie is one half
     assert found["phenomena"]["morphology"] == {
-        "accuracy": 0.375, "standard_error": pytest.approx(math.sqrt(0.75 * 0.25 / 4) / 2), "pairs": 6, "paradigms": 2,
+        "accuracy": 0.375, "standard_error": approx(math.sqrt(0.75 * 0.25 / 4) / 2), "pairs": 6, "paradigms": 2,
     }  # fmt: skip
-    assert found["overall"]["accuracy"] == pytest.approx((0.75 + 0.75 + 0) / 3) and found["overall"]["ties"] == 1
+    assert found["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3) and found["overall"]["ties"] == 1
     expected = math.sqrt(0.75 * 0.25 / 4 + 0.25**2 / 2) / 3
-    assert found["overall"]["standard_error"] == pytest.approx(expected)
+    assert found["overall"]["standard_error"] == approx(expected)
 
 
-def test_columns_have_their_own_counts() -> None:
+def test_columns_have_their_own_counts():
     pairs = [Pair("a", "b", f"p{number}", f"f{number % 3}", "") for number in range(6)]
     columns = {"whole": summarize(pairs, np.ones(6)), "part": summarize(pairs[:2] * 2, np.ones(4))}
     table = accuracy_table(columns, "phenomena")
@@ -75,7 +75,7 @@ def test_columns_have_their_own_counts() -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(tmp_path, wordpiece_tokenizer, monkeypatch):
     """A run and pairs in the working directory."""
     write_run(tmp_path / "run", wordpiece_tokenizer, mlm_probability=0.25)
     write_pairs(tmp_path / "pairs.jsonl")
@@ -83,54 +83,50 @@ def world(tmp_path: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, monkeypa
     return tmp_path
 
 
-def flags(path: str, *more: str) -> list[str]:
+def flags(path, *more):
     return ["--pretrain_path", path, "--data", "pairs.jsonl", "--use_cpu", "--disable_tqdm", *more]
 
 
-def test_the_command_scores_what_the_path_allows(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_scores_what_the_path_allows(world, capsys):
     main(flags("run"))
     assert "overall, mean of 3 paradigms" in capsys.readouterr().out
-    written = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())
+    written = read_json(world / "output/blimp_run/minimal_pairs.json")
     assert list(written["scores"]) == ["discriminator", "corrected", "pll"]
-    assert written["replaced_share"] == pytest.approx(0.25 * 0.85) and written["generator"] == "run/generator"
+    assert written["replaced_share"] == approx(0.25 * 0.85) and written["generator"] == "run/generator"
     assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
     main(flags("run/discriminator", "--experiment_name", "alone"))
-    alone = json.loads((world / "output/alone/minimal_pairs.json").read_text())["scores"]
+    alone = read_json(world / "output/alone/minimal_pairs.json")["scores"]
     assert alone == {"discriminator": written["scores"]["discriminator"]}
     main(flags("run/generator", "--experiment_name", "lm", "--per_device_eval_batch_size", "1"))
-    assert json.loads((world / "output/lm/minimal_pairs.json").read_text())["scores"] == {
-        "pll": written["scores"]["pll"]
-    }
+    assert read_json(world / "output/lm/minimal_pairs.json")["scores"] == {"pll": written["scores"]["pll"]}
     named_flags = ["--generator", "run/generator", "--score", "corrected", "--mlm_probability", "0.25"]
     main(flags("run/discriminator", *named_flags))
-    named = json.loads((world / "output/blimp_run/minimal_pairs.json").read_text())["scores"]
+    named = read_json(world / "output/blimp_run/minimal_pairs.json")["scores"]
     assert named == {"corrected": written["scores"]["corrected"]}
     report(["output/alone", "output/lm", "--output", "both"])
     assert "alone: discriminator | lm: pll" in (world / "both/report.md").read_text()
     assert "<table" in (world / "output/lm/report.html").read_text()
 
 
-def test_a_command_that_ended_while_it_wrote_can_run_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> None:
+def test_a_command_that_ended_while_it_wrote_can_run_again(world, monkeypatch):
+    def interrupt():
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, raises(KeyboardInterrupt):
         patch.setattr("electra.tasks.minimal_pairs.task.environment", interrupt)
         main(flags("run"))
     main(flags("run"))
     assert (world / "output/blimp_run/report.html").is_file()
 
 
-def test_a_model_of_the_hub_has_nothing_of_the_working_directory(
-    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_model_of_the_hub_has_nothing_of_the_working_directory(world, wordpiece_tokenizer):
     (world / "config.yaml").write_text("mlm_probability: 0.4\n")
     discriminator, generator = random_pair(wordpiece_tokenizer)
     networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
-    assert judges_of(networks).replaced_share(None) == pytest.approx(0.15 * 0.85)
+    assert judges_of(networks).replaced_share(None) == approx(0.15 * 0.85)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "scores", "share"),
     [
         ({"mlm_replacement_probability": 0.5, "mlm_random_probability": 0.25}, ["corrected"], 0.15 * 0.75),
@@ -139,23 +135,15 @@ def test_a_model_of_the_hub_has_nothing_of_the_working_directory(
         ({"disallow_correct": "true"}, [], 0.15 * 0.85),
     ],
 )
-def test_the_corrected_score_follows_the_options_of_the_run(
-    world: Path,
-    wordpiece_tokenizer: PreTrainedTokenizerBase,
-    options: dict[str, object],
-    scores: list[str],
-    share: float,
-) -> None:
+def test_the_corrected_score_follows_the_options_of_the_run(world, wordpiece_tokenizer, options, scores, share):
     write_run(world / "other", wordpiece_tokenizer, **options)
     main(flags("other"))
-    written = json.loads((world / "output/blimp_other/minimal_pairs.json").read_text())
+    written = read_json(world / "output/blimp_other/minimal_pairs.json")
     assert list(written["scores"]) == ["discriminator", *scores, "pll"]
-    assert written["replaced_share"] == pytest.approx(share)
+    assert written["replaced_share"] == approx(share)
 
 
-def test_results_of_another_model_or_other_pairs_are_kept(
-    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_of_another_model_or_other_pairs_are_kept(world, wordpiece_tokenizer, capsys):
     main(flags("run"))
     results = world / "output/blimp_run/minimal_pairs.json"
     before = results.read_bytes()
@@ -170,7 +158,7 @@ def test_results_of_another_model_or_other_pairs_are_kept(
     assert results.read_bytes() == before
 
 
-def test_every_pair_is_written_with_its_scores_in_letters(world: Path) -> None:
+def test_every_pair_is_written_with_its_scores_in_letters(world):
     write_pairs(world / "pairs.jsonl", {"sentence_good": "the dog єдино", "sentence_bad": "dog the", "UID": "один"})
     main(flags("run"))
     folder = world / "output/blimp_run"
@@ -185,12 +173,10 @@ def test_every_pair_is_written_with_its_scores_in_letters(world: Path) -> None:
     assert "±" not in (folder / "report.md").read_text().split("## Definitions")[0].split("##", 1)[1]
 
 
-def test_an_electric_has_its_own_score(
-    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_electric_has_its_own_score(world, wordpiece_tokenizer, capsys):
     write_run(world / "electric", wordpiece_tokenizer, objective="electric")
     main(flags("electric"))
-    assert list(json.loads((world / "output/blimp_electric/minimal_pairs.json").read_text())["scores"]) == [
+    assert list(read_json(world / "output/blimp_electric/minimal_pairs.json")["scores"]) == [
         "electric", "pll",
     ]  # fmt: skip
     for path, score in (("electric", "discriminator"), ("electric", "corrected"), ("run", "electric")):
@@ -200,7 +186,7 @@ def test_an_electric_has_its_own_score(
 LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("content", "message"),
     [
         (b"", "pairs.jsonl is empty"),
@@ -219,17 +205,13 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has a sentence of 32 tokens, more than the 24"),
     ],
 )
-def test_wrong_pairs_are_refused(
-    world: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_pairs_are_refused(world, content, message, capsys):
     (world / "pairs.jsonl").write_bytes(content)
     assert message in refused_command(main, flags("run"), capsys)
     assert not (world / "output").exists()
 
 
-def test_a_sentence_beyond_the_positions_behind_padding_and_damaged_options_are_refused(
-    world: Path, wordpiece_tokenizer: PreTrainedTokenizerBase, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_long_sentences_and_damaged_options_are_refused(world, wordpiece_tokenizer, capsys):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     config = RobertaConfig(vocab_size=len(wordpiece_tokenizer), max_position_embeddings=33, pad_token_id=1, **sizes)
     RobertaForMaskedLM(config).save_pretrained(world / "roberta")  # 31 tokens
@@ -241,7 +223,7 @@ def test_a_sentence_beyond_the_positions_behind_padding_and_damaged_options_are_
     assert "run/config.yaml" in refused_command(main, flags("run"), capsys)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("argv", "message"),
     [
         (flags("run/discriminator", "--score", "pll"), "generator"),
@@ -258,9 +240,9 @@ def test_a_sentence_beyond_the_positions_behind_padding_and_damaged_options_are_
     ],
 )
 def test_wrong_commands_are_refused(
-    world: Path, argv: list[str], message: str, wordpiece_tokenizer: PreTrainedTokenizerBase,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    world, argv, message, wordpiece_tokenizer,
+    capsys
+):  # fmt: skip
     (world / "empty").mkdir()
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     BertModel(BertConfig(vocab_size=len(wordpiece_tokenizer), **sizes)).save_pretrained(world / "plain")
@@ -269,15 +251,13 @@ def test_wrong_commands_are_refused(
     assert not (world / "output").exists()
 
 
-def test_a_folder_that_cannot_be_made_ends_the_command_before_it_scores(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scored: list[object] = []
+def test_an_impossible_folder_ends_the_command_before_it_scores(world, monkeypatch):
+    scored = []
     monkeypatch.setattr(Scorer, "scores", lambda *args: scored.append(args) or {})
-    with pytest.raises(OSError, match=r"pairs\.jsonl/below"):
+    with raises(OSError, match=r"pairs\.jsonl/below"):
         main(flags("run", "--output_dir", "pairs.jsonl/below"))
     assert not scored
 
 
-def test_a_data_set_of_the_hub_that_cannot_be_reached(world: Path) -> None:
+def test_a_data_set_of_the_hub_that_cannot_be_reached(world):
     assert "--data" in refused(lambda: load_pairs("nobody/nothing"))

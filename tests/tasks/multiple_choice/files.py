@@ -2,13 +2,12 @@
 
 import csv
 import random
-from pathlib import Path
 
 from tests.finetuning.commands import file_flags
 from tests.pretraining.runs import WORDS
 
 
-def rows(count: int, seed: int) -> list[list[str]]:
+def rows(count, seed):
     """Question, four choices, the last of them perhaps empty, and the label: the choice with one of ten words."""
     source = random.Random(seed)
     found = []
@@ -20,7 +19,7 @@ def rows(count: int, seed: int) -> list[list[str]]:
     return found
 
 
-def write_questions(folder: Path) -> Path:
+def write_questions(folder):
     folder.mkdir(parents=True)
     for split, count, seed in (("train", 80, 0), ("dev", 20, 1), ("test", 10, 2)):
         with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
@@ -30,6 +29,6 @@ def write_questions(folder: Path) -> Path:
     return folder
 
 
-def flags(folder: Path, **options: object) -> list[str]:
+def flags(folder, **options):
     """The command line of a run below `folder`: its quiz/ and its encoder/, two seeds."""
     return file_flags(folder, "quiz/train.csv", "quiz/dev.csv", **options)

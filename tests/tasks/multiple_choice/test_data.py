@@ -1,18 +1,16 @@
 """Rows and files of the three forms as questions: exact texts and answers, and what is refused."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-from electra.tasks.multiple_choice.data import Question, load_splits, parse_question
+from electra.tasks.multiple_choice.data import load_splits, parse_question
 from tests.conftest import refused
+from tests.helpers import parametrize
 
 SWAG = {"sent1": "Ann sings.", "sent2": "She", "ending0": "stops.", "ending1": "eats.", "label": 1, "video-id": "7"}
 GENERAL = {"question": "Q?", "choices": ["a", "b", "c"], "label": 2}
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("row", "expected"),
     [
         (SWAG, ("Ann sings.", ["She stops.", "She eats."], ["stops.", "eats."], 1)),
@@ -28,12 +26,12 @@ GENERAL = {"question": "Q?", "choices": ["a", "b", "c"], "label": 2}
         ({"question": "Q?", "choices": ["a", "b"]}, ("Q?", ["a", "b"], ["a", "b"], None)),
     ],
 )
-def test_a_row_becomes_a_question(row: dict, expected: tuple) -> None:
+def test_a_row_becomes_a_question(row, expected):
     found = parse_question(row, "f line 1")
     assert (found.first, found.seconds, found.choices, found.answer) == expected
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("row", "named"),
     [
         ({"text": "a", "label": 0}, "text label"),
@@ -46,17 +44,17 @@ def test_a_row_becomes_a_question(row: dict, expected: tuple) -> None:
         ({**GENERAL, "label": -2}, "'-2'"),
     ],
 )
-def test_a_row_that_is_no_question_is_refused(row: dict, named: str) -> None:
+def test_a_row_that_is_no_question_is_refused(row, named):
     message = refused(lambda: parse_question(row, "f line 7"))
     assert "f line 7" in message and named in message
 
 
-def read(path: Path, text: str) -> list[Question]:
+def read(path, text):
     path.write_text(text, encoding="utf-8")
     return load_splits({"dev": [str(path)]}, None, None)["dev"]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "text", "lines"),
     [
         ("a.csv", "question,choice0,choice1,label\n\"Q, then?\",a,b,0\nR?,c,d,1\n", (2, 3)),
@@ -64,13 +62,13 @@ def read(path: Path, text: str) -> list[Question]:
                     '{"question": "R?", "choices": ["c", "d"], "label": 1}\n', (1, 3)),
     ],
 )  # fmt: skip
-def test_csv_and_jsonl_files_are_read(tmp_path: Path, name: str, text: str, lines: tuple[int, int]) -> None:
+def test_csv_and_jsonl_files_are_read(tmp_path, name, text, lines):
     found = read(tmp_path / name, text)
     assert [(q.first, q.choices, q.answer) for q in found] == [("Q, then?", ["a", "b"], 0), ("R?", ["c", "d"], 1)]
     assert [q.place for q in found] == [f"{tmp_path / name} line {line}" for line in lines]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "text", "place"),
     [
         ("dev.csv", "", "no questions"),
@@ -80,18 +78,18 @@ def test_csv_and_jsonl_files_are_read(tmp_path: Path, name: str, text: str, line
         ("dev.jsonl", "[1]\n", "dev.jsonl"),
     ],
 )
-def test_bad_files_are_refused_with_their_line(tmp_path: Path, name: str, text: str, place: str) -> None:
+def test_bad_files_are_refused_with_their_line(tmp_path, name, text, place):
     assert place in refused(lambda: read(tmp_path / name, text))
 
 
-def test_several_files_are_one_split(tmp_path: Path) -> None:
+def test_several_files_are_one_split(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({**GENERAL, "question": name}) + "\n")
     paths = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
     assert [q.first for q in load_splits({"dev": paths, "train": paths[:1]}, None, None)["dev"]] == ["a", "b"]
 
 
-def test_a_folder_is_read_as_a_data_set(tmp_path: Path) -> None:
+def test_a_folder_is_read_as_a_data_set(tmp_path):
     for split in ("train", "validation"):
         (tmp_path / f"{split}.jsonl").write_text(json.dumps(SWAG) + "\n")
     (question,) = load_splits({}, str(tmp_path), None)["dev"]

@@ -2,35 +2,31 @@
 
 import pytest
 import torch
-from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import ColumnRows
 from electra.finetuning.trainer import step_loss
 from electra.tasks.multiple_choice.data import Question
 from electra.tasks.multiple_choice.task import NO_CHOICE, ChoiceCollator, ChoiceScorer, encode_questions
 from tests.finetuning.encoders import tiny_electra
 
 
-def question(first: str, choices: list[str], answer: int | None) -> Question:
+def question(first, choices, answer):
     return Question("f line 1", first, choices, choices, answer)
 
 
 @pytest.fixture
-def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
+def rows(framed_tokenizer):
     return encode_questions(
         [question("11", ["12", "13 14 15"], 1), question("16", ["17", "18", "19"], 2)], framed_tokenizer, 16
     )
 
 
 @pytest.fixture
-def model() -> ChoiceScorer:
+def model():
     torch.manual_seed(0)
     return ChoiceScorer(tiny_electra(), "google", 0.0).eval()
 
 
-def test_each_choice_is_a_pair_and_only_tokens_are_padded(
-    rows: ColumnRows, framed_tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_each_choice_is_a_pair_and_only_tokens_are_padded(rows, framed_tokenizer):
     cls, sep = framed_tokenizer.cls_token_id, framed_tokenizer.sep_token_id
     assert [len(row["choices"]) for row in rows] == [2, 3] and rows.lengths.tolist() == [2 * 7, 3 * 5]
     batch = ChoiceCollator(0)([rows[1], rows[0]])
@@ -44,7 +40,7 @@ def test_each_choice_is_a_pair_and_only_tokens_are_padded(
     assert set(unknown[0]) == set(rows.without_labels()[0]) == {"choices"}
 
 
-def test_a_question_has_the_same_logits_alone_and_beside_others(rows: ColumnRows, model: ChoiceScorer) -> None:
+def test_a_question_has_the_same_logits_alone_and_beside_others(rows, model):
     unlabelled, collator = rows.without_labels(), ChoiceCollator(0)
     logits = model(**collator([unlabelled[0], unlabelled[1]]))
     assert logits.shape == (2, 3) and logits[0, 2] == NO_CHOICE
@@ -52,7 +48,7 @@ def test_a_question_has_the_same_logits_alone_and_beside_others(rows: ColumnRows
         assert torch.allclose(model(**collator([unlabelled[row]]))[0], logits[row, :count], atol=1e-5)
 
 
-def test_the_loss_is_that_of_a_softmax_over_the_choices_that_are_there(rows: ColumnRows, model: ChoiceScorer) -> None:
+def test_the_loss_is_that_of_a_softmax_over_the_choices(rows, model):
     batch = ChoiceCollator(0)([rows[0], rows[1]])
     labels = batch.pop("labels")
     logits = model(**batch)

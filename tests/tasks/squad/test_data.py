@@ -1,28 +1,27 @@
 """Files of both versions and data sets, broken files, misplaced answers."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import datasets
-import pytest
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.tasks.squad.data import check_answers, load_dataset_questions, read_questions
+from tests.helpers import parametrize
 
 
-def question(name: str, *answers: tuple[str, int], **extra: Any) -> dict[str, Any]:
+def question(name, *answers, **extra):
     listed = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": name, "question": f"{name}?", "answers": listed, **extra}
 
 
-def write(path: Path, *paragraphs: tuple[str, list[dict[str, Any]]]) -> Path:
+def write(path, *paragraphs):
     data = [{"title": "t", "paragraphs": [{"context": context, "qas": qas}]} for context, qas in paragraphs]
     path.write_text(json.dumps({"version": "1.1", "data": data}, ensure_ascii=False), encoding="utf-8")
     return path
 
 
-def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path: Path) -> None:
+def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path):
     path = write(
         tmp_path / "q.json",
         ("Über Köln.", [question("a", ("Köln", 5), ("Über Köln", 0)), question("b", ("Über", 0))]),
@@ -36,7 +35,7 @@ def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path: Path) ->
     assert data.references == {"a": ("Köln", "Über Köln"), "b": ("Über",), "c": ("Rome",)}
 
 
-def test_version_2_has_questions_without_an_answer(tmp_path: Path) -> None:
+def test_version_2_has_questions_without_an_answer(tmp_path):
     possible, without = question("a", ("Rome", 0), is_impossible=False), question("b")
     for asked in ([possible], [question("c", ("Rome", 0)), without]):
         assert read_questions(write(tmp_path / "q.json", ("Rome.", asked))).is_version_2
@@ -45,20 +44,20 @@ def test_version_2_has_questions_without_an_answer(tmp_path: Path) -> None:
     assert [(q.answers, q.start) for q in data.questions] == [(("Rome",), 0), ((), None), ((), None)]
 
 
-@pytest.mark.parametrize(("answer", "start"), [("Rome", 0), ("Rome", -5), ("Rome", 99), (" ", 2)])
-def test_a_misplaced_answer_is_refused_with_its_question(answer: str, start: int, tmp_path: Path) -> None:
+@parametrize(("answer", "start"), [("Rome", 0), ("Rome", -5), ("Rome", 99), (" ", 2)])
+def test_a_misplaced_answer_is_refused_with_its_question(answer, start, tmp_path):
     asked = [question("a", ("In", 0)), question("none"), question("b", (answer, start))]
     data = read_questions(write(tmp_path / "q.json", ("In Rome.", asked)))
-    with pytest.raises(UserError, match=r"q\.json.* b .*position"):
+    with raises(UserError, match=r"q\.json.* b .*position"):
         check_answers(data)
 
 
-def test_answers_at_their_positions_are_accepted(tmp_path: Path) -> None:
+def test_answers_at_their_positions_are_accepted(tmp_path):
     asked = [question("a", ("Rome", 3), ("elsewhere", 0)), question("none")]  # only the first is trained on
     check_answers(read_questions(write(tmp_path / "q.json", ("In Rome.", asked))))
 
 
-def test_a_broken_file_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_broken_file_is_refused_with_its_name(tmp_path):
     path = tmp_path / "q.json"
     twice = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a")] * 2}]}]}
     for text, named in (
@@ -73,11 +72,11 @@ def test_a_broken_file_is_refused_with_its_name(tmp_path: Path) -> None:
     ):
         if text is not None:
             path.write_text(text)
-        with pytest.raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):
+        with raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):
             read_questions(path)
 
 
-def test_a_data_set_gives_what_the_file_gives(tmp_path: Path) -> None:
+def test_a_data_set_gives_what_the_file_gives(tmp_path):
     rows = [("a", "In Rome.", ["Rome"]), ("b", "Pisa.", []), ("c", "In Rome.", ["In", "In Rome"])]
     answers = [{"text": texts, "answer_start": [context.find(a) for a in texts]} for _, context, texts in rows]
     names, contexts, _ = map(list, zip(*rows, strict=True))
@@ -93,7 +92,7 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path: Path) -> None:
 
     without = table.remove_columns("answers")
     datasets.DatasetDict(train=without, validation=without).save_to_disk(tmp_path / "without")
-    with pytest.raises(UserError, match=r"\(train\).*'answers'"):
+    with raises(UserError, match=r"\(train\).*'answers'"):
         load_dataset_questions(str(tmp_path / "without"))
-    with pytest.raises(UserError, match="nobody/nothing"):
+    with raises(UserError, match="nobody/nothing"):
         load_dataset_questions("nobody/nothing")

@@ -5,19 +5,15 @@ Answers from hand-made scores of both heads, and from random ones against a loop
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from torch import Tensor
+from pytest import approx
 from torch.nn.functional import gelu
-from transformers import PreTrainedTokenizerBase
 
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import (
     Candidates,
-    Decoded,
     IndependentHead,
     SpanLogits,
     SpanModel,
@@ -25,9 +21,10 @@ from electra.tasks.squad.heads import (
     has_one_start,
     span_loss,
 )
-from electra.tasks.squad.windows import Windows, encode_questions
+from electra.tasks.squad.windows import encode_questions
 from tests.finetuning.test_heads import make_batch as make_texts
 from tests.finetuning.test_heads import make_encoder
+from tests.helpers import parametrize
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 HEADS = ("joint", "independent")
@@ -42,11 +39,11 @@ LONG = " ".join(map(str, range(10, 26)))
 NEVER = -math.inf
 
 
-def make_batch(length: int = LENGTH) -> dict[str, Tensor]:
+def make_batch(length=LENGTH):
     return {**make_texts(length, lengths=(9, 6)), "context": CONTEXT}
 
 
-def make_model(head: str, *, has_classifier: bool = True, beam_size: int = 3) -> SpanModel:
+def make_model(head, *, has_classifier=True, beam_size=3):
     torch.manual_seed(2)
     model = SpanModel(make_encoder(), head, has_classifier, beam_size).eval()
     with torch.no_grad():
@@ -55,36 +52,36 @@ def make_model(head: str, *, has_classifier: bool = True, beam_size: int = 3) ->
     return model
 
 
-def hidden_states(model: SpanModel) -> Tensor:
-    hidden: Tensor = model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
+def hidden_states(model):
+    hidden = model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
     return hidden
 
 
-def logits_of(model: SpanModel, **batch: Tensor) -> SpanLogits:
+def logits_of(model, **batch):
     """With the true starts 6 and 0."""
     found = model(**(batch or make_batch()), start_positions=torch.tensor([6, 0]))
     assert isinstance(found, SpanLogits)
     return found
 
 
-def candidates_of(model: SpanModel, **batch: Tensor) -> Candidates:
+def candidates_of(model, **batch):
     found = Candidates.unpack(model(**(batch or make_batch())).detach().numpy(), model.beam_size)
     return Candidates(*(torch.from_numpy(part) for part in found))
 
 
-def both_logits(head: IndependentHead, tokens: Tensor) -> Tensor:
+def both_logits(head, tokens):
     """Of starts and ends: one linear layer."""
-    layer: Any = head.transformers.model.qa_outputs
+    layer = head.transformers.model.qa_outputs
     return tokens @ layer.weight.T + layer.bias
 
 
-def start_logits(head: torch.nn.Module, tokens: Tensor) -> Tensor:
+def start_logits(head, tokens):
     if isinstance(head, IndependentHead):
         return both_logits(head, tokens)[:, 0]
     return head.start(tokens).squeeze(-1)
 
 
-def end_logits(head: torch.nn.Module, tokens: Tensor, start: Tensor) -> Tensor:
+def end_logits(head, tokens, start):
     """Of the joint head: one dense layer on the vectors of start and token, one to a logit."""
     if isinstance(head, IndependentHead):
         return both_logits(head, tokens)[:, 1]
@@ -93,8 +90,8 @@ def end_logits(head: torch.nn.Module, tokens: Tensor, start: Tensor) -> Tensor:
     return head.end_logit(gelu(both @ weight.T + head.end_of_token.bias)).squeeze(-1)
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_scores_are_those_of_the_definition_where_an_answer_can_be(name: str) -> None:
+@parametrize("name", HEADS)
+def test_scores_are_those_of_the_definition(name):
     model, is_joint = make_model(name), name == "joint"
     hidden, logits, found, head = hidden_states(model), logits_of(model), candidates_of(model), model.head
     assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
@@ -121,13 +118,13 @@ def test_scores_are_those_of_the_definition_where_an_answer_can_be(name: str) ->
         assert_close(found.unanswerable[row], unanswerable)
 
 
-def test_without_a_classifier_the_joint_head_has_no_score_of_no_answer() -> None:
+def test_without_a_classifier_there_is_no_score_of_no_answer():
     model = make_model("joint", has_classifier=False)
     assert logits_of(model).unanswerable is None and not candidates_of(model).unanswerable.any()
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_neither_padding_nor_a_beam_wider_than_the_window_changes_a_score(head: str) -> None:
+@parametrize("head", HEADS)
+def test_neither_padding_nor_a_wide_beam_changes_a_score(head):
     model = make_model(head, beam_size=20)
     found, padded = candidates_of(model), candidates_of(model, **make_batch(length=14))
     assert found.starts.shape == (2, 20) and found.ends.shape == (2, 20 if head == "joint" else 1, 20)
@@ -137,22 +134,22 @@ def test_neither_padding_nor_a_beam_wider_than_the_window_changes_a_score(head: 
     assert_close(found.end_scores[:, 0], padded.end_scores[:, 0])
 
 
-def test_the_loss_is_the_mean_of_both_ends_and_half_the_classifier_s() -> None:
+def test_the_loss_is_the_mean_of_both_ends_and_the_classifier_s():
     start = torch.tensor([[1.0, 2.0, -math.inf], [0.5, 0.0, 0.0]])
     end = torch.tensor([[0.0, 0.0, -math.inf], [3.0, 0.0, 1.0]])
     labels = torch.tensor([[1, 0, 0], [0, 0, 1]])
     ends = math.log(2) - math.log(math.exp(3) / (math.exp(3) + 1 + math.e))
     starts = math.log(1 + math.exp(-1)) - math.log(math.exp(0.5) / (math.exp(0.5) + 2))
     plain = (starts + ends) / 2
-    assert span_loss(SpanLogits(start, end, None), labels).item() == pytest.approx(plain / 2)
+    assert span_loss(SpanLogits(start, end, None), labels).item() == approx(plain / 2)
     classifier = math.log(1 + math.exp(0.7)) + math.log(1 + math.exp(0.2))
     logits = SpanLogits(start, end, torch.tensor([0.7, -0.2]))
-    assert span_loss(logits, labels).item() == pytest.approx((plain + 0.5 * classifier) / 2)
+    assert span_loss(logits, labels).item() == approx((plain + 0.5 * classifier) / 2)
     # A part of a step of five windows, of which each has three labels.
-    assert span_loss(logits, labels, 15).item() == pytest.approx((plain + 0.5 * classifier) / 5)
+    assert span_loss(logits, labels, 15).item() == approx((plain + 0.5 * classifier) / 5)
 
 
-def test_the_loss_s_gradients_are_probabilities_minus_the_truth() -> None:
+def test_the_loss_s_gradients_are_probabilities_minus_the_truth():
     start = torch.tensor([[1.0, 2.0, -math.inf, 0.0]], requires_grad=True)
     end = torch.tensor([[0.0, 1.0, -math.inf, 0.5]], requires_grad=True)
     unanswerable = torch.tensor([0.3], requires_grad=True)
@@ -163,17 +160,17 @@ def test_the_loss_s_gradients_are_probabilities_minus_the_truth() -> None:
     torch.testing.assert_close(unanswerable.grad, 0.5 * unanswerable.detach().sigmoid())
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_every_weight_of_the_head_and_the_encoder_gets_a_gradient(head: str) -> None:
+@parametrize("head", HEADS)
+def test_every_weight_of_head_and_encoder_gets_a_gradient(head):
     model = make_model(head).train()
     span_loss(logits_of(model), torch.tensor([[6, 7, 0], [0, 0, 1]])).backward()
     for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        assert parameter.grad.isfinite().all(), name
         if (name.startswith("head.") and name.endswith("weight")) or name.endswith("query.weight"):
             assert parameter.grad.any(), name
 
 
-def test_dropout_stands_in_front_of_the_head_alone() -> None:
+def test_dropout_stands_in_front_of_the_head_alone():
     """The original has none there; the encoder keeps its own."""
     encoder = make_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     for dropout in (0.0, 0.5):
@@ -181,8 +178,8 @@ def test_dropout_stands_in_front_of_the_head_alone() -> None:
         assert torch.equal(logits_of(model).start, logits_of(model).start) == (dropout == 0)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_the_head_computes_in_float32_under_autocast(head: str) -> None:
+@parametrize("head", HEADS)
+def test_the_head_computes_in_float32_under_autocast(head):
     model = make_model(head)
     with torch.autocast("cpu", torch.bfloat16):
         logits, hidden = logits_of(model), hidden_states(model).float()
@@ -193,9 +190,7 @@ def test_the_head_computes_in_float32_under_autocast(head: str) -> None:
         torch.testing.assert_close(value, right, rtol=1e-6, atol=1e-6)
 
 
-def encode(
-    tokenizer: PreTrainedTokenizerBase, *paragraphs: str, places: Any = (), asked: Any = (), max_length: int = 40
-) -> tuple[Questions, Windows]:
+def encode(tokenizer, *paragraphs, places=(), asked=(), max_length=40):
     """A question on each paragraph, "7" if not `asked`; its answer, of two characters, is at `places`."""
     questions = []
     for i, paragraph in enumerate(paragraphs):
@@ -206,7 +201,7 @@ def encode(
     return data, encode_questions(data, tokenizer, max_length, max_query_length=9, doc_stride=6, is_training=False)
 
 
-def candidates(starts: dict[int, float], *ends: dict[int, float], null: float = 0.0) -> Candidates:
+def candidates(starts, *ends, null=0.0):
     """Of one window; one dictionary of ends for all starts, or one for each."""
     return Candidates(
         np.array([list(starts.values())], np.float32), np.array([list(starts)]),
@@ -215,15 +210,15 @@ def candidates(starts: dict[int, float], *ends: dict[int, float], null: float = 
     )  # fmt: skip
 
 
-def stack(*windows: Candidates) -> Candidates:
+def stack(*windows):
     return Candidates(*map(np.concatenate, zip(*windows, strict=True)))
 
 
-def decoded(found: Any, scores: Candidates, n: int = 20, longest: int = 30, has_classifier: bool = False) -> Decoded:
+def decoded(found, scores, n=20, longest=30, has_classifier=False):
     return decode(*found, scores, n, longest, has_classifier)
 
 
-def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):
     data, windows = encode(wordpiece_tokenizer, "the  WÖRDS,\n are Réal.", max_length=60)
     starts = windows.offsets[0][:, 0].tolist()
     base, first, comma = int(windows.context[0, 0]), starts.index(5), starts.index(10)
@@ -232,7 +227,7 @@ def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer: Pr
     assert [answer["text"] for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
 
 
-def test_odds_of_no_answer(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_odds_of_no_answer(framed_tokenizer):
     """BERT's: [CLS] against the best answer, over all windows. The original's: what the classifier says, no more."""
     two = encode(framed_tokenizer, LONG, max_length=14)
     both = stack(candidates({5: 1.0}, {5: 1.0}, null=4.0), candidates({8: 2.0}, {8: 0.0}, null=3.5))
@@ -240,21 +235,19 @@ def test_odds_of_no_answer(framed_tokenizer: PreTrainedTokenizerBase) -> None:
     assert decoded(two, both).null_odds == {"q0": 1.5}
 
 
-def test_probabilities_are_a_softmax_over_the_answers(framed_tokenizer: PreTrainedTokenizerBase) -> None:
+def test_probabilities_are_a_softmax_over_the_answers(framed_tokenizer):
     one = encode(framed_tokenizer, WORDS)
     found = decoded(one, candidates({3: 2.0, 4: 1.0, 5: NEVER}, {4: 0.5}))
     total = math.exp(2.5) + math.exp(1.5)
     assert found.nbest == {"q0": [
-        {"text": "10 11", "probability": pytest.approx(math.exp(2.5) / total), "start_logit": 2.0, "end_logit": 0.5},
-        {"text": "11", "probability": pytest.approx(math.exp(1.5) / total), "start_logit": 1.0, "end_logit": 0.5},
+        {"text": "10 11", "probability": approx(math.exp(2.5) / total), "start_logit": 2.0, "end_logit": 0.5},
+        {"text": "11", "probability": approx(math.exp(1.5) / total), "start_logit": 1.0, "end_logit": 0.5},
     ]}  # fmt: skip
     assert decoded(one, candidates({0: 9.0, 5: 0.0, 3: NEVER}, {4: 0.0})).predictions == {"q0": ""}  # nothing will do
 
 
-@pytest.mark.parametrize("has_joint_head", [True, False])
-def test_answers_are_those_of_a_loop_over_all_candidates(
-    framed_tokenizer: PreTrainedTokenizerBase, has_joint_head: bool
-) -> None:
+@parametrize("has_joint_head", [True, False])
+def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_joint_head):
     rng, size = np.random.default_rng(0), 6
     paragraphs = [" ".join(map(str, rng.integers(10, 17, rng.integers(1, 40)))) for _ in range(12)]
     data, windows = encode(framed_tokenizer, *paragraphs, max_length=18)
@@ -266,7 +259,7 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
     )  # fmt: skip
     found = decoded((data, windows), scores, n=4, longest=5, has_classifier=True)
     for index, question in enumerate(data.questions):
-        best: dict[str, float] = {}
+        best = {}
         for w in np.flatnonzero(windows.questions == index):
             for k, j in np.ndindex(size, size):
                 row = k if has_joint_head else 0
@@ -282,7 +275,7 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
         assert found.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("starts", "null", "places", "same"),
     [
         ([3, 4, 5], 0.0, (), False),
@@ -294,10 +287,8 @@ def test_answers_are_those_of_a_loop_over_all_candidates(
         ([3, 3, 4], 0.0, (0, 3, 6), True),
     ],
 )
-@pytest.mark.parametrize("behind_cls", [True, False])
-def test_a_run_that_starts_everywhere_at_the_same_place_has_one_start(
-    framed_tokenizer: PreTrainedTokenizerBase, starts: list, null: float, places: tuple, same: bool, behind_cls: bool
-) -> None:
+@parametrize("behind_cls", [True, False])
+def test_a_run_that_starts_everywhere_alike_has_one_start(framed_tokenizer, starts, null, places, same, behind_cls):
     data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, places=places, asked=("7", "7", "7 8"))
     assert windows.context[:, 0].tolist() == [3, 3, 4]
     first = {0: 0.0} if behind_cls else {}  # the best answer is behind that there is none

@@ -1,26 +1,23 @@
 """The adapter of SQuAD without training: options, the threshold of no answer, collapsed runs."""
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
-from electra.finetuning.task import TaskRows
 from electra.tasks.squad.heads import Decoded
 from electra.tasks.squad.task import Squad, parse_arguments
+from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 
 
-def load(files: Path, output_dir: Path, **options: object) -> tuple[Squad, TaskRows]:
+def load(files, output_dir, **options):
     args = parse_arguments(flags(files, output_dir=output_dir, **options))
     squad = Squad(args, open_encoder(args), open_evaluation(args, "squad"))
     return squad, squad.load(["squad_v2"], {"squad_v2": resolve(args, "squad_v2", squad.encoder)})["squad_v2"]
 
 
-def test_if_answering_nothing_is_best_nothing_is_answered(files: Path, tmp_path: Path) -> None:
+def test_if_answering_nothing_is_best_nothing_is_answered(files, tmp_path):
     dev = load(files, tmp_path)[1].references["dev"]
     references = dev.data.references
     wrong = {name: [{"text": "nowhere"}] for name in references}
@@ -33,7 +30,7 @@ def test_if_answering_nothing_is_best_nothing_is_answered(files: Path, tmp_path:
     assert dev.threshold(some) == -1.0 and dev.official_metrics(some)["f1"] == 100.0
 
 
-def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(files: Path, tmp_path: Path) -> None:
+def test_a_run_that_answers_nothing_is_collapsed(files, tmp_path):
     squad, data = load(files, tmp_path, head="joint", beam_size=1)
     dev = data.references["dev"]
     starts = dev.windows.context[:, 0] + np.arange(len(dev.windows)) % 3  # not all at one place
@@ -45,8 +42,8 @@ def test_a_run_that_answers_nothing_at_its_threshold_is_collapsed(files: Path, t
     assert found["best_f1"] == 50.0 and squad.is_collapsed({"dev": rows}, data.references)
 
 
-@pytest.mark.parametrize(("head", "beam_size"), [("joint", 4), ("independent", 3)])
-def test_options_reach_windows_model_and_answers(files: Path, tmp_path: Path, head: str, beam_size: int) -> None:
+@parametrize(("head", "beam_size"), [("joint", 4), ("independent", 3)])
+def test_options_reach_windows_model_and_answers(files, tmp_path, head, beam_size):
     options = {"max_length": 17, "max_query_length": 2, "doc_stride": 3, "beam_size": 4}
     options |= {"n_best_size": 3, "max_answer_length": 2}
     squad, data = load(files, tmp_path, head=head, **options, head_dropout=0.25)
