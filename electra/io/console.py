@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
@@ -36,11 +36,19 @@ def format_bytes(count: float) -> str:
     return f"{count / 1e3:.1f} kB"
 
 
+class _Lines(logging.StreamHandler[TextIO]):
+    """Lines that cannot be written, as to a full device, are lost: the run goes on without a traceback for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def log_plainly() -> None:
     """Log messages of this package as plain lines to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Lines(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]

@@ -3,7 +3,9 @@
 import argparse
 import atexit
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -29,15 +31,23 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:
-    """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2."""
+    """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2.
+
+    `ELECTRA_DEBUG=1` shows the traceback, too.
+    """
     code: Any = 0
     message = ""
     try:
-        main()
+        _run(main)
     except SystemExit as stop:  # all processes raise it at the same point
         code = stop.code
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process without a traceback
         code, message = 130, "stopped"  # 128 + SIGINT, the convention of shells
+    except RecursionError:
+        code, message = 2, "error: a file or an option is nested too deeply; ELECTRA_DEBUG=1 shows where"
+    except MemoryError:
+        code, message = 2, "error: the memory is exhausted; use smaller networks, batches or files"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise
@@ -49,6 +59,15 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     if message:
         print(message, file=sys.stderr)  # noqa: T201 - the command's own output
     _exit(code, waits=not message)
+
+
+def _run(main: Callable[[], None]) -> None:
+    try:
+        main()
+    except Exception:
+        if os.environ.get("ELECTRA_DEBUG") == "1":
+            traceback.print_exc()
+        raise
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:

@@ -1,5 +1,8 @@
 """Commands end with an exit code and one line."""
 
+import signal
+import subprocess
+import sys
 from unittest.mock import Mock
 
 from pytest import raises
@@ -15,10 +18,13 @@ from tests.helpers import parametrize
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
+        (RecursionError(), 2, "nested too deeply"),
+        (MemoryError(), 2, "memory is exhausted"),
         (SystemExit(85), 85, ""),
     ],
 )
-def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys):
+def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its own
     with raises(SystemExit) as stop:
         run_script(Mock(side_effect=error))
     said = capsys.readouterr().err
@@ -29,3 +35,18 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
 def test_an_error_of_the_program_is_not_hidden(error):
     with raises(type(error)):
         run_script(Mock(side_effect=error))
+
+
+def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
+    monkeypatch.setenv("ELECTRA_DEBUG", "1")
+    with raises(SystemExit):
+        run_script(Mock(side_effect=UserError("wrong")))
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_lines_on_a_full_device_are_lost_without_tracebacks():
+    program = "import logging; from electra.io.console import log_plainly; log_plainly(); "
+    program += "logging.getLogger('electra').info('a line')"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert "Logging error" not in done.stderr
