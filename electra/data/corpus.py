@@ -26,10 +26,10 @@ from electra.data.readers import (
     builtin_fingerprint,
     check_arrow_column,
     clean,
+    format_of,
     kind,
     library_folder,
     read_file,
-    streams_of,
 )
 from electra.io.errors import UserError
 from electra.io.files import absolute, may_be_hub_id
@@ -74,9 +74,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
     ]
     formats: list[str] = []
     for path in paths:
-        found = [file_format for file_format, _ in streams_of(path).values()]
-        formats += found
-        if set(found) != {"text"}:
+        formats.append(format_of(path))
+        if formats[-1] != "text":
             next(read_file(path, *arguments), None)  # checks the column
 
     def read() -> Iterator[tuple[str, int]]:

@@ -33,8 +33,8 @@ class CorpusArguments(Options):
     dataset_split: str = option("train", "Split of the data sets to read.")
     train_file: list[str] = option(
         [],
-        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also compressed. In options with one value "
-        "per corpus, files come after data sets.",
+        "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In options with one "
+        "value per corpus, files come after data sets.",
     )
     dataset_sampling: list[float] = option(
         [],

@@ -1,8 +1,8 @@
-"""A file becomes a stream of documents: plain text, JSON lines, CSV, TSV, all also compressed, and Parquet.
+"""A file becomes a stream of documents: plain text and JSON lines are read here, tables by pandas and pyarrow.
 
-Memory is bounded by the longest document. What cannot be read stops the run with the file and the line: a corpus that
-is silently cut short or decoded wrongly costs a training run. `datasets` can stream these formats too, but it splits
-paragraphs only at exactly two newlines, and its errors name no line.
+Memory is bounded by the longest document. What cannot be read stops the run with the file and, where it can be known,
+the line: a corpus that is silently cut short or decoded wrongly costs a training run. `datasets` streams text too, but
+it splits paragraphs only at exactly two newlines, and its errors name no line.
 
 The builtin corpus is the reference topics and docstrings of the installed standard library: about 500 documents of
 English (2.2 MB), so that a first run or a demonstration needs neither a download nor a file. The sources are parsed
@@ -10,30 +10,24 @@ with `ast`, which takes about two seconds; nothing is imported or executed.
 """
 
 import ast
-import bz2
-import csv
 import functools
-import gzip
 import hashlib
 import io
 import itertools
 import json
-import lzma
 import os
 import platform
 import re
 import sysconfig
 import warnings
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import is_encodable
@@ -41,47 +35,37 @@ from electra.io.files import is_encodable
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
-    **{f".{name}": name for name in ("csv", "tsv", "parquet", "zip")},
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
 }
-SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as .gz .bz2 .xz .zst"
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as {' '.join(COMPRESSIONS)}"
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
 DOCUMENTS_PER_TELL = 64  # asking for the place in the file takes longer than reading a short line
-CSV_FIELD_CHARACTERS = 1 << 28  # a longer field means a quotation mark that was never closed
 TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
 MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
 MINIMUM_TOTAL_BYTES = 100_000  # a stripped installation has the code without the text
 
-# RuntimeError is what zipfile raises for encrypted members and unknown compression methods.
-_BROKEN = (
-    OSError, EOFError, RuntimeError, UnicodeDecodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError,
-    zipfile.BadZipFile, pa.ArrowException,
-)  # fmt: skip
-
-
-def streams_of(path: str) -> dict[str, tuple[str, str]]:
-    """Format and compression of a file, or of each member of a zip archive that can be read, by name.
-
-    Raises:
-        UserError: nothing can be read.
-    """
-    streams, unsupported = {path: kind(path)}, [""]
-    if streams[path][0] == "zip":
-        with _naming_errors(path), zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if not re.search(r"(^|/)(\.|__MACOSX)|/$", name)]
-        streams, unsupported = {name: kind(name) for name in names}, ["", "parquet", "zip"]
-    streams = {name: found for name, found in streams.items() if found[0] not in unsupported}
-    if not streams:
-        raise UserError(f"{path}: files of this kind are not supported; expected {SUPPORTED}")
-    return streams
+_BROKEN = (OSError, UnicodeDecodeError, pa.ArrowException)
 
 
 def kind(path: str) -> tuple[str, str]:
     """The format of a file by its name, "" if it cannot be read, and its compression, "" if it has none."""
     stem, extension = os.path.splitext(os.path.basename(path).lower())
-    if extension in _OPENERS:
-        return FORMATS.get(os.path.splitext(stem)[1], ""), extension
-    return FORMATS.get(extension, ""), ""
+    if extension not in COMPRESSIONS:
+        return FORMATS.get(extension, ""), ""
+    file_format = FORMATS.get(os.path.splitext(stem)[1], "")
+    return "" if file_format == "parquet" else file_format, COMPRESSIONS[extension]
+
+
+def format_of(path: str) -> str:
+    """The format of a file by its name; UserError if it cannot be read."""
+    file_format, _ = kind(path)
+    if not file_format:
+        raise UserError(f"{path}: files of this kind are not supported, unpack or convert it; expected {SUPPORTED}")
+    return file_format
 
 
 def read_file(path: str, text_column: str, document_separator: str) -> Iterator[tuple[str, int]]:
@@ -90,27 +74,25 @@ def read_file(path: str, text_column: str, document_separator: str) -> Iterator[
     Raises:
         UserError: the file is broken or not UTF-8, or a row is not as expected.
     """
+    file_format, compression = kind(path)
     with _naming_errors(path), open(path, "rb") as raw:
-        archive = zipfile.ZipFile(raw) if kind(path)[0] == "zip" else None
-        for name, (file_format, compression) in streams_of(path).items():
-            place = f"{path}!{name}" if archive else path
-            if file_format == "parquet":
-                documents = _parquet_documents(raw, text_column, place)
+        stream: Any = pa.CompressedInputStream(raw, compression) if compression else raw
+        if file_format == "parquet":
+            documents = _parquet_documents(raw, text_column, path)
+        elif file_format in ("csv", "tsv"):
+            documents = _csv_documents(stream, file_format, text_column, path)
+        else:
+            # Accepts the line ends of every system and a byte-order mark; closes `raw` when it is deleted.
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+            lines = _lines(text, path)
+            if file_format == "text":
+                documents = _text_documents(lines, document_separator)
             else:
-                stream = _OPENERS[compression](archive.open(name) if archive else raw)
-                # Accepts the line ends of every system and a byte-order mark; closes `raw` when it is deleted.
-                text = io.TextIOWrapper(stream, encoding="utf-8-sig")
-                lines = _lines(text, place)
-                if file_format == "text":
-                    documents = _text_documents(lines, document_separator)
-                elif file_format == "jsonl":
-                    documents = _json_documents(lines, text_column, place)
-                else:
-                    documents = _csv_documents(lines, file_format, text_column, place)
-            for number, document in enumerate(documents):
-                if number % DOCUMENTS_PER_TELL == 0:
-                    bytes_read = raw.tell()
-                yield document, bytes_read
+                documents = _json_documents(lines, text_column, path)
+        for number, document in enumerate(documents):
+            if number % DOCUMENTS_PER_TELL == 0:
+                bytes_read = raw.tell()
+            yield document, bytes_read
 
 
 def clean(text: str | None) -> str:
@@ -130,43 +112,6 @@ def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
             f"{name}: column {text_column!r} holds {column_type}, not text; choose the text with --text_column "
             f"(columns: {', '.join(schema.names)})"
         )
-
-
-class _ZstdFile(io.RawIOBase):
-    """Decompress frame by frame: zstandard's own reader takes a truncated file for a complete one."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._blocks = self._decompress(raw)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """The next block, of any size: TextIOWrapper takes what it gets."""
-        return next(self._blocks, b"")
-
-    @staticmethod
-    def _decompress(raw: IO[bytes]) -> Iterator[bytes]:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # public dumps have `zstd --long=31`
-        frame = None
-        while data := raw.read(1 << 16):
-            while data:
-                frame = frame or decompressor.decompressobj()
-                if block := frame.decompress(data):
-                    yield block
-                data = frame.unused_data if frame.eof else b""
-                frame = None if frame.eof else frame
-        if frame is not None:
-            raise EOFError("the file ends within a zstd frame")
-
-
-_OPENERS: dict[str, Callable[[Any], Any]] = {
-    "": lambda raw: raw,
-    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-    ".zst": _ZstdFile,
-}
 
 
 @contextmanager
@@ -238,22 +183,27 @@ def _json_documents(lines: Iterable[str], text_column: str, place: str) -> Itera
         yield clean(value)
 
 
-def _csv_documents(lines: Iterable[str], file_format: str, text_column: str, place: str) -> Iterator[str]:
-    csv.field_size_limit(CSV_FIELD_CHARACTERS)  # the default of 131,072 is shorter than many documents
-    # csv needs the line ends: it drops them between rows and keeps them inside quotation marks.
-    rows = csv.reader((line + "\n" for line in lines), delimiter="\t" if file_format == "tsv" else ",", strict=True)
+def _csv_documents(stream: IO[bytes], file_format: str, text_column: str, place: str) -> Iterator[str]:
     try:
-        header = next(rows, [text_column])
-        if text_column not in header:
-            raise _missing_column(place, text_column, header)
-        for row in filter(None, rows):
-            if len(row) != len(header):
-                raise csv.Error(f"{len(row)} fields where the header has {len(header)}")
-            yield clean(row[header.index(text_column)])
-    except csv.Error as error:
+        tables = pd.read_csv(
+            stream,
+            sep="\t" if file_format == "tsv" else ",",
+            dtype=str,
+            keep_default_na=False,  # "null" is a word
+            index_col=False,
+            chunksize=ROWS_PER_BATCH,
+            encoding="utf-8-sig",
+        )
+        for table in tables:
+            if text_column not in table.columns:
+                raise _missing_column(place, text_column, list(table.columns))
+            yield from map(clean, table[text_column].fillna("").tolist())
+    except pd.errors.EmptyDataError:
+        return
+    except pd.errors.ParserError as error:
         raise UserError(
-            f"{place}, line {rows.line_num}: {error}; put fields that contain the delimiter, a quotation mark or "
-            f'a line end in double quotes, and write a quotation mark inside them as ""'
+            f"{place}: {first_line(error)}; put fields that contain the delimiter, a quotation mark or a line end in "
+            'double quotes, and write a quotation mark inside them as ""'
         ) from error
 
 

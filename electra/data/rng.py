@@ -25,21 +25,26 @@ def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
-    """64 random bits for every combination of the counters, uint64 in their broadcast shape; seeds are modulo 2^64."""
+    """Return 64 random bits for every combination of the counters, uint64 in their broadcast shape.
+
+    Seeds are modulo 2^64.
+    """
     with np.errstate(over="ignore"):
         state = _mix(np.asarray(seed % 2**64, dtype=np.uint64) + _GOLDEN)
         for counter in counters:
-            state = _mix(state ^ (np.asarray(counter).astype(np.uint64) + _GOLDEN))
+            number = np.asarray(counter).astype(np.uint64)
+            state = _mix(state ^ (number + _GOLDEN))
     return state
 
 
 def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1) with 53 bits for every combination of the counters, in their broadcast shape."""
-    return (random_bits(seed, *counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    """Return numbers in [0, 1) with 53 bits for every combination of the counters, in their broadcast shape."""
+    bits = random_bits(seed, *counters) >> np.uint64(11)
+    return bits.astype(np.float64) * 2.0**-53
 
 
 def permute(indices: NDArray[np.int64], size: int | NDArray[np.int64], seed: int, *counters: int) -> NDArray[np.int64]:
-    """The images of `indices`, any shape, under a permutation of range(size) that is never stored.
+    """Return the images of `indices`, any shape, under a permutation of range(size) that is never stored.
 
     Each index may have a size of its own; sizes and indices then have the same shape.
 
@@ -52,11 +57,19 @@ def permute(indices: NDArray[np.int64], size: int | NDArray[np.int64], seed: int
     images = np.asarray(indices).astype(np.uint64)
     outside = np.ones(images.shape, dtype=bool)
     while outside.any():
-        walking, half_bits = images[outside], bits[outside]
-        low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
-        left, right = walking >> half_bits, walking & low_mask
-        for key in keys:
-            left, right = right, left ^ (_mix(right + key) & low_mask)
-        images[outside] = (left << half_bits) | right
+        images[outside] = _feistel(images[outside], bits[outside], keys)
         outside = images >= size
     return images.astype(np.int64)
+
+
+def _feistel(
+    values: NDArray[np.uint64], half_bits: NDArray[np.uint64], keys: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Permute the numbers of twice `half_bits` bits; both arrays (N,)."""
+    low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
+    left = values >> half_bits
+    right = values & low_mask
+    for key in keys:
+        mixed = _mix(right + key) & low_mask
+        left, right = right, left ^ mixed
+    return (left << half_bits) | right

@@ -2,7 +2,7 @@
 
 A static data set has the same windows in every epoch, and the original's builder loses what it trims (17 to 57 % of
 the tokens of long paragraphs at length 128). A window is a function of (seed, epoch, index), so workers, processes and
-resuming change nothing. policies.py cuts the documents; here the cuts become a run or an evaluation, and batches.
+resuming change nothing. policies/ cuts the documents; here the cuts become a run or an evaluation, and batches.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,14 @@ from torch.utils.data import Dataset
 from electra.data.rng import permute, random_bits
 
 # Each use of the random numbers has a stream of its own.
-_SHUFFLE, _MASK, _TRAINING_MASK = 100, 101, 102
+_SHUFFLE = 100
+_MASK = 101
+_TRAINING_MASK = 102
+
+_SAMPLES = 3
+"""Random numbers of a token: two for the masks, one for the generator's sample."""
+_WIDTH_STEP = 8
+"""`segment_lengths` has a multiple of so many columns, so that there are few shapes to compile."""
 
 TokenIds = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -71,20 +78,24 @@ class TrainingSegments(Dataset):
     """
 
     def __init__(self, policy: SegmentPolicy, *, num_samples: int, seed: int) -> None:
-        self.policy, self.num_samples, self.seed = policy, num_samples, seed
+        self.policy = policy
+        self.num_samples = num_samples
+        self.seed = seed
 
     def __len__(self) -> int:
         return self.num_samples
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
-        epochs, indices = np.divmod(np.asarray(positions, dtype=np.int64), len(self.policy))
-        segments: dict[int, Row] = {}
+        numbers = np.asarray(positions, dtype=np.int64)
+        epochs, indices = np.divmod(numbers, len(self.policy))
+        rows: dict[int, Row] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
-            segments.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
-        mask_seeds = random_bits(self.seed, _TRAINING_MASK, np.asarray(positions, dtype=np.int64)).tolist()
-        return [segments[place]._replace(mask_seed=mask_seed) for place, mask_seed in enumerate(mask_seeds)]
+            cuts = self.policy.cut(epoch, shuffled)
+            rows.update(zip(places.tolist(), cuts, strict=True))
+        mask_seeds = random_bits(self.seed, _TRAINING_MASK, numbers).tolist()
+        return [rows[place]._replace(mask_seed=mask_seed) for place, mask_seed in enumerate(mask_seeds)]
 
 
 class EvaluationSegments(Dataset):
@@ -95,9 +106,11 @@ class EvaluationSegments(Dataset):
     """
 
     def __init__(self, policy: SegmentPolicy, *, max_segments: int | None, seed: int) -> None:
-        self.policy, self.seed = policy, seed
+        self.policy = policy
+        self.seed = seed
         count = len(policy) if max_segments is None else min(len(policy), max_segments)
-        self.indices = np.sort(permute(np.arange(count), len(policy), seed, _SHUFFLE))
+        chosen = permute(np.arange(count), len(policy), seed, _SHUFFLE)
+        self.indices = np.sort(chosen)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -136,39 +149,69 @@ class SegmentCollator:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
         members = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
         segments = [segment for row in members for segment in row]
-        lengths = np.zeros((len(rows), max(len(row) for row in members)), dtype=np.int64)
-        if self.length and lengths.shape[1] > 1:  # few shapes
-            lengths = np.pad(lengths, [(0, 0), (0, -lengths.shape[1] % 8)])
-        is_used = np.arange(lengths.shape[1]) < np.array([len(row) for row in members])[:, None]
-        lengths[is_used] = [segment_length(segment) for segment in segments]
-        starts, sizes = lengths.cumsum(axis=1) - lengths, lengths.sum(axis=1)
+        lengths, is_used = self._lengths(members)
+        starts = lengths.cumsum(axis=1) - lengths
+        sizes = lengths.sum(axis=1)
         shape = (len(rows), self.length or int(sizes.max()))
+        is_shared = lengths.shape[1] > 1
+
+        row_numbers = is_used.nonzero()[0]
+        batch = self._tokens(shape, segments, row_numbers.tolist(), starts[is_used].tolist())
+        seeds = np.zeros(lengths.shape, dtype=np.uint64)
+        seeds[is_used] = [segment.mask_seed for segment in segments]
+        noise = _noise(seeds, starts, shape[1])
+        batch["mask_noise"] = noise[..., :2]
+        batch["sample_noise"] = noise[..., 2]
+        if sizes.min() < shape[1]:
+            batch["attention_mask"] = (np.arange(shape[1]) < sizes[:, None]).astype(np.int64)
+        if is_shared:
+            batch["segment_lengths"] = lengths
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
+
+    def _lengths(self, members: list[list[Segment]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The tokens of each segment of each row, int64 (B, S), and whether there is one, bool (B, S)."""
+        counts = [len(row) for row in members]
+        width = max(counts)
+        if self.length and width > 1:
+            width += -width % _WIDTH_STEP
+        lengths = np.zeros((len(members), width), dtype=np.int64)
+        is_used = np.arange(width) < np.array(counts)[:, None]
+        lengths[is_used] = [segment_length(segment) for row in members for segment in row]
+        return lengths, is_used
+
+    def _tokens(
+        self, shape: tuple[int, int], segments: list[Segment], rows: list[int], starts: list[int]
+    ) -> dict[str, NDArray[Any]]:
+        """Write the segments, each into its row from its start on, with special tokens."""
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
-        places = zip(is_used.nonzero()[0].tolist(), starts[is_used].tolist(), segments, strict=True)
-        for row, start, segment in places:
+        for row, start, segment in zip(rows, starts, segments, strict=True):
             end = start + 1 + len(segment.first)
-            input_ids[row, start], input_ids[row, end] = self.cls_token_id, self.sep_token_id
+            input_ids[row, start] = self.cls_token_id
             input_ids[row, start + 1 : end] = segment.first
+            input_ids[row, end] = self.sep_token_id
             if segment.second is not None:
-                start, end = end + 1, end + 1 + len(segment.second)
+                start = end + 1
+                end = start + len(segment.second)
                 input_ids[row, start:end] = segment.second
                 input_ids[row, end] = self.sep_token_id
                 token_type_ids[row, start : end + 1] = 1
-        seeds = np.zeros(lengths.shape, dtype=np.uint64)
-        seeds[is_used] = [s.mask_seed for s in segments]
-        columns = np.broadcast_to(np.arange(shape[1]), shape)
-        if lengths.shape[1] > 1:
-            segment = (columns[:, None] >= starts[:, 1:, None]).sum(axis=1)
-            seeds = np.take_along_axis(seeds, segment, axis=1)
-            columns = columns - np.take_along_axis(starts, segment, axis=1)
-        bits = random_bits(0, seeds[..., None], columns[..., None], np.arange(3))
-        # 24 bits are exact in float32; rounding more bits could give 1.0.
-        noise = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
-        batch: dict[str, NDArray[Any]] = {"input_ids": input_ids, "token_type_ids": token_type_ids}
-        batch |= {"mask_noise": noise[..., :2], "sample_noise": noise[..., 2]}
-        if sizes.min() < shape[1]:
-            batch["attention_mask"] = (np.arange(shape[1]) < sizes[:, None]).astype(np.int64)
-        if lengths.shape[1] > 1:
-            batch["segment_lengths"] = lengths
-        return {name: torch.from_numpy(values) for name, values in batch.items()}
+        return {"input_ids": input_ids, "token_type_ids": token_type_ids}
+
+
+def _noise(seeds: NDArray[np.uint64], starts: NDArray[np.int64], length: int) -> NDArray[np.float32]:
+    """Random numbers in [0, 1) of every token, float32 (B, L, 3), by its segment's seed and its place in the segment.
+
+    Args:
+        seeds: of the segments, (B, S).
+        starts: of the segments in their rows, (B, S).
+        length: L.
+    """
+    columns = np.broadcast_to(np.arange(length), (len(seeds), length))
+    if seeds.shape[1] > 1:
+        segment = (columns[:, None] >= starts[:, 1:, None]).sum(axis=1)
+        seeds = np.take_along_axis(seeds, segment, axis=1)
+        columns = columns - np.take_along_axis(starts, segment, axis=1)
+    bits = random_bits(0, seeds[..., None], columns[..., None], np.arange(_SAMPLES))
+    # 24 bits are exact in float32; rounding more bits could give 1.0.
+    return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

@@ -62,9 +62,12 @@ class TokenCache:
         table = pa.ipc.open_stream(pa.memory_map(str(self.path / ARROW_NAME))).read_all()
         self._ids, offsets = _flat(table.column("input_ids"))
         self._lines, self._line_offsets = _flat(table.column("line_lengths"))
-        self._first_document = np.cumsum([0] + [len(o) - 1 for o in offsets])  # of each chunk
-        self._starts = np.concatenate([o[:-1] for o in offsets]).astype(np.int64)
-        self.lengths: NDArray[np.int64] = np.concatenate([np.diff(o) for o in offsets]).astype(np.int64)
+        documents = [len(chunk) - 1 for chunk in offsets]
+        self._first_document = np.cumsum([0, *documents])
+        """The first document of each chunk of the table."""
+        self._starts = np.concatenate([chunk[:-1] for chunk in offsets]).astype(np.int64)
+        """The first token of each document in its chunk, int64 (D,)."""
+        self.lengths: NDArray[np.int64] = np.concatenate([np.diff(chunk) for chunk in offsets]).astype(np.int64)
         """Tokens of each document, int64 (D,)."""
         self.content_hashes: NDArray[np.uint64] = table.column("content_hash").to_numpy()
         """Hash of each document's text, uint64 (D,)."""
@@ -110,8 +113,12 @@ def load_or_build_cache(
 
 def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
     for first in documents:
-        batch, characters = [first], len(first)
-        while characters < BATCH_CHARACTERS and (text := next(documents, None)) is not None:
+        batch = [first]
+        characters = len(first)
+        while characters < BATCH_CHARACTERS:
+            text = next(documents, None)
+            if text is None:
+                break
             batch.append(text)
             characters += len(text)
         yield batch
@@ -127,7 +134,8 @@ def _lines(text: str, keep_newlines: bool) -> list[str]:
 
 
 def _cut_long_line(line: str) -> list[str]:
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     while len(line) - start > MAX_PIECE_CHARACTERS:
         limit = start + MAX_PIECE_CHARACTERS
         space = max(start, line.rfind(" ", start, limit))
@@ -141,23 +149,29 @@ def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: An
     """Tokenize documents into Arrow rows, but for documents without a token, and count the text's UTF-8 bytes."""
     documents = [_lines(text, keep_newlines) for text in texts]
     lines = [_cut_long_line(line) for document in documents for line in document]
-    encodings = backend.encode_batch_fast(list(itertools.chain.from_iterable(lines)), add_special_tokens=False)
+    pieces = list(itertools.chain.from_iterable(lines))
+    encodings = backend.encode_batch_fast(pieces, add_special_tokens=False)
     piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
     # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
     ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
     values = np.fromiter(ids, dtype=dtype, count=int(piece_tokens.sum()))
-    lines_per_document = list(map(len, documents))
-    line_tokens = _sum_groups(piece_tokens, list(map(len, lines)))
+
+    pieces_per_line = [len(line) for line in lines]
+    lines_per_document = [len(document) for document in documents]
+    line_tokens = _sum_groups(piece_tokens, pieces_per_line)
     document_tokens = _sum_groups(line_tokens, lines_per_document)
     encoded = [text.encode("utf-8") for text in texts]
-    hashes = [int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in encoded]
     columns = {
         "input_ids": _list_array(document_tokens, values),
         "line_lengths": _list_array(lines_per_document, line_tokens.astype(np.uint32)),
-        "content_hash": pa.array(hashes, type=pa.uint64()),
+        "content_hash": pa.array([_content_hash(text) for text in encoded], type=pa.uint64()),
     }
     has_tokens = pa.array(document_tokens > 0)
     return pa.RecordBatch.from_pydict(columns).filter(has_tokens), sum(map(len, encoded))
+
+
+def _content_hash(text: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def _sum_groups(values: NDArray[np.int64], group_sizes: Sequence[int]) -> NDArray[np.int64]:
@@ -172,31 +186,21 @@ def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:
 
 def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fingerprint: str) -> None:
     started = time.monotonic()
-    backend = plain_backend(tokenizer)
-    newline = backend.encode("\n", add_special_tokens=False).ids
-    keep_newlines = bool(newline) and tokenizer.unk_token_id not in newline
     dtype = np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32
-    ids, lengths, hashes = List(Value(np.dtype(dtype).name)), List(Value("uint32")), Value("uint64")
-    features = Features({"input_ids": ids, "line_lengths": lengths, "content_hash": hashes})
-    sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
-    unknown = text_bytes = 0
-
-    def encoded_batches() -> Iterator[tuple[dict[str, Any], pa.RecordBatch, int]]:
-        waiting: deque[tuple[dict[str, Any], Future[tuple[pa.RecordBatch, int]]]] = deque()
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            for source, documents in zip(sources, corpus.by_source(), strict=True):
-                for texts in _batches(documents):
-                    waiting.append((source, pool.submit(_encode, backend, texts, keep_newlines, dtype)))
-                    if len(waiting) > 2:
-                        done, encoded = waiting.popleft()
-                        yield done, *encoded.result()
-            for done, encoded in waiting:
-                yield done, *encoded.result()
-
+    features = Features(
+        {
+            "input_ids": List(Value(np.dtype(dtype).name)),
+            "line_lengths": List(Value("uint32")),
+            "content_hash": Value("uint64"),
+        }
+    )
     schema = features.arrow_schema
+    sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
+    unknown = 0
+    text_bytes = 0
     bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", mininterval=0.5, disable=None)
     with bar, open(folder / ARROW_NAME, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for source, record_batch, batch_bytes in encoded_batches():
+        for source, record_batch, batch_bytes in _encoded_batches(corpus, tokenizer, sources, dtype):
             writer.write_batch(record_batch.cast(schema))
             values = record_batch.column("input_ids").values.to_numpy(zero_copy_only=True)
             source["documents"] += record_batch.num_rows
@@ -205,22 +209,14 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             if tokenizer.unk_token_id is not None:
                 unknown += int(np.count_nonzero(values == tokenizer.unk_token_id))
             bar.update(corpus.bytes_read - bar.n)
-    documents, tokens = (sum(source[name] for source in sources) for name in ("documents", "tokens"))
-    if tokens == 0:
-        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
-    if unknown == tokens:
-        raise UserError(
-            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}, which is damaged or "
-            "made for other text; pass another --tokenizer_path, or leave it out to train one"
-        )
-    if unknown > WARN_UNKNOWN_RATE * tokens:
-        logger.warning("%.1f %% unknown tokens: was the tokenizer made for this language?", 100 * unknown / tokens)
+    tokens = sum(source["tokens"] for source in sources)
+    _check_tokens(corpus, tokenizer, tokens, unknown)
     description = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
         "sources": sources,
         "tokenizer": {"name": tokenizer.name_or_path, "vocab_size": vocabulary_size(tokenizer)},
-        "documents": documents,
+        "documents": sum(source["documents"] for source in sources),
         "tokens": tokens,
         "unknown_tokens": unknown,
         "unknown_rate": unknown / tokens,
@@ -232,9 +228,51 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         "seconds": round(time.monotonic() - started, 2),
     }
     (folder / DESCRIPTION_NAME).write_text(json.dumps(description, indent=2) + "\n")
-    # Two small files make `datasets.load_from_disk(folder)` work.
+    _write_for_datasets(folder, features, fingerprint)
+
+
+def _encoded_batches(
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sources: list[dict[str, Any]], dtype: Any
+) -> Iterator[tuple[dict[str, Any], pa.RecordBatch, int]]:
+    """Yield the rows of each batch of documents with their source and UTF-8 bytes, while the next ones are encoded."""
+    backend = plain_backend(tokenizer)
+    newline = backend.encode("\n", add_special_tokens=False).ids
+    keep_newlines = bool(newline) and tokenizer.unk_token_id not in newline
+    waiting: deque[tuple[dict[str, Any], Future[tuple[pa.RecordBatch, int]]]] = deque()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for source, documents in zip(sources, corpus.by_source(), strict=True):
+            for texts in _batches(documents):
+                future = pool.submit(_encode, backend, texts, keep_newlines, dtype)
+                waiting.append((source, future))
+                if len(waiting) > 2:
+                    first, encoded = waiting.popleft()
+                    yield first, *encoded.result()
+        for first, encoded in waiting:
+            yield first, *encoded.result()
+
+
+def _check_tokens(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, tokens: int, unknown: int) -> None:
+    if tokens == 0:
+        raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
+    if unknown == tokens:
+        raise UserError(
+            f"every token of {corpus.names} is unknown to the tokenizer {tokenizer.name_or_path}, which is damaged or "
+            "made for other text; pass another --tokenizer_path, or leave it out to train one"
+        )
+    if unknown > WARN_UNKNOWN_RATE * tokens:
+        logger.warning("%.1f %% unknown tokens: was the tokenizer made for this language?", 100 * unknown / tokens)
+
+
+def _write_for_datasets(folder: Path, features: Features, fingerprint: str) -> None:
+    """Write the two small files with which `datasets.load_from_disk(folder)` works."""
     DatasetInfo(features=features).write_to_directory(str(folder))
-    state: dict[str, Any] = {"_data_files": [{"filename": ARROW_NAME}], "_fingerprint": fingerprint[:16]}
-    state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
-    state |= {"_output_all_columns": False, "_split": None}
+    state = {
+        "_data_files": [{"filename": ARROW_NAME}],
+        "_fingerprint": fingerprint[:16],
+        "_format_columns": None,
+        "_format_kwargs": {},
+        "_format_type": None,
+        "_output_all_columns": False,
+        "_split": None,
+    }
     (folder / "state.json").write_text(json.dumps(state, indent=2) + "\n")

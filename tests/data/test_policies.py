@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from electra.data.policies import POLICIES, GooglePolicy, PackedPolicy, make_policy, pack_lengths
+from electra.data.policies import POLICIES, GooglePolicy, PackedPolicy, make_policy
+from electra.data.policies.packed import pack_lengths
 from electra.data.segments import PackedRow, Row, Segment, SegmentPolicy
 from electra.data.token_cache import TokenCache
 from electra.io.errors import UserError

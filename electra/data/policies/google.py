@@ -1,0 +1,111 @@
+"""The policy `google`: the static examples of google-research/electra."""
+
+import random
+from array import array
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY
+from electra.data.segments import Segment
+from electra.data.token_cache import TokenCache
+
+SHORT_TARGET_PROBABILITY = 0.05
+SHORTEST_TARGET = 5
+Span = tuple[int, int]
+"""First token within the document, number of tokens."""
+
+
+class GooglePolicy:
+    """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), for comparison.
+
+    Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are
+    distributed over segments A and B, which are trimmed; the rest is lost. The decisions are the original's, in its
+    order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
+    """
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        self.cache = cache
+        self.max_length = max_length
+        self._random = random.Random(seed)
+        self._target = max_length
+        # Of each example: its document, and where its spans begin. Of each span: its side, start and size.
+        self._document = array("q")
+        self._first_span = array("q", [0])
+        self._is_second = array("b")
+        self._start = array("q")
+        self._size = array("q")
+        bar = tqdm(documents.tolist(), desc="Building static examples", unit="doc", mininterval=0.5, disable=None)
+        for document in bar:
+            self._add_document(document)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+        segments = []
+        for index in indices.tolist():
+            sides: tuple[list[NDArray], list[NDArray]] = ([], [])
+            for span in range(self._first_span[index], self._first_span[index + 1]):
+                tokens = self.cache.tokens(self._document[index], self._start[span], self._size[span])
+                sides[self._is_second[span]].append(tokens)
+            second = np.concatenate(sides[1]) if sides[1] else None
+            segments.append(Segment(np.concatenate(sides[0]), second))
+        return segments
+
+    def _add_document(self, document: int) -> None:
+        lines: list[Span] = []
+        start = 0
+        collected = 0
+        for length in self.cache.line_lengths(document).tolist():
+            lines.append((start, length))
+            start += length
+            collected += length
+            if collected >= self._target:
+                self._add_example(document, lines)
+                lines = []
+                collected = 0
+        if collected > 0:
+            self._add_example(document, lines)
+
+    def _add_example(self, document: int, lines: list[Span]) -> None:
+        room = self.max_length - SINGLE_SPECIALS
+        for is_second, spans in enumerate(self._distribute(lines)):
+            first_span = len(self._start)
+            for start, length in spans:
+                size = min(length, room)
+                room -= size
+                if len(self._start) > first_span and start == self._start[-1] + self._size[-1]:
+                    self._size[-1] += size  # adjacent lines are one span
+                elif size > 0:
+                    self._is_second.append(is_second)
+                    self._start.append(start)
+                    self._size.append(size)
+            room = max(0, room - (PAIR_SPECIALS - SINGLE_SPECIALS))
+        self._document.append(document)
+        self._first_span.append(len(self._start))
+        is_short = self._random.random() < SHORT_TARGET_PROBABILITY
+        self._target = self._random.randint(SHORTEST_TARGET, self.max_length) if is_short else self.max_length
+
+    def _distribute(self, lines: list[Span]) -> tuple[list[Span], list[Span]]:
+        """Divide the lines of an example into segments A and B."""
+        draw = self._random.random
+        is_single = draw() < 1 - TWO_SEGMENT_PROBABILITY
+        first_target = np.inf if is_single else (self._target - PAIR_SPECIALS) // 2
+        first: list[Span] = []
+        second: list[Span] = []
+        first_length = 0
+        for line in lines:
+            length = line[1]
+            to_first = (
+                first_length == 0
+                or first_length + length < first_target
+                or (not second and first_length < first_target and draw() < 0.5)
+            )
+            if to_first:
+                first.append(line)
+                first_length += length
+            else:
+                second.append(line)
+        return first, second

@@ -1,0 +1,134 @@
+"""The policy `windows`, and `document` and `pairs`, which also cut pieces at random places."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from electra.data.policies.common import (
+    OFFSET,
+    PAIR_SPECIALS,
+    PARTNER,
+    ROUNDING,
+    SINGLE,
+    SINGLE_SPECIALS,
+    SPLIT,
+    START,
+    TWO_SEGMENT_PROBABILITY,
+)
+from electra.data.rng import permute, uniform
+from electra.data.segments import Segment
+from electra.data.token_cache import TokenCache
+
+
+class WindowPolicy:
+    """Evenly spaced windows from a random offset: every window is equally likely, a token is seen about once an epoch.
+
+    A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
+    every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
+    floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch. Only a
+    document shorter than a window gives a short segment. Tokens near the ends of a document are in fewer windows, the
+    others in a little more than one per epoch: equally likely windows, equally frequent tokens and no padding exclude
+    each other.
+
+    9 windows in 10 are split at a random point into A and B, so that token types are trained. The tenth is a single
+    segment, one token longer because it has one special token less.
+    """
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        self.cache = cache
+        self.documents = documents
+        self.seed = seed
+        self.body = max_length - PAIR_SPECIALS
+        windows = np.maximum(1.0, cache.lengths[documents] / self.body).cumsum()
+        self.count = max(1, round(float(windows[-1])))
+        self.cumulative = windows * (self.count / windows[-1])
+        """Expected number of windows up to and with each document, scaled to end in a whole number, float64 (D,)."""
+        self.cumulative[-1] = self.count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+        # Which document a window is of, how many windows the document has, and which of them it is.
+        rounding = float(uniform(self.seed, ROUNDING, epoch))
+        row = np.searchsorted(self.cumulative, indices + 1 - rounding, side="left")
+        row = row.clip(max=len(self.documents) - 1)
+        before = np.where(row > 0, self.cumulative[row - 1], 0.0)
+        first = np.floor(before + rounding).astype(np.int64)
+        following = np.floor(self.cumulative[row] + rounding).astype(np.int64)
+        windows = np.maximum(following - first, 1)
+        number = np.clip(indices - first, 0, windows - 1)
+
+        # Where it starts.
+        documents = self.documents[row]
+        lengths = self.cache.lengths[documents]
+        is_single = uniform(self.seed, SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
+        sizes = np.minimum(lengths, self.body + is_single)
+        offset = uniform(self.seed, OFFSET, epoch, documents)
+        starts = np.floor((number + offset) * (lengths - sizes + 1) / windows).astype(np.int64)
+        starts = np.minimum(starts, lengths - sizes)
+        where = uniform(self.seed, SPLIT, epoch, indices)
+        return split_windows(self.cache, documents, starts, sizes, is_single, where)
+
+
+def split_windows(
+    cache: TokenCache,
+    documents: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    is_single: NDArray[np.bool_],
+    where: NDArray[np.float64],
+) -> list[Segment]:
+    """Read windows, all arrays (N,), as segments A and B, split at `where` in [0, 1), or as a single one."""
+    splits = 1 + np.floor(where * (sizes - 1)).astype(np.int64)
+    splits = np.where(is_single | (sizes < 2), sizes, splits)
+    columns = [values.tolist() for values in (documents, starts, sizes, splits)]
+    segments = []
+    for document, start, size, split in zip(*columns, strict=True):
+        tokens = cache.tokens(document, start, size)
+        second = tokens[split:] if split < size else None
+        segments.append(Segment(tokens[:split], second))
+    return segments
+
+
+class DocumentPolicy:
+    """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        self.cache = cache
+        self.documents = documents
+        self.seed = seed
+        self.body = max_length - SINGLE_SPECIALS
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+        where = uniform(self.seed, START, epoch, indices)
+        return self._random_pieces(self.documents[indices], where)
+
+    def _random_pieces(self, documents: NDArray[np.int64], where: NDArray[np.float64]) -> list[Segment]:
+        lengths = self.cache.lengths[documents]
+        sizes = np.minimum(lengths, self.body)
+        starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
+        rows = zip(documents.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        return [Segment(self.cache.tokens(document, start, size), None) for document, start, size in rows]
+
+
+class PairPolicy(DocumentPolicy):
+    """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
+
+    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+        super().__init__(cache, documents, max_length=max_length, seed=seed)
+        self.body = (max_length - PAIR_SPECIALS) // 2
+
+    def __len__(self) -> int:
+        return (len(self.documents) + 1) // 2
+
+    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+        members = np.stack([2 * indices, 2 * indices + 1]) % len(self.documents)
+        documents = self.documents[permute(members, len(self.documents), self.seed, PARTNER, epoch)]
+        pieces = []
+        for side in range(2):
+            where = uniform(self.seed, START, epoch, indices, side)
+            pieces.append(self._random_pieces(documents[side], where))
+        return [Segment(a.first, b.first) for a, b in zip(*pieces, strict=True)]
