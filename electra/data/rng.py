@@ -14,17 +14,20 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _FEISTEL_ROUNDS = 8
 """Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others."""
 
-Counter = int | NDArray[np.int64] | NDArray[np.uint64]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bits = NDArray[np.uint64]
+Counter = int | Ints | Bits
 
 
-def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(state: Bits) -> Bits:
     with np.errstate(over="ignore"):
         state = (state ^ (state >> np.uint64(30))) * _MIX_1
         state = (state ^ (state >> np.uint64(27))) * _MIX_2
         return state ^ (state >> np.uint64(31))
 
 
-def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
+def random_bits(seed: int, *counters: Counter) -> Bits:
     """Return 64 random bits for every combination of the counters, uint64 in their broadcast shape.
 
     Seeds are modulo 2^64.
@@ -37,13 +40,13 @@ def random_bits(seed: int, *counters: Counter) -> NDArray[np.uint64]:
     return state
 
 
-def uniform(seed: int, *counters: Counter) -> NDArray[np.float64]:
+def uniform(seed: int, *counters: Counter) -> Floats:
     """Return numbers in [0, 1) with 53 bits for every combination of the counters, in their broadcast shape."""
     bits = random_bits(seed, *counters) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53
 
 
-def permute(indices: NDArray[np.int64], size: int | NDArray[np.int64], seed: int, *counters: int) -> NDArray[np.int64]:
+def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
     """Return the images of `indices`, any shape, under a permutation of range(size) that is never stored.
 
     Each index may have a size of its own; sizes and indices then have the same shape.
@@ -62,9 +65,7 @@ def permute(indices: NDArray[np.int64], size: int | NDArray[np.int64], seed: int
     return images.astype(np.int64)
 
 
-def _feistel(
-    values: NDArray[np.uint64], half_bits: NDArray[np.uint64], keys: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
+def _feistel(values: Bits, half_bits: Bits, keys: Bits) -> Bits:
     """Permute the numbers of twice `half_bits` bits; both arrays (N,)."""
     low_mask = (np.uint64(1) << half_bits) - np.uint64(1)
     left = values >> half_bits

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from electra.data.rng import permute, random_bits
+from electra.data.rng import Bits, Ints, permute, random_bits
 
 # Each use of the random numbers has a stream of its own.
 _SHUFFLE = 100
@@ -66,7 +66,7 @@ class SegmentPolicy(Protocol):
     def __len__(self) -> int:
         """Rows per epoch."""
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> Sequence[Row]:
+    def cut(self, epoch: int, indices: Ints) -> Sequence[Row]:
         """The rows `indices` of an epoch, each in [0, len(self))."""
 
 
@@ -168,7 +168,7 @@ class SegmentCollator:
             batch["segment_lengths"] = lengths
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
-    def _lengths(self, members: list[list[Segment]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _lengths(self, members: list[list[Segment]]) -> tuple[Ints, NDArray[np.bool_]]:
         """The tokens of each segment of each row, int64 (B, S), and whether there is one, bool (B, S)."""
         counts = [len(row) for row in members]
         width = max(counts)
@@ -199,7 +199,7 @@ class SegmentCollator:
         return {"input_ids": input_ids, "token_type_ids": token_type_ids}
 
 
-def _noise(seeds: NDArray[np.uint64], starts: NDArray[np.int64], length: int) -> NDArray[np.float32]:
+def _noise(seeds: Bits, starts: Ints, length: int) -> NDArray[np.float32]:
     """Random numbers in [0, 1) of every token, float32 (B, L, 3), by its segment's seed and its place in the segment.
 
     Args:

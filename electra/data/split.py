@@ -1,15 +1,12 @@
 """Which documents of a corpus are trained on, and which are held out."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from electra.data.rng import random_bits
+from electra.data.rng import Bits, Ints, random_bits
 from electra.io.errors import UserError
 
 
-def split_documents(
-    content_hashes: NDArray[np.uint64], held_out_fraction: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_documents(content_hashes: Bits, held_out_fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Indices of the training and of the held-out documents, int64, both sorted; equal documents stay together.
 
     Args:

@@ -33,6 +33,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
+from electra.data.rng import Bits, Ints
 from electra.io.errors import UserError
 from electra.io.folders import build_folder
 from electra.tokenizers.load import plain_backend, tokenizer_fingerprint, vocabulary_size
@@ -67,9 +68,9 @@ class TokenCache:
         """The first document of each chunk of the table."""
         self._starts = np.concatenate([chunk[:-1] for chunk in offsets]).astype(np.int64)
         """The first token of each document in its chunk, int64 (D,)."""
-        self.lengths: NDArray[np.int64] = np.concatenate([np.diff(chunk) for chunk in offsets]).astype(np.int64)
+        self.lengths: Ints = np.concatenate([np.diff(chunk) for chunk in offsets]).astype(np.int64)
         """Tokens of each document, int64 (D,)."""
-        self.content_hashes: NDArray[np.uint64] = table.column("content_hash").to_numpy()
+        self.content_hashes: Bits = table.column("content_hash").to_numpy()
         """Hash of each document's text, uint64 (D,)."""
 
     def __reduce__(self) -> tuple[type["TokenCache"], tuple[Path]]:
@@ -174,7 +175,7 @@ def _content_hash(text: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def _sum_groups(values: NDArray[np.int64], group_sizes: Sequence[int]) -> NDArray[np.int64]:
+def _sum_groups(values: Ints, group_sizes: Sequence[int]) -> Ints:
     totals = np.concatenate([[0], np.cumsum(values)])
     return np.diff(totals[np.cumsum([0, *group_sizes])])
 
@@ -266,7 +267,7 @@ def _check_tokens(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, tokens: in
 def _write_for_datasets(folder: Path, features: Features, fingerprint: str) -> None:
     """Write the two small files with which `datasets.load_from_disk(folder)` works."""
     DatasetInfo(features=features).write_to_directory(str(folder))
-    state = {
+    state: dict[str, Any] = {
         "_data_files": [{"filename": ARROW_NAME}],
         "_fingerprint": fingerprint[:16],
         "_format_columns": None,

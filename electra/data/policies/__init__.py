@@ -10,13 +10,11 @@ A window takes 1 to 2 microseconds plus the copy, a document 16 bytes of memory,
 per token.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
 from electra.data.policies.common import PAIR_SPECIALS
 from electra.data.policies.google import GooglePolicy
 from electra.data.policies.packed import PackedPolicy
 from electra.data.policies.windows import DocumentPolicy, PairPolicy, WindowPolicy
+from electra.data.rng import Ints
 from electra.data.segments import SegmentPolicy
 from electra.data.token_cache import TokenCache
 from electra.io.errors import UserError
@@ -30,9 +28,7 @@ POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PackedPo
 }
 
 
-def make_policy(
-    name: str, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int
-) -> SegmentPolicy:
+def make_policy(name: str, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> SegmentPolicy:
     """Make a policy of `POLICIES` for some documents, int64 (D,), of the cache.
 
     `max_length` of a segment counts special tokens, `seed` is that of the cuts.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY
+from electra.data.rng import Ints
 from electra.data.segments import Segment
 from electra.data.token_cache import TokenCache
 
@@ -25,7 +26,7 @@ class GooglePolicy:
     order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
     """
 
-    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
         self.cache = cache
         self.max_length = max_length
         self._random = random.Random(seed)
@@ -43,7 +44,7 @@ class GooglePolicy:
     def __len__(self) -> int:
         return len(self._document)
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         segments = []
         for index in indices.tolist():
             sides: tuple[list[NDArray], list[NDArray]] = ([], [])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.data.policies.common import (
     MEMBER,
@@ -17,7 +16,7 @@ from electra.data.policies.common import (
     TWO_SEGMENT_PROBABILITY,
 )
 from electra.data.policies.windows import WindowPolicy, split_windows
-from electra.data.rng import permute, uniform
+from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 from electra.data.token_cache import TokenCache
 
@@ -33,7 +32,7 @@ class PackedPolicy:
     place has room for the special tokens of both; in the tenth it is one token of padding at the end of the row.
     """
 
-    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
         self.cache = cache
         self.seed = seed
         lengths = cache.lengths[documents]
@@ -59,13 +58,13 @@ class PackedPolicy:
         kind_ends = self.places.kind_ends
         return int(kind_ends[-1]) if len(kind_ends) else 0
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment | PackedRow]:
+    def cut(self, epoch: int, indices: Ints) -> list[Segment | PackedRow]:
         is_packed = indices < self.packed_rows
         packed = iter(self._packed(epoch, indices[is_packed]))
         windows = iter(self.windows.cut(epoch, indices[~is_packed] - self.packed_rows) if self.windows else [])
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
-    def _packed(self, epoch: int, indices: NDArray[np.int64]) -> list[PackedRow]:
+    def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
         places = self.places
         kind = np.searchsorted(places.kind_ends, indices, side="right")
         repeat = indices - _starts(places.kind_ends)[kind]
@@ -86,7 +85,7 @@ class PackedPolicy:
         bounds = [0, *row_ends.tolist()]
         return [PackedRow(segments[start:end]) for start, end in itertools.pairwise(bounds)]
 
-    def _members(self, epoch: int, lengths: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _members(self, epoch: int, lengths: Ints, ranks: Ints) -> Ints:
         """The documents that have these ranks among those of their length in an epoch."""
         counts = self.counts[lengths]
         turn = np.floor(uniform(self.seed, ROTATION, epoch, lengths) * counts).astype(np.int64)
@@ -98,19 +97,19 @@ class PackedPolicy:
 class _Places(NamedTuple):
     """The places of documents in rows. Rows of one kind hold the same lengths; its places are its first row's."""
 
-    kind_ends: NDArray[np.int64]
+    kind_ends: Ints
     """Rows up to and with each kind, (K,)."""
-    ends: NDArray[np.int64]
+    ends: Ints
     """Places up to and with each kind, (K,)."""
-    length: NDArray[np.int64]
+    length: Ints
     """Tokens of the document in a place, (P,)."""
-    rank: NDArray[np.int64]
+    rank: Ints
     """Its rank among the documents of this length, (P,)."""
-    step: NDArray[np.int64]
+    step: Ints
     """What to add to the rank for the next row of the kind, (P,)."""
 
 
-def _arrange(counts: NDArray[np.int64], max_length: int) -> _Places:
+def _arrange(counts: Ints, max_length: int) -> _Places:
     """Give `counts[n]` documents of n tokens, with their special tokens, places in rows of `max_length`."""
     none = np.zeros(PAIR_SPECIALS, dtype=np.int64)
     sizes = np.concatenate([none, counts])[: max_length + 1]
@@ -133,7 +132,7 @@ def _arrange(counts: NDArray[np.int64], max_length: int) -> _Places:
     return _Places(kind_ends, ends, length, rank, step)
 
 
-def _starts(ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def _starts(ends: Ints) -> Ints:
     return np.concatenate([[0], ends])
 
 

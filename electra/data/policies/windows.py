@@ -14,7 +14,7 @@ from electra.data.policies.common import (
     START,
     TWO_SEGMENT_PROBABILITY,
 )
-from electra.data.rng import permute, uniform
+from electra.data.rng import Floats, Ints, permute, uniform
 from electra.data.segments import Segment
 from electra.data.token_cache import TokenCache
 
@@ -33,7 +33,7 @@ class WindowPolicy:
     segment, one token longer because it has one special token less.
     """
 
-    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
         self.cache = cache
         self.documents = documents
         self.seed = seed
@@ -47,7 +47,7 @@ class WindowPolicy:
     def __len__(self) -> int:
         return self.count
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # Which document a window is of, how many windows the document has, and which of them it is.
         rounding = float(uniform(self.seed, ROUNDING, epoch))
         row = np.searchsorted(self.cumulative, indices + 1 - rounding, side="left")
@@ -72,11 +72,11 @@ class WindowPolicy:
 
 def split_windows(
     cache: TokenCache,
-    documents: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    documents: Ints,
+    starts: Ints,
+    sizes: Ints,
     is_single: NDArray[np.bool_],
-    where: NDArray[np.float64],
+    where: Floats,
 ) -> list[Segment]:
     """Read windows, all arrays (N,), as segments A and B, split at `where` in [0, 1), or as a single one."""
     splits = 1 + np.floor(where * (sizes - 1)).astype(np.int64)
@@ -93,7 +93,7 @@ def split_windows(
 class DocumentPolicy:
     """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
 
-    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
         self.cache = cache
         self.documents = documents
         self.seed = seed
@@ -102,11 +102,11 @@ class DocumentPolicy:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         where = uniform(self.seed, START, epoch, indices)
         return self._random_pieces(self.documents[indices], where)
 
-    def _random_pieces(self, documents: NDArray[np.int64], where: NDArray[np.float64]) -> list[Segment]:
+    def _random_pieces(self, documents: Ints, where: Floats) -> list[Segment]:
         lengths = self.cache.lengths[documents]
         sizes = np.minimum(lengths, self.body)
         starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
@@ -117,14 +117,14 @@ class DocumentPolicy:
 class PairPolicy(DocumentPolicy):
     """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
-    def __init__(self, cache: TokenCache, documents: NDArray[np.int64], *, max_length: int, seed: int) -> None:
+    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
         super().__init__(cache, documents, max_length=max_length, seed=seed)
         self.body = (max_length - PAIR_SPECIALS) // 2
 
     def __len__(self) -> int:
         return (len(self.documents) + 1) // 2
 
-    def cut(self, epoch: int, indices: NDArray[np.int64]) -> list[Segment]:
+    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         members = np.stack([2 * indices, 2 * indices + 1]) % len(self.documents)
         documents = self.documents[permute(members, len(self.documents), self.seed, PARTNER, epoch)]
         pieces = []
