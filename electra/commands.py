@@ -115,7 +115,7 @@ VERBS = {
 """,
     ),
     "sweep": Verb(
-        "electra.sweep.__main__",
+        "electra.sweep",
         "run a sweep file of wandb, with or without an account",
         "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
         """

@@ -75,7 +75,8 @@ def test_every_command_in_the_documentation_parses(path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_modules_and_links_of_a_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for module in set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text)):
+    modules = set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text))
+    for module in modules if page.name != "CHANGELOG.md" else ():  # it names commands that are gone
         assert find_spec(module) is not None, f"{page.name} runs {module}"
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://", "mailto:")):

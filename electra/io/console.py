@@ -109,7 +109,12 @@ def shown_command(script: str, argv: Sequence[str]) -> str:
 
     `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
     """
-    words = ["python", *script.split()]
+    return shlex.join(["python", *script.split(), *hide_secrets(argv)])
+
+
+def hide_secrets(argv: Sequence[str]) -> list[str]:
+    """The words of a command line, with `...` in place of secret values."""
+    words = []
     is_secret = False
     for word in argv:
         name, equals, _ = word.partition("=")
@@ -118,4 +123,4 @@ def shown_command(script: str, argv: Sequence[str]) -> str:
             continue
         is_secret = bool(SECRET.search(name.replace("-", "_")))
         words.append(f"{name}=..." if is_secret and equals else word)
-    return shlex.join(words)
+    return words
