@@ -35,6 +35,7 @@ from electra.io.files import YAML_ERRORS, expand, read_yaml, write_file
 from electra.objectives import objective_of
 from electra.report.blocks import markdown_table, text_table
 from electra.report.drawing import render
+from electra.tasks.glue.report import REPORTING
 
 logger = logging.getLogger("electra.sweep")
 
@@ -504,11 +505,12 @@ class Runner:
                 metrics |= {f"{prefix}{name}": value for name, value in held_out.get(column, {}).items()}
             evaluation = self.folder / "glue" / point.name
         if self.glue or not self.sweep.is_pretraining:
-            for run in json.loads((evaluation / "report.json").read_text(encoding="utf-8"))["runs"]:
-                for task, summary in run["tasks"].items():
-                    metrics[f"median/{task}"] = summary["headline"]["median"]
-                    point.by_seed[f"median/{task}"] = summary["headline"]["values"]
-                averages = {title: average["value"] for title, average in run["averages"].items()}
+            for run in REPORTING.read_runs([evaluation]):
+                for task, summary in run.tasks.items():
+                    metrics[f"median/{task}"] = summary.headline.median
+                    values = summary.headline.values
+                    point.by_seed[f"median/{task}"] = {str(seed): value for seed, value in values.items()}
+                averages = {title: average.value for title, average in run.averages.items()}
                 metrics |= {title: value for title, value in averages.items() if value is not None}
         point.metrics = metrics
         self.save()
