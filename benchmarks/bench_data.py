@@ -9,7 +9,6 @@ in one process, alternating, after a warm-up; medians and their ratio. The next-
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments

@@ -24,8 +24,6 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
-
 from electra.finetuning.config import HYPERPARAMETERS, resolve
 from electra.finetuning.encoder import Encoder, fresh_encoder
 from electra.finetuning.encoding import Examples, PaddingCollator, encode

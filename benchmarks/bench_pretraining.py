@@ -33,8 +33,6 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
-
 from benchmarks.plain_electra import PlainElectra
 from electra.options import as_flags
 from electra.pretraining import setup

@@ -19,8 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
-
 from electra.corruption_set import make_corruption_set
 from electra.data.corrupted import read_corruption_set
 from electra.io.console import environment

@@ -17,8 +17,6 @@ from pathlib import Path
 from markupsafe import Markup
 from PIL import Image, ImageChops
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # if started as a file
-
 from electra.io.errors import UserError, run_script
 from electra.report.blocks import to_html
 from electra.report.runs import read_run
