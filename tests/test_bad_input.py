@@ -144,10 +144,9 @@ REPORT = [
         {},
         "global_step",
         edit(f"{DONE}/trainer_state.json", '"global_step"', '"step"'),
-        remove(f"{DONE}/{MANIFEST_NAME}"),
         *(remove(f"{DONE}/checkpoint-{step}/trainer_state.json") for step in (2, 4)),
     ),
-    ({"output": ""}, "--output folder"),
+    ({"output": ""}, "--output html"),
 ]
 CASES = [
     (command, *case)

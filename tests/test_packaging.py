@@ -84,9 +84,9 @@ def test_every_optional_package_has_its_extra():
 
 
 @parametrize("path", TOOLS, ids=lambda path: path.name)
-def test_every_tool_beside_the_scripts_starts_as_a_file(path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
+def test_a_tool_beside_the_package_has_a_help(path, monkeypatch, capsys):
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
     with raises(SystemExit) as stop:
-        runpy.run_path(str(path), run_name="__main__")
+        runpy.run_module(module, run_name="__main__")
     assert not stop.value.code and "usage: " in capsys.readouterr().out
