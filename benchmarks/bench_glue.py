@@ -31,8 +31,8 @@ from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
 from electra.io.console import setup_logging
 from electra.runtime.cpu import tune_networks
+from electra.tasks.glue.command import parse_arguments
 from electra.tasks.glue.data import load_tasks
-from electra.tasks.glue.task import parse_arguments
 from electra.tasks.glue.tasks import TASKS
 
 

@@ -25,7 +25,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "pretrain": Verb(
-        "electra.pretraining.run",
+        "electra.pretraining.command",
         "pre-train a generator and a discriminator on any text",
         "--train_file 'corpus/*.txt' --model_size tiny --experiment_name mine",
         """
@@ -35,7 +35,7 @@ VERBS = {
 """,
     ),
     "tokenizer": Verb(
-        "electra.tokenizers.run",
+        "electra.tokenizers.command",
         "train or extend a tokenizer for any language",
         "--train_file 'corpus/*.txt' --vocab_size 32000 --output_dir my_tokenizer",
         """
@@ -45,7 +45,7 @@ VERBS = {
 """,
     ),
     "glue": Verb(
-        "electra.tasks.glue.task",
+        "electra.tasks.glue.command",
         "fine-tune on GLUE and similar tasks, with several seeds",
         "--pretrain_path output/quickstart --tasks demo",
         """
@@ -55,7 +55,7 @@ VERBS = {
 """,
     ),
     "squad": Verb(
-        "electra.tasks.squad.task",
+        "electra.tasks.squad.command",
         "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
         "--pretrain_path output/small_owt --dataset_name squad_v2",
         """
@@ -65,7 +65,7 @@ VERBS = {
 """,
     ),
     "tag": Verb(
-        "electra.tasks.tagging.task",
+        "electra.tasks.tagging.command",
         "fine-tune to label words, such as names (NER)",
         "--pretrain_path output/small_owt --train_file eng.train --validation_file eng.testa",
         """
@@ -75,7 +75,7 @@ VERBS = {
 """,
     ),
     "choose": Verb(
-        "electra.tasks.multiple_choice.task",
+        "electra.tasks.multiple_choice.command",
         "fine-tune on multiple choice, such as SWAG",
         "--pretrain_path output/small_owt --train_file train.csv --validation_file dev.csv",
         """

@@ -287,7 +287,7 @@ def check_points(sweep: Sweep, flags: Sequence[str], glue: Sequence[str]) -> lis
     if not sweep.is_pretraining:
         glue_commands = commands
     for command in glue_commands:
-        from electra.tasks.glue.task import parse_arguments
+        from electra.tasks.glue.command import parse_arguments
 
         parse_arguments(command)
     if sweep.is_ranked_by_glue and not glue_commands:

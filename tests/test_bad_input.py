@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
+from electra.pretraining.command import main as pretrain
 from electra.pretraining.configuration import PretrainingArguments
-from electra.pretraining.run import main as pretrain
 from electra.report.command import main as report
-from electra.tasks.glue.task import main as glue
-from electra.tokenizers.run import main as tokenizer
+from electra.tasks.glue.command import main as glue
+from electra.tokenizers.command import main as tokenizer
 from tests.conftest import refused_command
 from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, write_corpus

@@ -62,6 +62,17 @@ def test_electra_answers_without_importing_libraries(words, code, line):
     assert not {"torch", "transformers", "numpy"} & set(done.stdout.splitlines()[-1].split())
 
 
+@parametrize("name", ["pretrain", "glue", "squad", "tag", "choose", "tokenizer"])
+def test_options_are_parsed_before_the_heavy_imports(name):
+    program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
+    words = [name, "--no_such_option", "4"]
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "no_such_option" in done.stderr
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert "electra.options" in imported
+    assert not {"sklearn", "datasets", "electra.model.joint", "electra.model.pretrained"} & imported
+
+
 def test_every_import_is_a_declared_dependency_and_pinned():
     imported = set()
     for path in (ROOT / "electra").rglob("*.py"):

@@ -4,12 +4,12 @@ The defaults are those of table 7 of the ELECTRA paper; configs/glue/ holds the 
 an option that depends on the encoder or the task is not given, `resolve` sets it: it makes a `Tuning`, which has all.
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from electra.finetuning.encoder import Encoder
 from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
@@ -19,12 +19,16 @@ from electra.options import (
     NOT_ZERO_IN_FLOAT32,
     POSITIVE,
     UP_TO_ONE,
+    CommandLine,
     Options,
     check,
     option,
     rules_of,
 )
 from electra.runtime.hardware import computes_bf16
+
+if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the options come before
+    from electra.finetuning.encoder import Encoder
 
 HeadName = Literal["google", "hf", "mean_pool"]
 """Those of `EncoderWithHead` in electra/finetuning/heads.py."""
@@ -324,6 +328,23 @@ class Arguments(Generic[TaskOptions]):
         return range(self.options.seed, self.options.seed + self.options.num_seeds)
 
 
+def parse_data_options(
+    groups: Sequence[type], description: str, argv: Sequence[str] | None, **default: str
+) -> Arguments[Any]:
+    """The options of a command on two files of the user, or else on a data set, by default `default`."""
+    command_line = CommandLine(groups, description)
+    encoder, options, tuning = command_line.parse(argv)
+    given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
+    if given and options.dataset_name is not None:
+        raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
+    if not given and options.dataset_name is None:
+        options = replace(options, **{name: getattr(options, name) or value for name, value in default.items()})
+    for name in ("train_file", "validation_file"):
+        if options.dataset_name is None and name not in given:
+            raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
+    return Arguments(encoder, options, tuning, command_line.record)
+
+
 BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
 """Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
 
@@ -339,7 +360,7 @@ class Tuning(FineTuningArguments):
     head: str
 
 
-def resolve(args: Arguments[Any], task: str, encoder: Encoder, *, default_max_length: int = 128) -> Tuning:
+def resolve(args: Arguments[Any], task: str, encoder: "Encoder", *, default_max_length: int = 128) -> Tuning:
     """The options of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
     values |= {name: value for name, value in args.overrides.get(task, {}).items() if name in HYPERPARAMETERS}

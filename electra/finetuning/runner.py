@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import fine_tune
-from electra.io.console import format_seconds, setup_logging
+from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.model.pretrained import STEP_KEY
 from electra.report.blocks import text_table, write_report
@@ -34,12 +34,8 @@ EVALUATION_SHARE = 1 / 3
 """Cost of predicting a token relative to training on it."""
 
 
-def evaluate(
-    argv: Sequence[str] | None, parse: Callable[[Any], Arguments[Any]], adapter_class: type[TaskAdapter]
-) -> None:
-    """The command of a kind of task; without `argv`, on the command line of the process."""
-    setup_logging()
-    args = parse(argv)
+def evaluate(args: Arguments[Any], adapter_class: type[TaskAdapter]) -> None:
+    """The command of a kind of task."""
     check_can_save(args, adapter_class.saved_heads)
     encoder = open_encoder(args)
     evaluation = open_evaluation(args, adapter_class.folder_prefix(args))

@@ -8,7 +8,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,9 +24,7 @@ from electra.finetuning.encoding import ColumnRows, PaddingCollator, data_settin
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import TransformersHead
 from electra.finetuning.trainer import Logits, Outcome, step_loss
-from electra.io.errors import UserError
 from electra.io.files import expand, write_file
-from electra.options import CommandLine
 from electra.report.evaluation import Reporting
 from electra.report.results import Result
 
@@ -207,23 +205,6 @@ class TaskAdapter(ABC):
 
     def finish(self, tasks: Sequence[str]) -> None:  # noqa: B027
         """Write output of all runs besides the report; on the main process."""
-
-
-def parse_data_options(
-    groups: Sequence[type], description: str, argv: Sequence[str] | None, **default: str
-) -> Arguments[Any]:
-    """The options of a command on two files of the user, or else on a data set, by default `default`."""
-    command_line = CommandLine(groups, description)
-    encoder, options, tuning = command_line.parse(argv)
-    given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
-    if given and options.dataset_name is not None:
-        raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
-    if not given and options.dataset_name is None:
-        options = replace(options, **{name: getattr(options, name) or value for name, value in default.items()})
-    for name in ("train_file", "validation_file"):
-        if options.dataset_name is None and name not in given:
-            raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
-    return Arguments(encoder, options, tuning, command_line.record)
 
 
 class FileTask(TaskAdapter):

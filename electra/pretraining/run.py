@@ -1,14 +1,14 @@
-"""Pre-train an ELECTRA on any corpus. See run_pretraining.py."""
+"""A pre-training run from its options to the exported networks."""
 
 import sys
-import time
 from pathlib import Path
 
-from electra.io.console import RunLog, setup_logging, shown_command
+from electra.io.console import RunLog, shown_command
 from electra.io.hub import push_run
 from electra.pretraining.budget import fit_to_budget
 from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.card import first_command
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import load_data
 from electra.pretraining.finish import finish_run, report_finished
 from electra.pretraining.model import build_model, record_given_parts
@@ -27,12 +27,8 @@ from electra.pretraining.setup import (
 from electra.runtime.tracking import check_trackers
 
 
-def main(argv: list[str] | None = None) -> None:
-    started = time.monotonic()
-    setup_logging()
-    log = RunLog()
-    argv = sys.argv[1:] if argv is None else argv
-    args = parse_arguments(argv)
+def pretrain(args: Configuration, argv: list[str], log: RunLog, started: float) -> None:
+    """Pre-train as `args` ask, which were parsed from `argv`; `started` is when the command began, in seconds."""
     if args.training.budget is not None:
         args = parse_arguments(fit_to_budget(argv, args))
     check_trackers(args.training.report_to)

@@ -1,4 +1,4 @@
-"""The command train_tokenizer.py: train a tokenizer on a corpus, or extend one, and measure it."""
+"""Train a tokenizer on a corpus, or extend one, measure it, and write it."""
 
 import logging
 import os
@@ -8,17 +8,13 @@ from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.tokenizer import REPORT_NAME, save_tokenizer, train_on_corpus
 from electra.io.checkpoints import MANIFEST_NAME
-from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.files import expand
 from electra.io.folders import build_folder, check_replaceable
-from electra.options import CommandLine
 from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
 
 logger = logging.getLogger("electra.tokenizers")
 
-GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
 _OWN_FILES = {
     *TOKENIZER_FILES,
     "special_tokens_map.json",
@@ -30,11 +26,14 @@ _OWN_FILES = {
 """The files that this command writes. The folder of a model has a tokenizer, too, but more files or no report."""
 
 
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    command_line = CommandLine(GROUPS, "Train a tokenizer.")
-    corpus_args, options, output = command_line.parse(argv)
-    _check_extension(output, command_line.flags)
+def make_tokenizer(
+    corpus_args: CorpusArguments, options: TokenizerArguments, output: TokenizerTrainingArguments
+) -> None:
+    """Train a tokenizer or extend one, and write it with its report.
+
+    Raises:
+        UserError: the folder holds other files or cannot be written, or there is no text.
+    """
     folder = Path(output.output_dir)
     _check_output(folder)
     corpus = Corpus(corpus_args, output.seed)
@@ -44,18 +43,6 @@ def main(argv: list[str] | None = None) -> None:
     _check_output(folder)
     build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new), overwrite=True)
     logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
-
-
-def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
-    if output.extend is None:
-        if "new_tokens" in flags:
-            raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")
-        return
-    for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
-        if name in flags:
-            raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
-    if Path(output.output_dir).resolve() == expand(output.extend).resolve():
-        raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
 
 
 def _check_output(folder: Path) -> None:

@@ -7,10 +7,10 @@ from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.tokenizer import REPORT_NAME, is_held_out, load_or_train_tokenizer, train_on_corpus
 from electra.io.checkpoints import find_damage
-from electra.tokenizers import run as command
+from electra.tokenizers import command
+from electra.tokenizers.command import main
 from electra.tokenizers.load import load_tokenizer, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused
 from tests.helpers import read_json

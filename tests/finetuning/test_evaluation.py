@@ -12,7 +12,7 @@ from electra.finetuning.runner import check_same_settings
 from electra.finetuning.task import TaskAdapter
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
-from electra.tasks.multiple_choice.task import parse_arguments
+from electra.tasks.multiple_choice.command import parse_arguments
 from tests.helpers import parametrize
 
 

@@ -13,7 +13,7 @@ import torch.distributed
 from accelerate.utils import DistributedType
 
 from electra.io.errors import run_script
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from tests.pretraining.runs import flags
 
 initialize = accelerate.state.PartialState.__init__

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from tests.helpers import ROOT, parametrize, torchrun
 from tests.pretraining.runs import flags, write_corpus
 

@@ -5,9 +5,9 @@ import pytest
 from pytest import approx
 
 from electra.finetuning.encoder import load_encoder
-from electra.pretraining.run import main as pretrain
+from electra.pretraining.command import main as pretrain
 from electra.report.results import read_results
-from electra.tasks.glue.task import main as glue
+from electra.tasks.glue.command import main as glue
 from tests.helpers import ROOT, run, torchrun
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags

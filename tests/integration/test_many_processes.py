@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from electra.io.checkpoints import find_damage
-from electra.pretraining.run import main as pretrain
+from electra.pretraining.command import main as pretrain
 from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json, torchrun
 from tests.pretraining.runs import FAST, flags, write_corpus
 

@@ -11,9 +11,9 @@ from electra.finetuning.encoder import load_encoder
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
 from electra.objectives import OBJECTIVES, objective_of
+from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of, training_names
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.run import main
 from tests.helpers import ROOT, parametrize, read_json, torchrun
 from tests.pretraining.runs import TWO_STAGE, assert_same_state, flags, history, write_corpus
 

@@ -15,7 +15,7 @@ from pytest import approx, raises
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining import saving
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from electra.report.page import write_report
 from electra.report.runs import read_run
 from tests.helpers import contents, parametrize, read_json, run

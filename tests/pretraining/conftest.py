@@ -10,9 +10,9 @@ import torch
 from electra.data.segments import Segment
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
 from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.command import main
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import make_plan
-from electra.pretraining.run import main
 from tests.pretraining.runs import flags, write_corpus
 
 Pair = ElectraForJointPretraining

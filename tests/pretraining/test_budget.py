@@ -7,7 +7,7 @@ from pytest import approx
 
 from electra.pretraining import budget
 from electra.pretraining.budget import flops_of_recipe, recipe_for, seconds_of
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from tests.conftest import refused
 from tests.pretraining.runs import flags, write_corpus
 

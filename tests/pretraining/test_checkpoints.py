@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import KeptCheckpoints, StopRequests, fraction_steps
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from electra.runtime.gpu import HostCopy
 from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, make

@@ -13,7 +13,7 @@ from transformers import AutoModelForPreTraining
 
 from electra.corruption_set import main as make_set
 from electra.data.corrupted import read_corruption_set
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused, refused_command

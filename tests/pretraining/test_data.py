@@ -5,9 +5,9 @@ import pytest
 
 from electra.data.options import held_out_texts
 from electra.data.policies import POLICIES
+from electra.pretraining.command import main
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.run import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused

@@ -6,7 +6,7 @@ from pytest import approx
 from transformers import TrainerState, TrainingArguments
 
 from electra.pretraining.callbacks.progress import compute_ledger, ledger_line, training_seconds
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from electra.samples import read_samples
 from tests.helpers import read_json
 from tests.pretraining.runs import flags

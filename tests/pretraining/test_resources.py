@@ -15,10 +15,10 @@ from pytest import raises
 from transformers import TrainerControl, TrainerState
 
 from electra.io.errors import UserError
+from electra.pretraining.command import main
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.resources import Clock, check_disk, count_checkpoints
-from electra.pretraining.run import main
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags
 

@@ -26,8 +26,8 @@ from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
 from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW
+from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of
-from electra.pretraining.run import main
 from electra.pretraining.step_guard import StepGuard
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import HostCopy

@@ -4,15 +4,15 @@ from importlib import import_module
 
 from electra.io.files import CONFIGS
 from electra.tasks.glue.task import Glue
+from electra.tasks.multiple_choice.command import main as choose
+from electra.tasks.multiple_choice.command import parse_arguments as parse_swag
 from electra.tasks.multiple_choice.task import MultipleChoice
-from electra.tasks.multiple_choice.task import main as choose
-from electra.tasks.multiple_choice.task import parse_arguments as parse_swag
+from electra.tasks.squad.command import main as squad
+from electra.tasks.squad.command import parse_arguments as parse_squad
 from electra.tasks.squad.task import Squad
-from electra.tasks.squad.task import main as squad
-from electra.tasks.squad.task import parse_arguments as parse_squad
+from electra.tasks.tagging.command import main as tag
+from electra.tasks.tagging.command import parse_arguments as parse_tagging
 from electra.tasks.tagging.task import Tagging
-from electra.tasks.tagging.task import main as tag
-from electra.tasks.tagging.task import parse_arguments as parse_tagging
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.multiple_choice.files import flags as choice_flags

@@ -8,10 +8,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from electra.data.tokenizer import REPORT_NAME
+from electra.tokenizers.command import main
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, tokenizer_fingerprint
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.run import main
 from electra.tokenizers.train import train_tokenizer
 from tests.conftest import TEXTS, make_number_tokenizer, refused, refused_command
 from tests.helpers import parametrize, read_json

@@ -1,10 +1,7 @@
 """GLUE for the fine-tuning runner: options, encoded rows, MNLI as a starting point, the submission."""
 
 import io
-import json
 import logging
-import os
-import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,87 +12,25 @@ import numpy as np
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from electra.finetuning.config import (
-    HYPERPARAMETERS,
     Arguments,
-    EncoderArguments,
     GlueArguments,
-    GlueTuningArguments,
     Tuning,
 )
 from electra.finetuning.encoding import ColumnRows, Examples, both_orders, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.runner import evaluate
 from electra.finetuning.task import TaskAdapter, TaskRows
 from electra.finetuning.trainer import Logits, Outcome
 from electra.io.errors import UserError
-from electra.io.files import CONFIGS, replace_folder, write_file
-from electra.options import CommandLine, Values, as_flags
+from electra.io.files import replace_folder, write_file
 from electra.tasks.glue.data import HUB_ID, load_task, load_tasks, task_data_settings
 from electra.tasks.glue.metrics import Labels, combine, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
-from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, Task, task_by_name
+from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, Task
 
 logger = logging.getLogger(__name__)
 
-DEMO = CONFIGS / "glue" / "demo.yaml"
-GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
-TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
-"""Options that `--task_overrides` may set."""
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""
-
-
-def parse_arguments(argv: list[str] | None = None) -> Arguments[GlueArguments]:
-    """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
-    argv = list(sys.argv[1:] if argv is None else argv)
-    command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
-    encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
-    glue = replace(glue, tasks=_task_names(glue.tasks), start_from_mnli=_task_names(glue.start_from_mnli))
-    if not glue.tasks:
-        raise UserError(f"--tasks is empty; choose from {' '.join(TASKS)}")
-    for name in glue.start_from_mnli:
-        if name in ("mnli", "demo") or name not in glue.tasks:
-            raise UserError(f"--start_from_mnli {name} is not possible: name tasks of --tasks, without mnli and demo")
-    if glue.glue_dir is not None:
-        glue = replace(glue, glue_dir=os.path.expanduser(glue.glue_dir))
-    overrides = _overrides(glue.task_overrides, command_line.flags)
-    # Also if empty: otherwise the default overrides would apply when this file is used as --config.
-    record = {**command_line.record, "task_overrides": overrides}
-    return Arguments(encoder, glue, tuning, record, overrides)
-
-
-def _default_config(flags: Values) -> str | None:
-    """The file of the demonstration, which needs no data."""
-    return str(DEMO) if _task_names(flags.get("tasks", [])) == ["demo"] else None
-
-
-def _task_names(names: list[str]) -> list[str]:
-    """Task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
-    chosen = {task_by_name(word).name for name in names for word in name.split(",") if word}
-    return [name for name in TASKS if name in chosen]
-
-
-def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
-    """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
-    try:
-        mapping = {task_by_name(name).name: dict(chosen) for name, chosen in json.loads(text).items()}
-    except UserError:
-        raise
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
-    overrides: dict[str, dict[str, Any]] = {}
-    for name, chosen in mapping.items():
-        if unknown := sorted(set(chosen) - TASK_OPTIONS):
-            raise UserError(f"--task_overrides of {name}: {unknown[0]} cannot differ by task; remove it")
-        try:
-            _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
-        except UserError as error:
-            raise UserError(f"--task_overrides of {name}: {error}") from error
-        values = {**vars(glue), **vars(tuning)}
-        kept = {option: values[option] for option in chosen if option not in flags and chosen[option] is not None}
-        if kept:
-            overrides[name] = kept
-    return overrides
 
 
 class References(NamedTuple):
@@ -273,7 +208,3 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                 archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), "\n".join(lines))  # dated 1980, as all of them
     write_file(content.getvalue(), path)
     return notes
-
-
-def main(argv: list[str] | None = None) -> None:
-    evaluate(argv, parse_arguments, Glue)

@@ -20,30 +20,19 @@ from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import (
-    Arguments,
-    ClassificationArguments,
-    EncoderArguments,
-    MultipleChoiceArguments,
     Tuning,
 )
 from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.runner import evaluate
-from electra.finetuning.task import FileTask, TaskRows, is_one_answer, parse_data_options
+from electra.finetuning.task import FileTask, TaskRows, is_one_answer
 from electra.finetuning.trainer import Logits
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.report import REPORTING
 
-GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
 NO_CHOICE = -1e4
 """Logit of padding: its probability is 0, and unlike -infinity it gives no nan."""
 
 logger = logging.getLogger(__name__)
-
-
-def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
-    about = "Fine-tune an encoder on multiple-choice questions and score it."
-    return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
 
 
 def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase, max_length: int) -> ColumnRows:
@@ -169,7 +158,3 @@ def _existing(logits: NDArray[np.float32], questions: Sequence[Question]) -> NDA
     counts = np.array([len(question.choices) for question in questions])
     exists = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(exists, logits, np.float32(-np.inf))
-
-
-def main(argv: list[str] | None = None) -> None:
-    evaluate(argv, parse_arguments, MultipleChoice)

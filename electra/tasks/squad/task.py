@@ -14,16 +14,11 @@ from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel
 
 from electra.finetuning.config import (
-    Arguments,
-    EncoderArguments,
-    SpanArguments,
-    SquadArguments,
     Tuning,
 )
 from electra.finetuning.encoding import data_settings
 from electra.finetuning.heads import TransformersHead
-from electra.finetuning.runner import evaluate
-from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer, parse_data_options
+from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer
 from electra.finetuning.trainer import Logits, Outcome
 from electra.io.files import write_json
 from electra.tasks.squad.data import Questions, check_answers, load_dataset_questions, read_questions
@@ -32,14 +27,9 @@ from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from electra.tasks.squad.report import REPORTING, TASKS
 from electra.tasks.squad.windows import Windows, encode_questions
 
-GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
 
 logger = logging.getLogger(__name__)
-
-
-def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
-    return parse_data_options(GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 
 @dataclass(frozen=True)
@@ -194,7 +184,3 @@ class Squad(TaskAdapter):
         if self.is_version_2:
             write_json(decoded.null_odds, folder / "null_odds.json")
         write_json(dev.official_metrics(decoded), folder / "metrics.json")
-
-
-def main(argv: list[str] | None = None) -> None:
-    evaluate(argv, parse_arguments, Squad)

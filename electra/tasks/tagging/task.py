@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, TaggingArguments, Tuning
+from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.runner import evaluate
-from electra.finetuning.task import FileTask, TaskRows, parse_data_options
+from electra.finetuning.task import FileTask, TaskRows
 from electra.finetuning.trainer import Logits, step_loss
 from electra.io.errors import UserError
 from electra.model.networks import gather_hidden
@@ -29,16 +28,10 @@ from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions
 from electra.tasks.tagging.report import REPORTING
 
-GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 Words = Sequence[Sequence[str]]
 """Those of each sentence."""
 
 logger = logging.getLogger(__name__)
-
-
-def parse_arguments(argv: list[str] | None = None) -> Arguments[TaggingArguments]:
-    about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(GROUPS, about, argv)
 
 
 @dataclass(frozen=True)
@@ -241,7 +234,3 @@ def check_labels(sentences: Sentences, tags: Sequence[str], scheme: str) -> None
                     f"{place}, or after it: the label '{label}' is not in the training data, which has "
                     f"{' '.join(sorted(known)) or 'none'}; correct the file"
                 )
-
-
-def main(argv: list[str] | None = None) -> None:
-    evaluate(argv, parse_arguments, Tagging)

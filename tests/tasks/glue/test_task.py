@@ -21,8 +21,9 @@ from electra.io.files import CONFIGS
 from electra.options import write_yaml
 from electra.report.command import main as report
 from electra.report.results import read_results
-from electra.tasks.glue.task import Glue, parse_arguments
-from electra.tasks.glue.task import main as glue
+from electra.tasks.glue.command import main as glue
+from electra.tasks.glue.command import parse_arguments
+from electra.tasks.glue.task import Glue
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue

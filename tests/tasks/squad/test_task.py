@@ -5,8 +5,9 @@ import numpy as np
 from electra.finetuning.config import resolve
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
+from electra.tasks.squad.command import parse_arguments
 from electra.tasks.squad.heads import Decoded
-from electra.tasks.squad.task import Squad, parse_arguments
+from electra.tasks.squad.task import Squad
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 

@@ -14,7 +14,8 @@ from electra.finetuning.config import resolve
 from electra.finetuning.encoding import PaddingCollator, cut_windows
 from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
-from electra.tasks.tagging.task import EncoderWithTagger, Tagging, make_windows, parse_arguments
+from electra.tasks.tagging.command import parse_arguments
+from electra.tasks.tagging.task import EncoderWithTagger, Tagging, make_windows
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags
 

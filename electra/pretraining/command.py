@@ -1,0 +1,18 @@
+"""The command `electra pretrain`, as a file run_pretraining.py."""
+
+import sys
+import time
+
+from electra.io.console import RunLog, setup_logging
+from electra.pretraining.options import parse_arguments
+
+
+def main(argv: list[str] | None = None) -> None:
+    started = time.monotonic()
+    setup_logging()
+    log = RunLog()
+    argv = sys.argv[1:] if argv is None else argv
+    args = parse_arguments(argv)
+    from electra.pretraining.run import pretrain  # takes seconds: help and errors of the options come before
+
+    pretrain(args, argv, log, started)

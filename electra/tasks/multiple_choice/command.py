@@ -1,0 +1,26 @@
+"""The command `electra choose`: its options."""
+
+from electra.finetuning.config import (
+    Arguments,
+    ClassificationArguments,
+    EncoderArguments,
+    MultipleChoiceArguments,
+    parse_data_options,
+)
+from electra.io.console import setup_logging
+
+GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
+
+
+def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
+    about = "Fine-tune an encoder on multiple-choice questions and score it."
+    return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
+
+
+def main(argv: list[str] | None = None) -> None:
+    setup_logging()
+    args = parse_arguments(argv)
+    from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
+    from electra.tasks.multiple_choice.task import MultipleChoice
+
+    evaluate(args, MultipleChoice)
