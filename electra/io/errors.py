@@ -44,6 +44,9 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process without a traceback
         code, message = 130, "stopped"  # 128 + SIGINT, the convention of shells
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        code = 141  # 128 + SIGPIPE
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
     except RecursionError:
         code, message = 2, "error: a file or an option is nested too deeply; ELECTRA_DEBUG=1 shows where"
     except MemoryError:

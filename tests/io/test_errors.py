@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 from pytest import raises
@@ -50,3 +51,9 @@ def test_lines_on_a_full_device_are_lost_without_tracebacks():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
     assert "Logging error" not in done.stderr
+
+
+def test_a_reader_that_ends_early_is_no_error():
+    command = f"{sys.executable} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.stderr == "" and done.returncode in (0, 141)
