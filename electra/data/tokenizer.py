@@ -74,7 +74,7 @@ def train_on_corpus(
     used = min(stream.used, options.max_documents or stream.used)
     logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
     if source is None and options.strip_accents:
-        warn_of_stripped_accents(stream.held_out)
+        warn_of_stripped_accents(stream.held_out or [stream.first])
     held_out = stream.held_out if stream.is_measured else []
     report: dict[str, Any] = {
         "vocab_size": len(tokenizer),
@@ -104,6 +104,7 @@ class _TrainingStream:
         self.corpus = corpus
         self.seed = seed
         self.used = 0
+        self.first = ""
         self.held_out: list[str] = []
         self.is_measured = True
 
@@ -116,6 +117,7 @@ class _TrainingStream:
             for document in self.corpus:
                 if not is_held_out(document, self.seed):
                     self.used += 1
+                    self.first = self.first or document
                     yield document
                 elif held_out_bytes < HELD_OUT_BYTES:
                     self.held_out.append(document)

@@ -82,7 +82,10 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     if fixed is not None:
         more[FIXED] = fixed
     held_out_hashes = [held_out_cache.content_hashes[held_out], *(text.content_hashes for _, text in others)]
-    of_fixed_set = "" if fixed is None else fixed.fingerprint
+    held_out_text = _fingerprint(np.concatenate(held_out_hashes))
+    if fixed is not None:
+        both = held_out_text + fixed.fingerprint
+        held_out_text = hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
     return PretrainingData(
         tokenizer=tokenizer,
         cache=cache,
@@ -98,7 +101,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
             documents=len(cache),
             training_text=_fingerprint(cache.content_hashes[documents]),
             training_documents=len(documents),
-            held_out_text=_fingerprint(np.concatenate(held_out_hashes)) + of_fixed_set,
+            held_out_text=held_out_text,
         ),
     )
 

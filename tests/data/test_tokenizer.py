@@ -70,6 +70,12 @@ def test_a_corpus_of_one_document_is_learned_from(write_corpus):
     assert "documents.jsonl" in refused(lambda: train_on_corpus(write_corpus([" "]), OPTIONS))
 
 
+def test_stripped_accents_are_said_without_held_out_documents(write_corpus, caplog):
+    text = next(text for text in map("край номер {}".format, range(100)) if not is_held_out(text, 42))
+    train_on_corpus(write_corpus([text]), TokenizerArguments(vocab_size=50, strip_accents=True))
+    assert "край -> краи" in caplog.text
+
+
 # Cached
 
 
@@ -115,6 +121,9 @@ def test_the_command_replaces_a_tokenizer_only(write_corpus, tmp_path, monkeypat
     for line in (flags, extension):
         assert "not written by this command" in refused(lambda line=line: main(line))
     (tmp_path / REPORT_NAME).rename(folder / REPORT_NAME)
+
+    latin = str(tmp_path / "caf\udce9")  # the byte E9, as Python reads it
+    assert "is not UTF-8" in refused(lambda: main([*flags, "--output_dir", latin]))
 
     for name in ("model.safetensors", "notes.txt"):
         (folder / name).write_text("mine")

@@ -1,6 +1,7 @@
 """A fixed corrupted test set: its labels, its bytes, who may use it, and that it does not depend on the run."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,12 @@ def test_a_run_measures_it_before_the_first_step_and_at_each_evaluation(
     main([f"--resume_from_checkpoint={run}", "--max_steps=3", f"--eval_corruption={other}"])
     (words,) = json.loads((run / "metrics.json").read_text())["plan"]["changes"]
     assert "eval_corruption" in words
+    make_set(command(finished_run, held_out, folder / "third.safetensors", "--seed=2"))
+    (folder / "third.safetensors").replace(other)  # another set under the same name
+    main([f"--resume_from_checkpoint={run}", "--max_steps=4"])
+    (_, words) = json.loads((run / "metrics.json").read_text())["plan"]["changes"]
+    before, now = re.search("held_out_text (\\w+) instead of (\\w+)", words).groups()
+    assert before != now
     assert "fixed: untrained" not in json.loads((run / "metrics.json").read_text())["held_out"]
 
 
