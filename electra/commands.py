@@ -116,7 +116,7 @@ VERBS = {
     ),
     "sweep": Verb(
         "electra.sweep",
-        "run a sweep file of wandb, with or without an account",
+        "run a sweep file of wandb on this machine, without an account",
         "configs/sweeps/mask_rate.yaml --glue configs/glue/demo.yaml",
         """
   --parallel   points at the same time

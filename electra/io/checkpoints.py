@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import pickle
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ MANIFEST_NAME, ORIGIN_NAME, UNFINISHED = "manifest.json", "origin.json", "unfini
 """`origin.json` says what a run is trained on (pretraining/resume.py)."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
+LOADING_ERRORS = (OSError, RuntimeError, ValueError, LookupError, EOFError, pickle.UnpicklingError, SafetensorError)
+"""What damaged files, and those of other programs, raise. A `TypeError`, for example, would be a mistake of ours."""
 _PIECE_BYTES, _SAMPLES = 2**20, 64
 
 # ---- manifests

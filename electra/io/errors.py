@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import os
+import re
 import signal
 import sys
 import traceback
@@ -21,6 +22,12 @@ class UserError(ValueError):
 def first_line(error: Exception) -> str:
     """The first line of an error of a library, which often has many or none; else the error's type."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory could not be allocated, on any device; torch's allocator for CPUs has no class for it."""
+    messages = "can't allocate memory|not enough memory|out of memory"
+    return isinstance(error, MemoryError) or re.search(messages, str(error), re.IGNORECASE) is not None
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,8 +56,10 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
     except RecursionError:
         code, message = 2, "error: a file or an option is nested too deeply; ELECTRA_DEBUG=1 shows where"
-    except MemoryError:
-        code, message = 2, "error: the memory is exhausted; use smaller networks, batches or files"
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        code, message = 2, "error: not enough memory; use smaller networks, batches or files"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise

@@ -37,8 +37,8 @@ from transformers.utils import (
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
-from electra.io.checkpoints import MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
-from electra.io.errors import UserError, first_line
+from electra.io.checkpoints import LOADING_ERRORS, MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
+from electra.io.errors import UserError, first_line, is_out_of_memory
 from electra.io.files import expand, may_be_hub_id
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
@@ -212,7 +212,9 @@ def load_network(
                 ignore_mismatched_sizes=True,  # they are reported, and refused below
                 **options,
             )
-        except Exception as error:  # a truncated file, a missing shard, a pickle that is none
+        except LOADING_ERRORS as error:
+            if is_out_of_memory(error):
+                raise
             raise UserError(
                 f"{name}: its weights cannot be loaded ({first_line(error)}); they are damaged or incomplete"
             ) from error

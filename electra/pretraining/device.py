@@ -17,7 +17,7 @@ import torch
 from accelerate import PartialState
 
 from electra.io.checkpoints import describe_latest_valid
-from electra.io.errors import UserError
+from electra.io.errors import UserError, is_out_of_memory
 from electra.runtime.hardware import computes_bf16, computes_fp16
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,6 @@ _LOST = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
 )
 """Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
-_OUT_OF_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
-"""Messages of torch's allocator for CPUs."""
 _TOO_MANY_FILES = re.compile(r"too many open files", re.IGNORECASE)
 """Messages of torch's data loader, and of the operating system."""
 
@@ -80,7 +78,7 @@ def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Ite
     try:
         yield
     except (RuntimeError, OSError) as error:
-        if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(str(error)):
+        if is_out_of_memory(error):
             raise UserError(
                 f"out of memory on {training.device}, after step {step()}: {smaller_batches(training)}; "
                 f"{describe_latest_valid(run)}"

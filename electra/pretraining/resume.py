@@ -19,8 +19,8 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import PreTrainedTokenizerBase, TrainerState
 
-from electra.io.checkpoints import ORIGIN_NAME
-from electra.io.errors import UserError, first_line
+from electra.io.checkpoints import LOADING_ERRORS, ORIGIN_NAME
+from electra.io.errors import UserError, first_line, is_out_of_memory
 from electra.io.files import absolute, absolute_if_there, absolute_named
 from electra.options import ALIASES
 from electra.pretraining.configuration import RESUMING
@@ -275,9 +275,9 @@ def translate_loading_errors(checkpoint: str | None, part: str) -> Iterator[None
     """One line for a file that Trainer cannot load. It loads with `weights_only`: a pickle that runs code fails."""
     try:
         yield
-    except (UserError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # of pickle, safetensors, zip files, torch: each has its own
+    except LOADING_ERRORS as error:
+        if isinstance(error, UserError) or is_out_of_memory(error):
+            raise
         reason = first_line(error)
         raise UserError(
             f"{checkpoint}: its {part} cannot be loaded ({reason}); it belongs to another run or was written by "

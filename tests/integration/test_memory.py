@@ -27,7 +27,7 @@ OPTIONS = {
 WATCHED = """
 import sys
 from transformers import TrainerCallback
-from electra.pretraining.run import main
+from electra.pretraining.command import main
 from electra.pretraining import setup
 
 class Watch(TrainerCallback):

@@ -20,7 +20,8 @@ from tests.helpers import parametrize
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
         (RecursionError(), 2, "nested too deeply"),
-        (MemoryError(), 2, "memory is exhausted"),
+        (MemoryError(), 2, "not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
         (SystemExit(85), 85, ""),
     ],
 )
@@ -32,7 +33,9 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
 
 
-@parametrize("error", [ValueError("a bug"), OSError("without a number"), ModuleNotFoundError(name="tocrh")])
+@parametrize(
+    "error", [ValueError("a bug"), RuntimeError("a bug"), OSError("no number"), ModuleNotFoundError(name="tocrh")]
+)
 def test_an_error_of_the_program_is_not_hidden(error):
     with raises(type(error)):
         run_script(Mock(side_effect=error))

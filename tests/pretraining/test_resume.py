@@ -18,6 +18,7 @@ from electra.pretraining.resume import (
     keeping_options,
     origin_of,
     tokenizer_of,
+    translate_loading_errors,
 )
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags
@@ -184,3 +185,11 @@ def test_options_outlive_loading_and_kernels_do_not():
     (group,) = after[0].param_groups
     assert (group["weight_decay"], group["betas"], group["eps"], group["foreach"]) == (0.01, (0.5, 0.6), 1e-3, True)
     assert group["lr"] == 2.0 and after[1].get_last_lr() == [2.0] and after[1].base_lrs == [4.0]
+
+
+def test_a_mistake_of_ours_is_not_a_damaged_file():
+    with raises(UserError, match="weights cannot be loaded"), translate_loading_errors("run", "weights"):
+        raise RuntimeError("a wrong size")
+    for error in (TypeError("a bug"), RuntimeError("CUDA out of memory")):
+        with raises(type(error), match=str(error)), translate_loading_errors("run", "weights"):
+            raise error
