@@ -1,7 +1,6 @@
 """From --budget to sizes: the recipe and the steps that fit into a time on this device, as words of a command line."""
 
 import logging
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,8 @@ def seconds_of(budget: str) -> float:
 def fit_to_budget(argv: list[str], args: Configuration) -> list[str]:
     """The command line with the size and the steps that --budget allows, measured in a trial on this device.
 
-    Text is repeated 40 times at most. A size that the command line or its file names stays.
+    Text is repeated 40 times at most. A size that the command line or its file names stays, and that of
+    trained networks.
     """
     seconds = seconds_of(str(args.training.budget))
     if "max_steps" in args.flags:
@@ -49,7 +49,8 @@ def fit_to_budget(argv: list[str], args: Configuration) -> list[str]:
     if args.training.auto_resume or args.training.resume_from_checkpoint is not None:
         raise UserError("--budget is for a new run; resume it with --resume_from_checkpoint, without --budget")
     words = list(argv)
-    if not {"model_size", "hidden_size"} & (args.flags | args.lines):
+    sized = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
+    if not sized & (args.flags | args.lines):
         (recipe,) = broadcast_object_list([recipe_for(seconds, args.training.device)])
         words += ["--model_size", recipe]
         args = parse_arguments(words)
@@ -61,7 +62,7 @@ def fit_to_budget(argv: list[str], args: Configuration) -> list[str]:
     clock = run_trial(args, model, data, plan)
 
     affordable = int(seconds * (1 - OVERHEAD) / clock.seconds_per_step)
-    useful = math.ceil(MOST_EPOCHS * plan.segments_per_epoch / plan.batch_size)
+    useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
     (steps,) = broadcast_object_list([max(1, min(affordable, useful))])
     if useful < affordable:
         logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)

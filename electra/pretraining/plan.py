@@ -226,11 +226,15 @@ def announce_plan(
             f"{plan.padding:.0%} of the positions are padding; with --segment_policy packed, documents share rows"
         )
     if plan.epochs > MOST_EPOCHS:
-        warnings.append(
-            f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little. For "
-            f"{plan.corpus_tokens:,} tokens, choose {size_for(plan.corpus_tokens)}, or more text; --budget 2h sets "
-            "size and steps by the time that training may take"
+        problem = f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little"
+        advice = (
+            f"For {plan.corpus_tokens:,} tokens, choose {size_for(plan.corpus_tokens)}, or more text; --budget 2h "
+            "sets size and steps by the time that training may take"
         )
+        if args.model.init_discriminator or args.model.init_generator:  # they have a size
+            fewer = max(1, int(steps * MOST_EPOCHS / plan.epochs))
+            advice = f"For {plan.corpus_tokens:,} tokens, choose --max_steps {fewer}, or more text"
+        warnings.append(f"{problem}. {advice}")
     for warning in warnings:
         logger.warning(warning)
     saves_between = any(step < steps for step in plan.checkpoint_steps)

@@ -29,7 +29,7 @@ def test_the_largest_recipe_that_fits_is_chosen(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_budget_sets_the_steps_of_the_run(tmp_path):
+def test_a_budget_sets_the_steps_of_the_run(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
     left_out = ("--max_steps", "--save_steps", "--logging_steps", "--warmup_steps")
     argv = [word for word in flags(tmp_path) if not word.startswith(left_out)]
@@ -40,3 +40,7 @@ def test_a_budget_sets_the_steps_of_the_run(tmp_path):
     assert (tmp_path / "output" / "run" / f"checkpoint-{steps}").is_dir()
     for given in ("--max_steps=3", "--auto_resume"):
         assert "--budget" in refused(lambda given=given: main([*argv, "--budget=2s", given]))
+    capsys.readouterr()
+    main([*argv, "--budget=1d", "--plan"])
+    printed = capsys.readouterr().out
+    assert "the text lasts for 40 epochs" in printed and "teaches little" not in printed

@@ -82,6 +82,8 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
         assert named in warn.call_args[0][0] and warn.call_count == 1
     announce(max_steps=101, warmup_steps=2)  # 1212 rows, 40.4 epochs
     assert "--model_size tiny --max_steps 1," in warn.call_args[0][0]
+    announce(max_steps=101, warmup_steps=2, init_generator="run")  # which has a size
+    assert "choose --max_steps 100," in warn.call_args[0][0]
     data.policy = Rows(30, 10)
     plan = announce(segment_policy="windows")
     assert plan.padding == 0.25 and "--segment_policy packed" in warn.call_args[0][0]
