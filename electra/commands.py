@@ -85,7 +85,7 @@ VERBS = {
 """,
     ),
     "pairs": Verb(
-        "electra.tasks.minimal_pairs.task",
+        "electra.tasks.minimal_pairs.command",
         "test grammar on minimal pairs, such as BLiMP, without training",
         "--pretrain_path output/small_owt --data blimp/data",
         """

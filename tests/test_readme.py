@@ -11,7 +11,7 @@ from electra.commands import VERBS
 from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
 from electra.tasks.glue import command as glue
-from electra.tasks.minimal_pairs import task as minimal_pairs
+from electra.tasks.minimal_pairs import command as minimal_pairs
 from electra.tasks.multiple_choice import command as multiple_choice
 from electra.tasks.squad import command as squad
 from electra.tasks.tagging import command as tagging

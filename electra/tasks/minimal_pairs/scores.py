@@ -45,14 +45,10 @@ from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
 from electra.objectives import generator_nll
+from electra.tasks.minimal_pairs.options import OF_DISCRIMINATOR
 
 Values = NDArray[np.float64]
 
-SCORES = ("electric", "discriminator", "corrected", "pll")
-OF_DISCRIMINATOR = ("electric", "discriminator", "corrected")
-"""The scores that need the main network's judgement."""
-OF_LANGUAGE_MODEL = ("corrected", "pll")
-"""The scores that need a generator, or another masked language model."""
 HEAD_POSITIONS = 1024
 """Positions to which the LM head is applied at once: 125 MB of logits over 30,522 tokens."""
 

@@ -15,23 +15,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
 from electra.finetuning.evaluation import model_name
-from electra.io.console import environment, setup_logging
+from electra.io.console import environment
 from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import STEP_KEY, Networks, load_networks
 from electra.model.probe import run_corruption
-from electra.options import NOT_EMPTY, POSITIVE, UP_TO_ONE, CommandLine, Options, check, option, write_yaml
+from electra.options import write_yaml
 from electra.report.blocks import text_table, write_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.cpu import tune_networks, tune_process
-from electra.tasks.minimal_pairs.data import BLIMP, Pair, load_pairs
+from electra.tasks.minimal_pairs.data import Pair, load_pairs
+from electra.tasks.minimal_pairs.options import OF_DISCRIMINATOR, OF_LANGUAGE_MODEL, SCORES, MinimalPairArguments
 from electra.tasks.minimal_pairs.report import RESULTS_NAME, read_results, report, summarize
 from electra.tasks.minimal_pairs.scores import (
-    OF_DISCRIMINATOR,
-    OF_LANGUAGE_MODEL,
-    SCORES,
     Encoded,
     Scorer,
     Values,
@@ -42,50 +40,6 @@ logger = logging.getLogger(__name__)
 
 PAIRS_NAME = "pair_scores.jsonl"
 """Each pair with its scores, in the order of the data."""
-
-
-@dataclass(frozen=True)
-class MinimalPairArguments(Options):
-    """Networks, pairs, scores and output."""
-
-    pretrain_path: str = option(
-        "",
-        "Networks to score with: a run, a checkpoint, a folder of a discriminator or of any masked language model, or "
-        "the Hub id of one.",
-    )
-    generator: str | None = option(
-        None, "Run, folder or Hub id of a generator. Default: that of --pretrain_path.", NOT_EMPTY
-    )
-    data: str = option(
-        BLIMP,
-        "A .jsonl file with sentence_good and sentence_bad, a folder of such files, or a data set on the Hub.",
-        NOT_EMPTY,
-    )
-    score: list[str] = option([], f"Scores: {', '.join(SCORES)}. Default: all that the networks allow.")
-    max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
-    mlm_probability: float | None = option(
-        None,
-        "Share of the tokens that were chosen in pre-training, for the score corrected. Default: that of the run, "
-        "0.15 if it is unknown.",
-        UP_TO_ONE,
-    )
-    output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")
-    experiment_name: str | None = option(None, "Name of the folder. Default: blimp and the name of the model.")
-    per_device_eval_batch_size: int = option(256, "Sentences per batch.", POSITIVE)
-    use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
-    disable_tqdm: bool = option(False, "Hide the progress bar.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.pretrain_path != "", "pretrain_path", self.pretrain_path, "a run, a model folder or a Hub id")
-        for name in self.score:
-            check(name in SCORES, "score", name, f"one of {', '.join(SCORES)}")
-        folder = self.experiment_name or "blimp"
-        is_plain = folder != ".." and Path(folder).name == folder
-        check(is_plain, "experiment_name", folder, "a plain folder name, without slashes")
-
-
-GROUPS = (MinimalPairArguments,)
 
 
 @dataclass
@@ -209,10 +163,8 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Values]) ->
     write_file(("\n".join(lines) + "\n").encode(), path)
 
 
-def main(argv: list[str] | None = None) -> None:
-    setup_logging()
-    command_line = CommandLine(GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
-    (args,) = command_line.parse(argv)
+def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
+    """Score the pairs and write the results; `record` has the options to be written for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     judges = judges_of(networks)
     names = chosen_scores(args, judges)
@@ -250,7 +202,7 @@ def main(argv: list[str] | None = None) -> None:
     content = json.dumps({**about, "scores": results}, indent=2, ensure_ascii=False) + "\n"
     write_file(content.encode(), folder / RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
-    write_yaml(command_line.record, folder / "config.yaml", "Effective options; --config reads them back.")
+    write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     found = report([folder])
     paths = write_report(found, folder)

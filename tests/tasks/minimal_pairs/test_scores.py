@@ -8,7 +8,8 @@ from pytest import approx, raises
 from transformers import AutoModelForMaskedLM
 
 from electra.io.errors import UserError
-from electra.tasks.minimal_pairs.scores import SCORES, Scorer, corrected, encode_sentences
+from electra.tasks.minimal_pairs.options import SCORES
+from electra.tasks.minimal_pairs.scores import Scorer, corrected, encode_sentences
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair

@@ -17,10 +17,11 @@ from transformers import (
 
 from electra.model.pretrained import Networks
 from electra.report.command import main as report
+from electra.tasks.minimal_pairs.command import main
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.scores import Scorer
-from electra.tasks.minimal_pairs.task import judges_of, main
+from electra.tasks.minimal_pairs.task import judges_of
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run

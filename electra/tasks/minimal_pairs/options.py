@@ -1,0 +1,54 @@
+"""Options of the minimal pairs, and the names of the scores."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra.options import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
+from electra.tasks.minimal_pairs.data import BLIMP
+
+SCORES = ("electric", "discriminator", "corrected", "pll")
+OF_DISCRIMINATOR = ("electric", "discriminator", "corrected")
+"""The scores that need the main network's judgement."""
+OF_LANGUAGE_MODEL = ("corrected", "pll")
+"""The scores that need a generator, or another masked language model."""
+
+
+@dataclass(frozen=True)
+class MinimalPairArguments(Options):
+    """Networks, pairs, scores and output."""
+
+    pretrain_path: str = option(
+        "",
+        "Networks to score with: a run, a checkpoint, a folder of a discriminator or of any masked language model, or "
+        "the Hub id of one.",
+    )
+    generator: str | None = option(
+        None, "Run, folder or Hub id of a generator. Default: that of --pretrain_path.", NOT_EMPTY
+    )
+    data: str = option(
+        BLIMP,
+        "A .jsonl file with sentence_good and sentence_bad, a folder of such files, or a data set on the Hub.",
+        NOT_EMPTY,
+    )
+    score: list[str] = option([], f"Scores: {', '.join(SCORES)}. Default: all that the networks allow.")
+    max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
+    mlm_probability: float | None = option(
+        None,
+        "Share of the tokens that were chosen in pre-training, for the score corrected. Default: that of the run, "
+        "0.15 if it is unknown.",
+        UP_TO_ONE,
+    )
+    output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")
+    experiment_name: str | None = option(None, "Name of the folder. Default: blimp and the name of the model.")
+    per_device_eval_batch_size: int = option(256, "Sentences per batch.", POSITIVE)
+    use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
+    disable_tqdm: bool = option(False, "Hide the progress bar.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.pretrain_path != "", "pretrain_path", self.pretrain_path, "a run, a model folder or a Hub id")
+        for name in self.score:
+            check(name in SCORES, "score", name, f"one of {', '.join(SCORES)}")
+        folder = self.experiment_name or "blimp"
+        is_plain = folder != ".." and Path(folder).name == folder
+        check(is_plain, "experiment_name", folder, "a plain folder name, without slashes")
