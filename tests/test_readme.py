@@ -5,8 +5,6 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from electra.commands import VERBS
 from electra.options import CommandLine
 from electra.pretraining.configuration import GROUPS
@@ -16,6 +14,7 @@ from electra.tasks.multiple_choice import command as multiple_choice
 from electra.tasks.squad import command as squad
 from electra.tasks.tagging import command as tagging
 from electra.tokenizers import command as train_tokenizer
+from tests.helpers import parametrize
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,7 +31,7 @@ OPTIONS = {
 """Options of the verbs that take a --config file."""
 
 
-def shell_commands(text: str) -> list[list[str]]:
+def shell_commands(text):
     """Words of every line in the shell blocks of a page, or of the commands in a script's docstring."""
     joined = re.sub(r" *\\\n *", " ", text)
     blocks = re.findall(r"```(?:bash|sh|shell)\n(.*?)```", joined, flags=re.DOTALL)
@@ -42,7 +41,7 @@ def shell_commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def verb_and_options(words: list[str]) -> tuple[str | None, list[str]]:
+def verb_and_options(words):
     """The verb of a command line of this project and its options; None for other commands."""
     for i, word in enumerate(words):
         if word in SCRIPTS:
@@ -52,13 +51,13 @@ def verb_and_options(words: list[str]) -> tuple[str | None, list[str]]:
     return None, []
 
 
-def test_the_examples_of_the_verbs_parse() -> None:
+def test_the_examples_of_the_verbs_parse():
     for name, groups in OPTIONS.items():
         CommandLine(groups, "test").parse(shlex.split(VERBS[name].example))
 
 
-@pytest.mark.parametrize("path", [*PAGES, *(ROOT / script for script in SCRIPTS)], ids=lambda path: path.name)
-def test_every_command_in_the_documentation_parses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@parametrize("path", [*PAGES, *(ROOT / script for script in SCRIPTS)], ids=lambda path: path.name)
+def test_every_command_in_the_documentation_parses(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     for words in shell_commands(path.read_text(encoding="utf-8")):
         verb, argv = verb_and_options(words)
@@ -72,8 +71,8 @@ def test_every_command_in_the_documentation_parses(path: Path, monkeypatch: pyte
         CommandLine(OPTIONS[verb], "test").parse(argv)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_modules_and_links_of_a_page_exist(page: Path) -> None:
+@parametrize("page", PAGES, ids=lambda path: path.name)
+def test_modules_and_links_of_a_page_exist(page):
     text = page.read_text(encoding="utf-8")
     modules = set(re.findall(r"python -m ((?:electra|benchmarks|docs)[\w.]*\w)", text))
     for module in modules if page.name != "CHANGELOG.md" else ():  # it names commands that are gone
@@ -83,6 +82,6 @@ def test_modules_and_links_of_a_page_exist(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
+def test_the_commands_of_the_readme_are_targets_of_the_makefile():
     targets = [words[1] for words in shell_commands(PAGES[0].read_text()) if words[0] == "make"]
     assert targets and all(f"\n{target}:" in (ROOT / "Makefile").read_text() for target in targets)

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from pytest import approx, raises
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
 from electra.io.errors import UserError
@@ -19,7 +19,6 @@ from electra.sweep import (
     RANDOM_POINTS,
     Point,
     Runner,
-    Sweep,
     best_group,
     check_points,
     environment,
@@ -30,6 +29,7 @@ from electra.sweep import (
     report,
     script_flags,
 )
+from tests.helpers import parametrize, read_json
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -64,9 +64,9 @@ metrics = {"held_out": {"trained": {"discriminator_auc": float(options["learning
 '''
 
 
-def sweep_of(folder: Path, **keys: Any) -> Sweep:
+def sweep_of(folder, **keys):
     """The sweep of a file with these keys; a key that is None is left out."""
-    content: dict[str, Any] = {
+    content = {
         "program": "run_pretraining.py",
         "method": "grid",
         "metric": {"name": "eval/discriminator_auc", "goal": "maximize"},
@@ -78,7 +78,7 @@ def sweep_of(folder: Path, **keys: Any) -> Sweep:
     return read_sweep(path)
 
 
-def runner_of(folder: Path, parallel: int = 1, flags: tuple[str, ...] = (), **keys: Any) -> Runner:
+def runner_of(folder, parallel=1, flags=(), **keys):
     """A runner of the script above."""
     program = folder / "program" / "run_pretraining.py"
     program.parent.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def runner_of(folder: Path, parallel: int = 1, flags: tuple[str, ...] = (), **ke
     return runner
 
 
-def starts(folder: Path) -> list[dict[str, Any]]:
+def starts(folder):
     path = folder / "starts.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
@@ -98,7 +98,7 @@ def starts(folder: Path) -> list[dict[str, Any]]:
 # ---- files and points
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("keys", "named"),
     [
         ({"method": "gird"}, "grid.*gird"),
@@ -116,29 +116,29 @@ def starts(folder: Path) -> list[dict[str, Any]]:
         ({"run_cap": 0}, "run_cap"),
     ],
 )
-def test_a_wrong_entry_is_named_in_one_line(tmp_path: Path, keys: dict[str, Any], named: str) -> None:
-    with pytest.raises(UserError, match=named) as raised:
+def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
+    with raises(UserError, match=named) as raised:
         sweep_of(tmp_path, **keys)
     assert str(raised.value).startswith(f"{tmp_path / 'sweep.yaml'}: ") and "\n" not in str(raised.value)
 
 
-def test_a_grid_is_the_product_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_a_grid_is_the_product_in_the_order_of_the_file(tmp_path):
     parameters = {"x": {"values": [3, 1]}, "list": {"value": [7]}, "y": {"values": ["a", "b", "c"]}}
     sweep = sweep_of(tmp_path, parameters=parameters)
     points = [propose(sweep, number, seed=1) for number in range(1, 7)]
     assert points == [{"x": x, "list": [7], "y": y} for x in (3, 1) for y in "abc"]
 
 
-def test_every_limit_of_the_number_of_points_holds(tmp_path: Path) -> None:
+def test_every_limit_of_the_number_of_points_holds(tmp_path):
     random = {"method": "random", "parameters": {"learning_rate": RATE}}
-    with pytest.raises(UserError, match="--max_runs"):
+    with raises(UserError, match="--max_runs"):
         number_of_points(sweep_of(tmp_path, **random), None)
     assert number_of_points(sweep_of(tmp_path, **random, run_cap=7), 9) == 7
     assert number_of_points(sweep_of(tmp_path), None) == 6
     assert number_of_points(sweep_of(tmp_path, run_cap=50), 4) == 4
 
 
-def test_random_points_have_their_distributions(tmp_path: Path) -> None:
+def test_random_points_have_their_distributions(tmp_path):
     parameters = {
         "learning_rate": RATE,
         "weight_decay": {"min": 0.0, "max": 1.0},
@@ -152,16 +152,16 @@ def test_random_points_have_their_distributions(tmp_path: Path) -> None:
     assert propose(sweep, 7, seed=0) == points[6] != propose(sweep, 7, seed=1)
     rates = [math.log10(point["learning_rate"]) for point in points]
     assert min(rates) >= -4 and max(rates) <= -2
-    assert statistics.fmean(rates) == pytest.approx(-3, abs=0.1)
-    assert statistics.fmean(point["weight_decay"] for point in points) == pytest.approx(0.5, abs=0.06)
+    assert statistics.fmean(rates) == approx(-3, abs=0.1)
+    assert statistics.fmean(point["weight_decay"] for point in points) == approx(0.5, abs=0.06)
     values = {"warmup_steps": (10, 11, 12), "temperature": (0.1, 0.2, 0.3), "adam_bias_correction": (True, False)}
     for name, possible in values.items():
         drawn = [point[name] for point in points]
-        assert all(drawn.count(value) == pytest.approx(300 / len(possible), abs=40) for value in possible)
+        assert all(drawn.count(value) == approx(300 / len(possible), abs=40) for value in possible)
 
 
-@pytest.mark.parametrize(("goal", "low", "high"), [("maximize", 0.0, 0.25), ("minimize", 0.75, 1.0)])
-def test_a_bayesian_search_goes_where_results_are_good(tmp_path: Path, goal: str, low: float, high: float) -> None:
+@parametrize(("goal", "low", "high"), [("maximize", 0.0, 0.25), ("minimize", 0.75, 1.0)])
+def test_a_bayesian_search_goes_where_results_are_good(tmp_path, goal, low, high):
     metric = {"name": "eval/discriminator_auc", "goal": goal}
     parameters = {"x": {"min": 0.0, "max": 1.0}, "n": {"min": 1, "max": 4}}
     sweep = sweep_of(tmp_path, method="bayes", metric=metric, parameters=parameters)
@@ -176,8 +176,8 @@ def test_a_bayesian_search_goes_where_results_are_good(tmp_path: Path, goal: str
 # ---- what the scripts accept, and what can be compared
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_suits_the_script_and_wandb_s_agent(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_suits_the_script_and_wandb_s_agent(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     sweep = read_sweep(path)
     assert set(check_points(sweep, [], [])) == INCOMPARABLE[path.stem]
@@ -186,7 +186,7 @@ def test_a_file_suits_the_script_and_wandb_s_agent(path: Path, monkeypatch: pyte
     assert script_flags(values, [])[: len(agent)] == agent
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("metric", "parameters", "expected"),
     [
         ("eval/discriminator_auc", {"hidden_size": {"values": [256, 128]}}, ["hidden_size"]),
@@ -201,12 +201,12 @@ def test_a_file_suits_the_script_and_wandb_s_agent(path: Path, monkeypatch: pyte
         ("eval/discriminator_auc", {"hidden_dropout_prob": {"values": [0.0, 0.1]}}, []),
     ],
 )
-def test_what_a_metric_measures(tmp_path: Path, metric: str, parameters: dict[str, Any], expected: list[str]) -> None:
+def test_what_a_metric_measures(tmp_path, metric, parameters, expected):
     sweep = sweep_of(tmp_path, metric={"name": metric}, parameters=parameters)
     assert check_points(sweep, BUILTIN, []) == expected
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("keys", "flags", "named"),
     [
         ({"parameters": {"generator_siz": {"values": [1, 2]}}}, [], "--generator_siz.*--generator_size"),
@@ -219,23 +219,21 @@ def test_what_a_metric_measures(tmp_path: Path, metric: str, parameters: dict[st
         ({}, ["--learning-rate=1e-4"], "--learning_rate is swept"),
     ],
 )
-def test_points_that_cannot_work_are_refused(
-    tmp_path: Path, keys: dict[str, Any], flags: list[str], named: str
-) -> None:
-    with pytest.raises(UserError, match=named):
+def test_points_that_cannot_work_are_refused(tmp_path, keys, flags, named):
+    with raises(UserError, match=named):
         check_points(sweep_of(tmp_path, **keys), [*BUILTIN, *flags], [])
 
 
-def test_a_bayesian_search_needs_a_comparable_metric(tmp_path: Path) -> None:
+def test_a_bayesian_search_needs_a_comparable_metric(tmp_path):
     sweep = sweep_of(tmp_path, method="bayes", run_cap=3, parameters={"mlm_probability": {"min": 0.1, "max": 0.5}})
-    with pytest.raises(UserError, match=r"eval/discriminator_auc .* mlm_probability.*median/TASK"):
+    with raises(UserError, match=r"eval/discriminator_auc .* mlm_probability.*median/TASK"):
         main([str(sweep.path), f"--output_dir={tmp_path}", "--", *BUILTIN])
 
 
 # ---- processes
 
 
-def is_running(pid: int) -> bool:
+def is_running(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -244,7 +242,7 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path):
     code = (
         "import sys; from pathlib import Path; from tests.test_sweep import runner_of;"
         "runner_of(Path(sys.argv[1]), 2, ('--seconds=0.6',)).run_all()"
@@ -255,7 +253,7 @@ def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before = json.loads((tmp_path / "sweep" / "sweep.json").read_text())["points"]
+    before = read_json(tmp_path / "sweep" / "sweep.json")["points"]
     finished = {point["name"] for point in before if point["metrics"]}
     left = [line for line in starts(tmp_path) if line["name"] not in finished]
     deadline = time.monotonic() + 10
@@ -272,7 +270,7 @@ def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path: Path) -> None:
     assert scores == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
-def test_a_failed_point_is_reported_and_retried(tmp_path: Path) -> None:
+def test_a_failed_point_is_reported_and_retried(tmp_path):
     keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3]}}}
     runner = runner_of(tmp_path, flags=("--fails_at=0.2",), **keys)
     runner.run_all()
@@ -284,16 +282,16 @@ def test_a_failed_point_is_reported_and_retried(tmp_path: Path) -> None:
     assert [line["name"][:3] for line in starts(tmp_path)] == ["001", "002", "003", "002"]
 
 
-def test_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
+def test_other_settings_and_foreign_folders_are_refused(tmp_path):
     runner_of(tmp_path).save()
-    with pytest.raises(UserError, match="another flags"):
+    with raises(UserError, match="another flags"):
         runner_of(tmp_path, flags=("--max_steps=3",))
     (tmp_path / "sweep" / "sweep.json").unlink()
-    with pytest.raises(UserError, match="not the folder of a sweep"):
+    with raises(UserError, match="not the folder of a sweep"):
         runner_of(tmp_path)
 
 
-def test_no_file_has_a_secret_and_a_new_secret_continues(tmp_path: Path) -> None:
+def test_no_file_has_a_secret_and_a_new_secret_continues(tmp_path):
     keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
     runner = runner_of(tmp_path, flags=("--hub_token", "hf_FIRST", "--hub-token=hf_FIRST"), **keys)
     runner.run_all()
@@ -303,7 +301,7 @@ def test_no_file_has_a_secret_and_a_new_secret_continues(tmp_path: Path) -> None
         assert path.is_dir() or b"hf_FIRST" not in path.read_bytes()
 
 
-def test_points_share_the_cores_and_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_share_the_cores_and_the_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 8)
@@ -316,7 +314,7 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch: pytest.MonkeyPatch) ->
 # ---- results
 
 
-def test_the_report_has_medians_over_seeds_and_the_best_group(tmp_path: Path) -> None:
+def test_the_report_has_medians_over_seeds_and_the_best_group(tmp_path):
     parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
     runner = runner_of(tmp_path, parameters=parameters)
     runner.folder.mkdir()
@@ -330,7 +328,7 @@ def test_the_report_has_medians_over_seeds_and_the_best_group(tmp_path: Path) ->
     assert (runner.folder / "results.svg").read_bytes().startswith(b"<?xml")
 
 
-def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path: Path) -> None:
+def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path):
     sweep = sweep_of(tmp_path, parameters=TWO_SIZES)
     assert best_group(sweep, [], [], ["generator_size"]).startswith("Not ranked: eval/discriminator_auc is not compar")
     glue = [{"eval/discriminator_auc": auc, "AVG": average} for auc, average in ((0.9, 60.0), (0.8, 70.0))]
@@ -343,7 +341,7 @@ def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_pretrains_fine_tunes_and_ranks(tmp_path: Path) -> None:
+def test_a_sweep_pretrains_fine_tunes_and_ranks(tmp_path):
     """The whole command, on the smallest networks."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
@@ -362,5 +360,5 @@ def test_a_sweep_pretrains_fine_tunes_and_ranks(tmp_path: Path) -> None:
     main([*words, "--glue_flags", glue, "--", *flags])
     page = (tmp_path / "s" / "results.md").read_text()
     assert "Best: mlm_probability" in page and "median/demo" in page
-    state = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    state = read_json(tmp_path / "s" / "sweep.json")
     assert all(len(point["by_seed"]["median/demo"]) == 2 for point in state["points"])

@@ -5,23 +5,23 @@ import gzip
 import json
 import os
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pytest import approx, raises
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.readers import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.io.errors import UserError
 from tests.conftest import refused
+from tests.helpers import parametrize
 
 DOCUMENTS = ["The first document.\nIt has two lines.", "Zweites Dokument, größer: 犬 😀", 'He said "no", then\tleft.']
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+COMPRESS = {
     "": lambda data: data,
     ".gz": lambda data: gzip.compress(data, compresslevel=1),
     ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
@@ -29,31 +29,31 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def offline(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
 
 
-def write(path: Path, data: str | bytes) -> str:
+def write(path, data):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     return str(path)
 
 
-def corpus_of(*files: str | Path, seed: int = 42, **options: Any) -> Corpus:
+def corpus_of(*files, seed=42, **options):
     return Corpus(CorpusArguments(train_file=list(map(str, files)), **options), seed)
 
 
-def dataset_corpus(name: str | Path, **options: Any) -> Corpus:
+def dataset_corpus(name, **options):
     return Corpus(CorpusArguments(dataset_name=[str(name)], **options))
 
 
-def read(*files: str | Path, **options: Any) -> list[str]:
+def read(*files, **options):
     return list(corpus_of(*files, **options))
 
 
-def save_parquet(path: Path, columns: dict[str, Any], **options: Any) -> str:
+def save_parquet(path, columns, **options):
     pq.write_table(pa.table(columns), path, **options)
     return str(path)
 
@@ -61,11 +61,9 @@ def save_parquet(path: Path, columns: dict[str, Any], **options: Any) -> str:
 # Formats
 
 
-@pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize("file_format", ["txt", "jsonl", "csv", "tsv"])
-def test_every_format_and_compression_gives_the_same_documents(
-    tmp_path: Path, file_format: str, compression: str
-) -> None:
+@parametrize("compression", COMPRESS)
+@parametrize("file_format", ["txt", "jsonl", "csv", "tsv"])
+def test_every_format_and_compression_gives_the_same_documents(tmp_path, file_format, compression):
     plain, path = tmp_path / "plain", tmp_path / f"corpus.{file_format}{compression}"
     with plain.open("w", newline="", encoding="utf-8") as file:
         if file_format == "txt":
@@ -81,15 +79,13 @@ def test_every_format_and_compression_gives_the_same_documents(
     assert (corpus.bytes_read, corpus.size_bytes) == (path.stat().st_size, path.stat().st_size)
 
 
-@pytest.mark.parametrize("name", ["a.text", "a.raw", "a.tokens", "a.md", "A.TXT", "wiki_00"])
-def test_known_text_extensions_and_none_are_plain_text(tmp_path: Path, name: str) -> None:
+@parametrize("name", ["a.text", "a.raw", "a.tokens", "a.md", "A.TXT", "wiki_00"])
+def test_known_text_extensions_and_none_are_plain_text(tmp_path, name):
     assert read(write(tmp_path / name, "one\n\ntwo")) == ["one", "two"]
 
 
-@pytest.mark.parametrize("column_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_gives_the_text_column_of_every_row_group_and_skips_null(
-    tmp_path: Path, column_type: pa.DataType
-) -> None:
+@parametrize("column_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_parquet_gives_the_text_column_of_every_row_group(tmp_path, column_type):
     texts = [f"document {number}" if number % 10 else None for number in range(500)]
     columns = {"n": list(range(500)), "body": pa.array(texts).cast(column_type)}
     corpus = corpus_of(save_parquet(tmp_path / "a.parquet", columns, row_group_size=90), text_column="body")
@@ -97,7 +93,7 @@ def test_parquet_gives_the_text_column_of_every_row_group_and_skips_null(
     assert corpus.empty_documents_skipped == 50
 
 
-def test_rows_keep_their_line_ends_as_newlines_and_those_without_text_are_counted(tmp_path: Path) -> None:
+def test_rows_keep_line_ends_and_empty_ones_are_counted(tmp_path):
     lines = '\ufeff{"text": "one"}\r\n\r\n{"text": "two\\r\\nlines\\rhere"}\n{"text": null}\n{"text": " \\n"}'
     corpus = corpus_of(write(tmp_path / "a.json", lines))
     assert list(corpus) == ["one", "two\nlines\nhere"] and corpus.empty_documents_skipped == 2
@@ -106,7 +102,7 @@ def test_rows_keep_their_line_ends_as_newlines_and_those_without_text_are_counte
     assert list(corpus) == ['two\nlines, "quoted"', long] and corpus.empty_documents_skipped == 1
 
 
-def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path: Path) -> None:
+def test_zstd_frames_follow_each_other(tmp_path):
     pack = COMPRESS[".zst"]
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"meta"
     write(tmp_path / "a.txt.zst", pack(b"one\n") + skippable + pack(b"") + pack(b"still one\n\ntwo"))
@@ -116,7 +112,7 @@ def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path
 # Plain text
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("separator", "expected"),
     [
         ("blank_line", ["one\nline ", "second", "third"]),
@@ -124,21 +120,21 @@ def test_zstd_frames_follow_each_other_and_skippable_frames_are_skipped(tmp_path
         ("file", [" \n\none\nline \n\t\nsecond\n\n\n\nthird"]),
     ],
 )
-def test_document_separator_says_what_ends_a_document(tmp_path: Path, separator: str, expected: list[str]) -> None:
+def test_document_separator_says_what_ends_a_document(tmp_path, separator, expected):
     path = write(tmp_path / "a.txt", " \n\none\nline \n\t\nsecond\n\n\n\nthird\n\n")
     other = write(tmp_path / "b.txt", "fourth")  # the end of a file always ends a document
     assert read(path, other, document_separator=separator) == [*expected, "fourth"]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_line_ends_of_every_system_and_a_byte_order_mark_are_accepted(tmp_path: Path, end: str) -> None:
+@parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_of_every_system_are_accepted(tmp_path, end):
     text = "één\nregel\n\ntwee\u2028zelfde regel\n".replace("\n", end)
     for mark in (b"", b"\xef\xbb\xbf"):
         assert read(write(tmp_path / "a.txt", mark + text.encode())) == ["één\nregel", "twee\u2028zelfde regel"]
 
 
-@pytest.mark.parametrize("blocks", [0, 3])
-def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path: Path, blocks: int) -> None:
+@parametrize("blocks", [0, 3])
+def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path, blocks):
     good = b"\xef\xbb\xbf" + ("é 犬\n" * 6).encode() + (b"x" * 63 + b"\n") * (blocks << 14)
     line = good.count(b"\n") + 1
     for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\0", "0x00"), (b"abc\xe7\x8a", "0xe7")]:
@@ -150,8 +146,8 @@ def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path: Path, blocks: int)
 # Bounded memory and progress
 
 
-@pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
-def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path: Path, compression: str) -> None:
+@parametrize("compression", ["", ".gz", ".zst"])
+def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path, compression):
     text = os.urandom(5 << 20).hex().encode()  # 10 MiB, which no compression makes smaller than 5
     lines = [text[start : start + 1024] for start in range(0, len(text), 1024)]
     path = write(tmp_path / f"a.txt{compression}", COMPRESS[compression](b"\n\n".join(lines)))
@@ -163,7 +159,7 @@ def test_reading_needs_a_small_part_of_the_file_in_memory(tmp_path: Path, compre
     assert peak < 4 << 20
 
 
-def test_reading_parquet_holds_a_small_part_of_a_row_group_and_progress_grows(tmp_path: Path) -> None:
+def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path):
     rows = [f"{number:07d} " + os.urandom(500).hex() for number in range(16_000)]
     parquet = save_parquet(tmp_path / "a.parquet", {"text": rows})
     text = write(tmp_path / "b.txt", "\n\n".join(rows))
@@ -174,7 +170,7 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group_and_progress_grows(tm
         states = [(corpus.bytes_read, pa.total_allocated_bytes() - before) for _ in corpus]
         positions = [position for position, _ in states]
         assert positions == sorted(positions)
-        assert positions[8000] == pytest.approx(os.path.getsize(parquet) / 2, rel=0.3)
+        assert positions[8000] == approx(os.path.getsize(parquet) / 2, rel=0.3)
         assert os.path.getsize(parquet) < positions[16_001] < corpus.size_bytes == corpus.bytes_read
         assert max(held for _, held in states) < 8 << 20
 
@@ -182,7 +178,7 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group_and_progress_grows(tm
 # Finding files
 
 
-def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(tmp_path: Path) -> None:
+def test_a_folder_is_its_readable_files_sorted(tmp_path):
     for name in ("b.txt", "a/z.jsonl", "c/deep/er/x.csv", "notes", "read.md"):
         text = {"z.jsonl": '{"text": "z.jsonl"}', "x.csv": "text\nx.csv"}.get(Path(name).name, Path(name).name)
         write(tmp_path / "corpus[1]" / name, text)
@@ -194,9 +190,7 @@ def test_a_folder_is_its_readable_files_sorted_without_hidden_ones(tmp_path: Pat
     assert read(tmp_path / "corpus[1]") == ["z.jsonl", "b.txt", "x.csv", "linked", "notes", "read.md"]
 
 
-def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path, monkeypatch):
     for name in ("x/10.txt", "x/9.txt", "x/y/1.txt", "x/y/1.csv"):
         write(tmp_path / name, name)
     assert read(tmp_path / "x/*.txt") == ["x/10.txt", "x/9.txt"]
@@ -205,8 +199,8 @@ def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(
     assert read("~/x/[0-9]*.txt", tmp_path / "x/9.txt") == ["x/10.txt", "x/9.txt", "x/9.txt"]
 
 
-@pytest.mark.parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "pipe"])
-def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path: Path, entry: str) -> None:
+@parametrize("entry", ["missing.txt", "*.jsonl", "empty", "a.pdf", "pipe"])
+def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path, entry):
     (tmp_path / "empty").mkdir()
     write(tmp_path / "a.pdf", "%PDF")
     os.mkfifo(tmp_path / "pipe")
@@ -216,8 +210,8 @@ def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path: Path, 
 # Broken files and rows
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.parquet"])
-def test_truncated_files_and_those_that_are_not_what_their_extension_says_are_named(tmp_path: Path, name: str) -> None:
+@parametrize("name", ["a.txt.gz", "a.txt.zst", "a.parquet"])
+def test_truncated_and_misnamed_files_are_named(tmp_path, name):
     broken = [b"plain text after all, without any magic bytes\n" * 3]
     if name.startswith("a.txt"):
         # Incompressible text over several blocks, so that the beginning reads well and only the end is missing.
@@ -228,7 +222,7 @@ def test_truncated_files_and_those_that_are_not_what_their_extension_says_are_na
         assert path in refused(lambda path=path: read(path))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "data", "found"),
     [
         ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl, line 2"),
@@ -240,11 +234,11 @@ def test_truncated_files_and_those_that_are_not_what_their_extension_says_are_na
         ("a.csv", 'id,text\n1,"never closed\n', "EOF inside string"),
     ],
 )
-def test_rows_that_are_not_as_expected_are_placed(tmp_path: Path, name: str, data: str, found: str) -> None:
+def test_rows_that_are_not_as_expected_are_placed(tmp_path, name, data, found):
     assert found in refused(lambda: read(write(tmp_path / name, data)))
 
 
-def test_columns_are_checked_in_every_file_before_anything_is_read(tmp_path: Path) -> None:
+def test_columns_are_checked_before_anything_is_read(tmp_path):
     write(tmp_path / "a.jsonl", '{"text": "a"}\n')
     for name, data in [("b.jsonl", '{"body": "a"}\n'), ("b.csv", "body\na\n"), ("b.jsonl.gz", "no gzip")]:
         path = write(tmp_path / name, data)
@@ -258,7 +252,7 @@ def test_columns_are_checked_in_every_file_before_anything_is_read(tmp_path: Pat
 # Data sets
 
 
-def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path: Path) -> None:
+def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path):
     texts = [f"row {number}" for number in range(200)]
     dataset = datasets.Dataset.from_dict({"n": list(range(203)), "text": [*texts, None, " ", "a\r\nb"]})
     dataset.save_to_disk(tmp_path / "one")
@@ -277,7 +271,7 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path: Path) ->
     assert str(tmp_path / "one") in refused(lambda: dataset_corpus(tmp_path / "one"))
 
 
-def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path: Path) -> None:
+def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path):
     (tmp_path / "repo").mkdir()
     save_parquet(tmp_path / "repo/train-00000.parquet", {"text": ["a", "b", "c", "d"], "n": [1, 2, 3, 4]})
     assert list(dataset_corpus(tmp_path / "repo", dataset_split="train[:50%]")) == ["a", "b"]
@@ -285,7 +279,7 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path: Path) -
     assert "'n' holds int64" in refused(lambda: dataset_corpus(tmp_path / "repo", text_column="n"))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("name", "config", "found"),
     [
         ("wikipedia", [], "'wikimedia/wikipedia' (configuration 20231101.en, split train)"),
@@ -298,9 +292,7 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path: Path) -
         ("", [], "''"),
     ],
 )
-def test_short_names_stand_for_parquet_repositories_and_what_cannot_be_loaded_is_named(
-    name: str, config: list[str], found: str
-) -> None:
+def test_short_names_stand_for_parquet_repositories(name, config, found):
     message = refused(lambda: dataset_corpus(name, dataset_config_name=config))
     assert found in message and "--train_file" in message
 
@@ -308,7 +300,7 @@ def test_short_names_stand_for_parquet_repositories_and_what_cannot_be_loaded_is
 # Builtin
 
 
-def test_the_builtin_corpus_is_the_documentation_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_builtin_corpus_is_the_documentation_of_python(tmp_path, monkeypatch):
     for name in ("pydoc_data/topics.py", "this.py", "statistics.py", "argparse.py", "turtle.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(library_folder() / name)  # parsing the whole library takes seconds
@@ -325,7 +317,7 @@ def test_the_builtin_corpus_is_the_documentation_of_python(tmp_path: Path, monke
     assert corpus.describe()[0]["kind"] == "builtin"
 
 
-def test_builtin_documents_are_topics_then_cleaned_docstrings_in_source_order(tmp_path: Path) -> None:
+def test_builtin_documents_are_topics_then_docstrings(tmp_path):
     prose = "This sentence is long enough to be taken for prose by whoever counts its characters. " * 4
     module = f'"""B. {prose}"""\nif True:\n    def first():\n        """First.\n\n        Not indented.\n        """\n'
     module += (
@@ -349,14 +341,14 @@ def test_builtin_documents_are_topics_then_cleaned_docstrings_in_source_order(tm
     assert builtin_fingerprint(library) != before
     (library / "a.py").unlink()
     builtin_documents.cache_clear()
-    with pytest.raises(UserError, match="--train_file"):
+    with raises(UserError, match="--train_file"):
         builtin_documents(library)
 
 
 # Options
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "found"),
     [
         ({"dataset_name": [], "train_file": []}, "--train_file"),
@@ -365,7 +357,7 @@ def test_builtin_documents_are_topics_then_cleaned_docstrings_in_source_order(tm
         ({"dataset_config_name": ["a"], "dataset_name": []}, "dataset_config_name has 1 values for 0"),
     ],
 )
-def test_options_are_checked(tmp_path: Path, options: dict[str, Any], found: str) -> None:
+def test_options_are_checked(tmp_path, options, found):
     named = {"dataset_name": ["builtin"], "train_file": [write(tmp_path / "a.txt", "text")]}
     assert found in refused(lambda: Corpus(CorpusArguments(**{**named, **options})))
 
@@ -374,29 +366,29 @@ def test_options_are_checked(tmp_path: Path, options: dict[str, Any], found: str
 
 
 @pytest.fixture
-def numbered(tmp_path: Path) -> str:
+def numbered(tmp_path):
     return write(tmp_path / "numbered.txt", "".join(f"{number}\n" for number in range(20_000)))
 
 
-def sample(path: str, *fractions: float, seed: int = 42) -> list[int]:
+def sample(path, *fractions, seed=42):
     kept = read(*[path] * len(fractions), document_separator="line", dataset_sampling=list(fractions), seed=seed)
     return list(map(int, kept))
 
 
-def test_sampling_keeps_a_random_subset_of_about_the_fraction_another_for_each_seed_and_source(numbered: str) -> None:
+def test_sampling_keeps_a_random_subset(numbered):
     kept = sample(numbered, 0.3)
     assert kept == sample(numbered, 0.3) == sorted(set(kept))
     # Binomial(20000, 0.3) has a standard deviation of 65, each tenth of it one of 20.
-    assert len(kept) == pytest.approx(6000, abs=4 * 65)
-    assert [sum(n // 2000 == tenth for n in kept) for tenth in range(10)] == pytest.approx([600] * 10, abs=4 * 20.5)
+    assert len(kept) == approx(6000, abs=4 * 65)
+    assert [sum(n // 2000 == tenth for n in kept) for tenth in range(10)] == approx([600] * 10, abs=4 * 20.5)
     both = sample(numbered, 0.3, 0.3)
     assert both[: len(kept)] == kept and set(kept) < set(sample(numbered, 0.4))
     # Draws are independent: a document is kept twice, or with its neighbour, with probability 0.09.
     for others in (sample(numbered, 0.3, seed=43), both[len(kept) :], [number + 1 for number in kept]):
-        assert len(set(kept) & set(others)) == pytest.approx(1800, abs=250)
+        assert len(set(kept) & set(others)) == approx(1800, abs=250)
 
 
-def test_fractions_belong_to_names_then_files_and_what_is_left_out_is_counted(tmp_path: Path, numbered: str) -> None:
+def test_fractions_belong_to_names_then_files(tmp_path, numbered):
     datasets.Dataset.from_dict({"text": ["a", "b", None, "c"] * 25}).save_to_disk(tmp_path / "saved")
     names, fractions = [str(tmp_path / "saved")], [1.0, 0.1, 1.0]
     corpus = corpus_of(numbered, numbered, dataset_name=names, dataset_sampling=fractions, document_separator="line")
@@ -404,17 +396,17 @@ def test_fractions_belong_to_names_then_files_and_what_is_left_out_is_counted(tm
     assert documents[:75] == ["a", "b", "c"] * 25
     assert documents[-20_000:] == [str(number) for number in range(20_000)]
     assert corpus.empty_documents_skipped == 25
-    assert corpus.documents_sampled_out == 40_075 - len(documents) == pytest.approx(18_000, abs=200)
+    assert corpus.documents_sampled_out == 40_075 - len(documents) == approx(18_000, abs=200)
 
 
 # Fingerprint and description
 
 
-def fingerprint(*files: str, **options: Any) -> str:
+def fingerprint(*files, **options):
     return corpus_of(*files, **options).fingerprint()
 
 
-def test_the_fingerprint_changes_with_all_that_changes_the_documents_and_nothing_else(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_the_documents_only(tmp_path):
     text = write(tmp_path / "a.txt", "one\n\ntwo")
     table = write(tmp_path / "b.jsonl", '{"text": "a", "body": "b"}')
     saved = str(tmp_path / "saved")
@@ -449,7 +441,7 @@ def test_the_fingerprint_changes_with_all_that_changes_the_documents_and_nothing
     assert len(set(prints)) == 16
 
 
-def test_the_description_is_json_and_names_every_input(tmp_path: Path) -> None:
+def test_the_description_is_json_and_names_every_input(tmp_path):
     text = write(tmp_path / "a.txt", "one")
     table = write(tmp_path / "b.jsonl", '{"text": "a"}')
     saved = str(tmp_path / "saved")

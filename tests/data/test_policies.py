@@ -3,18 +3,17 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from pytest import approx, raises
 from scipy import stats
 
 from electra.data.policies import POLICIES, GooglePolicy, PackedPolicy, make_policy
 from electra.data.policies.packed import pack_lengths
-from electra.data.segments import PackedRow, Row, Segment, SegmentPolicy
-from electra.data.token_cache import TokenCache
+from electra.data.segments import PackedRow, Segment
 from electra.io.errors import UserError
+from tests.helpers import parametrize
 
 MAX_LENGTH = 19
 BODY = 16  # tokens of a two-segment window: 19 less [CLS], [SEP], [SEP]
@@ -22,24 +21,21 @@ SMALLEST_P = 1e-4
 # In windows: half, one less and one more than one, between, whole numbers, many.
 LENGTHS = [8, 15, 16, 17, 18, 24, 28, 32, 33, 40, 48, 160]
 
-MakeCache = Callable[[Sequence[int]], TokenCache]
-Example = tuple[list[int], list[int] | None]
-
 
 class Corpus:
     """Documents of given lengths with a document before, between and behind them that is not to be used."""
 
-    def __init__(self, make_numbered_cache: MakeCache, lengths: Sequence[int]) -> None:
+    def __init__(self, make_numbered_cache, lengths):
         padded = [7, *(length for n in lengths for length in (n, 3))]
         self.cache = make_numbered_cache(padded)
         self.documents = np.arange(1, len(padded), 2)
         self.lengths = np.array(lengths)
         self.first = 5 + np.cumsum([0, *padded])[self.documents]  # id of the first token of each
 
-    def policy(self, name: str = "windows", max_length: int = MAX_LENGTH, seed: int = 42) -> SegmentPolicy:
+    def policy(self, name="windows", max_length=MAX_LENGTH, seed=42):
         return make_policy(name, self.cache, self.documents, max_length=max_length, seed=seed)
 
-    def place(self, tokens: NDArray | None) -> tuple[int, int]:
+    def place(self, tokens):
         """(which document, start in it) of tokens that must be a contiguous piece of one document."""
         assert tokens is not None and len(tokens) > 0
         document = int(np.searchsorted(self.first, tokens[0], side="right")) - 1
@@ -49,19 +45,19 @@ class Corpus:
         return document, start
 
 
-def epoch_of(policy: SegmentPolicy, epoch: int) -> list:
+def epoch_of(policy, epoch):
     return list(policy.cut(epoch, np.arange(len(policy))))
 
 
-def segments_of(row: Row) -> list[Segment]:
+def segments_of(row):
     return row.segments if isinstance(row, PackedRow) else [row]
 
 
-def text_of(segment: Segment) -> NDArray:
+def text_of(segment):
     return segment.first if segment.second is None else np.concatenate([segment.first, segment.second])
 
 
-def as_lists(rows: Sequence[Row]) -> list[list[Example]]:
+def as_lists(rows):
     return [
         [(s.first.tolist(), None if s.second is None else s.second.tolist()) for s in segments_of(row)] for row in rows
     ]
@@ -71,12 +67,12 @@ def as_lists(rows: Sequence[Row]) -> list[list[Example]]:
 
 
 @pytest.fixture(scope="module")
-def mixed(make_numbered_cache: MakeCache) -> Corpus:
+def mixed(make_numbered_cache):
     """Ten documents of each of LENGTHS, in mixed order."""
     return Corpus(make_numbered_cache, np.random.default_rng(0).permutation(LENGTHS * 10).tolist())
 
 
-def test_windows_are_full_and_each_document_gets_its_share_rounded_up_or_down(mixed: Corpus) -> None:
+def test_windows_are_full_and_documents_get_their_share(mixed):
     policy = mixed.policy()
     windows = np.maximum(1, mixed.lengths / BODY)
     assert len(policy) == round(windows.sum())
@@ -91,15 +87,15 @@ def test_windows_are_full_and_each_document_gets_its_share_rounded_up_or_down(mi
             used += len(text_of(segment))
         assert np.all((counts == np.floor(share)) | (counts == np.ceil(share)))
         # An epoch has as many tokens as the corpus; one window in ten has a token more, 0.6 % at this length.
-        assert used / mixed.lengths.sum() == pytest.approx(1.006, abs=0.012)
+        assert used / mixed.lengths.sum() == approx(1.006, abs=0.012)
         total += counts
     # A share of 2.3 is 3 three times in ten: at most 0.5 off in the mean of one epoch.
     assert np.abs(total / 30 - share).max() < 5 * 0.5 / 30**0.5
 
 
-def test_every_start_is_equally_likely_the_first_and_the_last_included(make_numbered_cache: MakeCache) -> None:
+def test_every_start_is_equally_likely(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [23, 40, 31] * 40)  # 40 is two windows and a half
-    starts: dict[tuple[int, bool], Counter[int]] = {}
+    starts = {}
     for epoch in range(60):
         for segment in epoch_of(corpus.policy(), epoch):
             document, start = corpus.place(text_of(segment))
@@ -111,7 +107,7 @@ def test_every_start_is_equally_likely_the_first_and_the_last_included(make_numb
     assert len(starts) == 6
 
 
-def test_windows_of_a_document_are_evenly_spaced(make_numbered_cache: MakeCache) -> None:
+def test_windows_of_a_document_are_evenly_spaced(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [160, 1600])
     for epoch in range(10):
         places = sorted(corpus.place(text_of(s)) for s in epoch_of(corpus.policy(), epoch) if s.second is not None)
@@ -123,23 +119,23 @@ def test_windows_of_a_document_are_evenly_spaced(make_numbered_cache: MakeCache)
         assert corpus.lengths[1] - starts[-1] - BODY < 64 and starts[0] < 64
 
 
-def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cache: MakeCache) -> None:
+def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [1000, 1500, 3000])
     segments = [segment for epoch in range(30) for segment in epoch_of(corpus.policy(), epoch)]
     splits = Counter(len(segment.first) for segment in segments if segment.second is not None)
-    assert splits.total() / len(segments) == pytest.approx(0.9, abs=0.01)
+    assert splits.total() / len(segments) == approx(0.9, abs=0.01)
     assert sorted(splits) == list(range(1, BODY))
     assert stats.chisquare(list(splits.values())).pvalue > SMALLEST_P
 
 
-def test_documents_of_one_and_two_tokens_are_segments_too(make_numbered_cache: MakeCache) -> None:
+def test_documents_of_one_and_two_tokens_are_segments_too(make_numbered_cache):
     segments = epoch_of(Corpus(make_numbered_cache, [1, 2] * 10 + [1]).policy(), 0)
     sizes = Counter((len(s.first), None if s.second is None else len(s.second)) for s in segments)
     assert sizes[1, None] == 11 and sizes[1, 1] + sizes[2, None] == 10 and sizes[1, 1] >= 5
 
 
-@pytest.mark.parametrize("length", [8, 16, 37])
-def test_many_equal_documents_lose_no_window_to_rounding_errors(make_cache: Callable, length: int) -> None:
+@parametrize("length", [8, 16, 37])
+def test_many_equal_documents_lose_no_window_to_rounding_errors(make_cache, length):
     cache = make_cache([[list(range(5 + i, 5 + i + length))] for i in range(1501)])
     policy = make_policy("windows", cache, np.arange(len(cache)), max_length=MAX_LENGTH, seed=1)
     for epoch in range(3):
@@ -152,9 +148,7 @@ def test_many_equal_documents_lose_no_window_to_rounding_errors(make_cache: Call
 # Document and pairs
 
 
-def test_document_policy_gives_one_window_per_document_that_starts_anywhere(
-    mixed: Corpus, make_numbered_cache: MakeCache
-) -> None:
+def test_document_policy_gives_one_window_per_document(mixed, make_numbered_cache):
     segments = epoch_of(mixed.policy("document"), 1)
     assert [mixed.place(segment.first)[0] for segment in segments] == list(range(len(mixed.lengths)))
     assert [len(s.first) for s in segments] == np.minimum(mixed.lengths, MAX_LENGTH - 2).tolist()
@@ -167,7 +161,7 @@ def test_document_policy_gives_one_window_per_document_that_starts_anywhere(
     assert stats.chisquare(list(starts.values())).pvalue > SMALLEST_P
 
 
-def test_pairs_join_pieces_of_two_documents_and_show_each_document_once(mixed: Corpus) -> None:
+def test_pairs_show_each_document_once(mixed):
     partners = set()
     for epoch in range(5):
         pairs = []
@@ -180,7 +174,7 @@ def test_pairs_join_pieces_of_two_documents_and_show_each_document_once(mixed: C
     assert len(partners) > 290  # of 300: other pairs in every epoch
 
 
-def test_pieces_of_pairs_start_anywhere_independently(make_numbered_cache: MakeCache) -> None:
+def test_pieces_of_pairs_start_anywhere_independently(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [12] * 200)
     segments = [segment for epoch in range(50) for segment in epoch_of(corpus.policy("pairs"), epoch)]
     starts = Counter((corpus.place(first)[1], corpus.place(second)[1]) for first, second, _ in segments)
@@ -188,8 +182,8 @@ def test_pieces_of_pairs_start_anywhere_independently(make_numbered_cache: MakeC
     assert stats.chisquare(list(starts.values())).pvalue > SMALLEST_P
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_pairs_of_an_odd_number_of_documents_use_one_of_them_twice(make_numbered_cache: MakeCache, count: int) -> None:
+@parametrize("count", [1, 3])
+def test_pairs_of_an_odd_number_use_one_document_twice(make_numbered_cache, count):
     corpus = Corpus(make_numbered_cache, [20] * count)
     for epoch in range(10):
         segments = epoch_of(corpus.policy("pairs"), epoch)
@@ -201,12 +195,12 @@ def test_pairs_of_an_odd_number_of_documents_use_one_of_them_twice(make_numbered
 # The original's example builder, against its rule written down a second time with plain lists of token ids
 
 
-def reference_examples(documents: Sequence[list[list[int]]], max_length: int, seed: int) -> Iterator[Example]:
+def reference_examples(documents, max_length, seed):
     """The rule of `ExampleBuilder` in build_pretraining_dataset.py, a document ending as at a blank line there."""
     rng = random.Random(seed)
     target_length = max_length
     for document in documents:
-        sentences: list[list[int]] = []
+        sentences = []
         for line in [*document, None]:
             if line is not None:
                 sentences.append(line)
@@ -214,8 +208,8 @@ def reference_examples(documents: Sequence[list[list[int]]], max_length: int, se
             if current_length == 0 or (line is not None and current_length < target_length):
                 continue
             first_segment_target = 100_000 if rng.random() < 0.1 else (target_length - 3) // 2
-            first: list[int] = []
-            second: list[int] = []
+            first = []
+            second = []
             for sentence in sentences:
                 is_first = (
                     not first
@@ -230,10 +224,8 @@ def reference_examples(documents: Sequence[list[list[int]]], max_length: int, se
             target_length = rng.randint(5, max_length) if rng.random() < 0.05 else max_length
 
 
-@pytest.mark.parametrize(("max_length", "longest_line"), [(128, 60), (128, 300), (32, 12), (20, 50)])
-def test_all_examples_are_those_of_the_original_in_every_epoch(
-    make_cache: Callable, max_length: int, longest_line: int
-) -> None:
+@parametrize(("max_length", "longest_line"), [(128, 60), (128, 300), (32, 12), (20, 50)])
+def test_all_examples_are_those_of_the_original_in_every_epoch(make_cache, max_length, longest_line):
     rng = random.Random(max_length + longest_line)
     documents = [
         [
@@ -252,9 +244,7 @@ def test_all_examples_are_those_of_the_original_in_every_epoch(
 # Packed
 
 
-def test_packed_rows_hold_each_short_document_once_beside_others_in_every_epoch(
-    make_numbered_cache: MakeCache,
-) -> None:
+def test_packed_rows_hold_each_short_document_once(make_numbered_cache):
     lengths = np.random.default_rng(0).integers(1, 20, 400)
     corpus = Corpus(make_numbered_cache, lengths.tolist())
     policy = corpus.policy("packed", max_length=40)
@@ -271,19 +261,17 @@ def test_packed_rows_hold_each_short_document_once_beside_others_in_every_epoch(
     assert len(neighbours[0] & neighbours[1]) < 0.25 * len(neighbours[0])  # the shortest fill rows by dozens
     segments = [s for epoch in range(3) for row in epoch_of(policy, epoch) for s in segments_of(row)]
     is_single = [s.second is None for s in segments if len(text_of(s)) > 1]
-    assert np.mean(is_single) == pytest.approx(0.1, abs=0.04)
+    assert np.mean(is_single) == approx(0.1, abs=0.04)
 
 
-def test_as_many_documents_of_one_length_as_of_another_are_paired_anew_in_every_epoch(
-    make_numbered_cache: MakeCache,
-) -> None:
+def test_documents_of_two_lengths_are_paired_anew_in_every_epoch(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [22, 12] * 60)  # one of each fills a row
     rows = ([segments_of(row) for row in epoch_of(corpus.policy("packed", max_length=40), e)] for e in range(2))
     first, second = ({tuple(corpus.place(text_of(s))[0] for s in row) for row in epoch} for epoch in rows)
     assert len(first) == len(second) == 60 and len(first & second) < 10
 
 
-def test_packed_documents_that_fill_a_row_are_windows(mixed: Corpus) -> None:
+def test_packed_documents_that_fill_a_row_are_windows(mixed):
     rows = epoch_of(mixed.policy("packed"), 2)
     is_long = mixed.lengths > BODY
     long = [row for row in rows if mixed.lengths[mixed.place(text_of(segments_of(row)[0]))[0]] > BODY]
@@ -294,10 +282,10 @@ def test_packed_documents_that_fill_a_row_are_windows(mixed: Corpus) -> None:
     assert len(only_long.policy("packed")) == len(long)
 
 
-@pytest.mark.parametrize("capacity", [8, 64])
-def test_lengths_are_packed_best_fit_decreasing(capacity: int) -> None:
+@parametrize("capacity", [8, 64])
+def test_lengths_are_packed_best_fit_decreasing(capacity):
     lengths = np.random.default_rng(capacity).integers(3, capacity + 1, 500)
-    spaces: list[int] = []  # written out, one item at a time
+    spaces = []  # written out, one item at a time
     for length in sorted(lengths.tolist(), reverse=True):
         fitting = [i for i, space in enumerate(spaces) if space >= length]
         best = min(fitting, key=lambda i: spaces[i], default=len(spaces))
@@ -312,10 +300,8 @@ def test_lengths_are_packed_best_fit_decreasing(capacity: int) -> None:
 # All of them
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_segment_follows_from_seed_epoch_and_index_and_stays_in_its_document_and_length(
-    name: str, mixed: Corpus
-) -> None:
+@parametrize("name", POLICIES)
+def test_a_segment_follows_from_seed_epoch_and_index(name, mixed):
     policy, again = mixed.policy(name), mixed.policy(name)
     segments = epoch_of(policy, 3)
     whole = as_lists(segments)
@@ -331,8 +317,8 @@ def test_a_segment_follows_from_seed_epoch_and_index_and_stays_in_its_document_a
         assert sum(sum(len(part) + 1 for part in pair) + 1 for pair in parts) <= MAX_LENGTH
 
 
-def test_a_corpus_shorter_than_one_segment_is_an_error(make_numbered_cache: MakeCache) -> None:
+def test_a_corpus_shorter_than_one_segment_is_an_error(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [10, 5])
     for documents in (corpus.documents, np.array([], dtype=np.int64)):
-        with pytest.raises(UserError, match="--max_length"):
+        with raises(UserError, match="--max_length"):
             make_policy("windows", corpus.cache, documents, max_length=MAX_LENGTH, seed=1)

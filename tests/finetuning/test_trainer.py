@@ -1,40 +1,38 @@
 """One fine-tuning run: what a step is, whatever it is split into; what a seed decides; which weights are kept."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from pytest import approx
 from torch import nn
-from transformers import ElectraModel, PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import ClassificationArguments
-from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode
+from electra.finetuning.encoding import Examples, PaddingCollator, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.trainer import Outcome, ShuffledLengthGroups, fine_tune, step_loss, training_arguments
+from electra.finetuning.trainer import ShuffledLengthGroups, fine_tune, step_loss, training_arguments
 from electra.schedules import product_schedule
 from tests.finetuning.encoders import tiny_electra
+from tests.helpers import parametrize
 
 pytestmark = pytest.mark.slow
 
-OPTIONS: dict[str, Any] = {
+OPTIONS = {
     "learning_rate": 1e-3, "layerwise_lr_decay": 0.8, "num_train_epochs": 1.0, "max_length": 16, "head_dropout": 0.0,
     "per_device_eval_batch_size": 16, "bf16": False, "use_cpu": True, "logging_steps": 1,
 }  # fmt: skip
 
 
-def make_options(**values: Any) -> ClassificationArguments:
+def make_options(**values):
     return ClassificationArguments(**{**OPTIONS, **values})
 
 
-def make_encoder(dropout: float = 0.0) -> ElectraModel:
+def make_encoder(dropout=0.0):
     return tiny_electra(dropout=dropout, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=16)
 
 
 @pytest.fixture(scope="module")
-def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
+def rows(framed_tokenizer):
     """84 rows of 3 to 12 tokens, class 1 where the first token is above 100: two and a half batches of 32."""
     random = np.random.default_rng(0)
     labels = random.integers(2, size=84).tolist()
@@ -42,9 +40,7 @@ def rows(framed_tokenizer: PreTrainedTokenizerBase) -> ColumnRows:
     return encode(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
 
 
-def run(
-    rows: ColumnRows, folder: Path, *, seed: int = 1, dropout: float = 0.0, score: Any = None, **options: Any
-) -> Outcome:
+def run(rows, folder, *, seed=1, dropout=0.0, score=None, **options):
     labels = np.asarray(rows.columns["labels"])
     num_labels = 1 if labels.dtype == np.float32 else 2
     return fine_tune(
@@ -55,24 +51,24 @@ def run(
     )  # fmt: skip
 
 
-def history(outcome: Outcome, name: str) -> list[float]:
+def history(outcome, name):
     return [entry[name] for entry in outcome.trainer.state.log_history if name in entry]
 
 
-def test_one_of_several_gpus_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_gpus_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert training_arguments(make_options(use_cpu=False), seed=1, folder=tmp_path, name="run").n_gpu == 1
 
 
-def test_a_step_is_the_mean_over_its_rows_however_it_is_accumulated(rows: ColumnRows, tmp_path: Path) -> None:
+def test_a_step_is_the_mean_over_its_rows(rows, tmp_path):
     whole = run(rows, tmp_path / "a")
     parts = run(rows, tmp_path / "b", per_device_train_batch_size=8, gradient_accumulation_steps=4)
     # The last step of the epoch has 20 rows: 8 + 8 + 4 must weigh 20, not three times a batch.
     assert len(history(parts, "loss")) == len(history(whole, "loss")) == 3
-    assert history(parts, "loss") == pytest.approx(history(whole, "loss"), rel=1e-4)
-    assert history(parts, "grad_norm") == pytest.approx(history(whole, "grad_norm"), rel=1e-3)
-    assert parts.logits["dev"] == pytest.approx(whole.logits["dev"], abs=1e-4)
+    assert history(parts, "loss") == approx(history(whole, "loss"), rel=1e-4)
+    assert history(parts, "grad_norm") == approx(history(whole, "grad_norm"), rel=1e-3)
+    assert parts.logits["dev"] == approx(whole.logits["dev"], abs=1e-4)
 
     options = {"per_device_train_batch_size": 21, "gradient_accumulation_steps": 4, "warmup_steps": 0}
     outcome = run(rows, tmp_path / "c", learning_rate=1e-9, **options)
@@ -83,11 +79,11 @@ def test_a_step_is_the_mean_over_its_rows_however_it_is_accumulated(rows: Column
     loss = nn.functional.cross_entropy(model(**batch), labels)
     loss.backward()
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm().item()
-    assert history(outcome, "loss") == pytest.approx([loss.item()], rel=1e-4)
-    assert history(outcome, "grad_norm") == pytest.approx([norm], rel=1e-3)
+    assert history(outcome, "loss") == approx([loss.item()], rel=1e-4)
+    assert history(outcome, "grad_norm") == approx([norm], rel=1e-3)
 
 
-def test_everything_random_follows_from_the_seed(rows: ColumnRows, tmp_path: Path) -> None:
+def test_everything_random_follows_from_the_seed(rows, tmp_path):
     first = run(rows, tmp_path / "a", dropout=0.1)
     torch.rand(1000)
     np.random.rand(5)
@@ -96,44 +92,42 @@ def test_everything_random_follows_from_the_seed(rows: ColumnRows, tmp_path: Pat
     assert np.abs(first.logits["dev"] - other.logits["dev"]).max() > 0.01
 
 
-def test_it_learns_and_predicts_rows_in_their_order(rows: ColumnRows, tmp_path: Path) -> None:
+def test_it_learns_and_predicts_rows_in_their_order(rows, tmp_path):
     outcome = run(rows, tmp_path, num_train_epochs=15.0, learning_rate=1e-2, per_device_train_batch_size=8)
     assert (outcome.logits["dev"].argmax(1) == rows.columns["labels"]).mean() > 0.9
     model = outcome.trainer.model.eval()
     for row in (0, 17, 83):  # predicted alone, without padding
         batch = outcome.trainer.data_collator([rows.without_labels()[row]])
         with torch.no_grad():
-            assert model(**batch)[0].numpy() == pytest.approx(outcome.logits["dev"][row], abs=1e-4)
+            assert model(**batch)[0].numpy() == approx(outcome.logits["dev"][row], abs=1e-4)
 
 
-def test_best_keeps_the_weights_of_the_best_epoch_and_does_not_change_training(
-    rows: ColumnRows, tmp_path: Path
-) -> None:
+def test_best_keeps_the_weights_of_the_best_epoch(rows, tmp_path):
     scores = iter([0.2, 0.9, 0.9, 0.1])
     options = {"num_train_epochs": 4.0, "dropout": 0.1}
     best = run(rows, tmp_path / "best", select="best", score=lambda logits: next(scores), **options)
     assert next(scores, None) is None and best.epoch == 2.0  # the first of two that are as good
     # What it predicted then is what its weights predict now, and not what those of the last step would.
-    assert best.trainer.predict_logits(rows) == pytest.approx(best.logits["dev"], abs=1e-5)
+    assert best.trainer.predict_logits(rows) == approx(best.logits["dev"], abs=1e-5)
     last = run(rows, tmp_path / "last", **options)
     assert last.epoch == 4.0 and np.abs(last.logits["dev"] - best.logits["dev"]).max() > 1e-3
     assert history(best, "loss") == history(last, "loss")
 
 
-def test_learning_rates_follow_layers_schedule_and_warm_up(rows: ColumnRows, tmp_path: Path) -> None:
+def test_learning_rates_follow_layers_schedule_and_warm_up(rows, tmp_path):
     options = {"product_schedule": True, "warmup_steps": 2, "weight_decay": 0.01, "layerwise_lr_decay_mode": "google"}
     outcome = run(rows, tmp_path, num_train_epochs=2.0, **options)
     expected = [1e-3 * product_schedule(step, warmup_steps=2, total_steps=6) for step in range(6)]
-    assert history(outcome, "learning_rate") == pytest.approx(expected)
+    assert history(outcome, "learning_rate") == approx(expected)
     groups = outcome.trainer.optimizer.param_groups
-    assert sorted({round(group["initial_lr"], 9) for group in groups}) == pytest.approx(
+    assert sorted({round(group["initial_lr"], 9) for group in groups}) == approx(
         [1e-3 * 0.8**4, 1e-3 * 0.8**3, 1e-3 * 0.8**2, 1e-3]
     )
     assert {group["weight_decay"] for group in groups} == {0.0, 0.01}
 
 
-@pytest.mark.parametrize("is_corrected", [True, False])
-def test_options_of_adam_reach_the_optimizer(rows: ColumnRows, tmp_path: Path, is_corrected: bool) -> None:
+@parametrize("is_corrected", [True, False])
+def test_options_of_adam_reach_the_optimizer(rows, tmp_path, is_corrected):
     options = {"adam_beta1": 0.8, "adam_beta2": 0.9, "adam_epsilon": 1e-5, "adam_bias_correction": is_corrected}
     trainer = run(rows, tmp_path, **options, max_grad_norm=0.5).trainer
     optimizer = trainer.optimizer.optimizer
@@ -142,18 +136,18 @@ def test_options_of_adam_reach_the_optimizer(rows: ColumnRows, tmp_path: Path, i
     assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.8, 0.9), 1e-5)
 
 
-def test_the_loss_of_a_batch_is_its_part_of_the_mean_over_a_step() -> None:
+def test_the_loss_of_a_batch_is_its_part_of_the_mean_over_a_step():
     scores, targets = torch.tensor([[0.5], [1.0]]), torch.tensor([0.0, 0.25])  # errors 0.25 and 0.5625
-    assert step_loss(scores, targets).item() == pytest.approx(0.40625)
-    assert step_loss(scores, targets, 8).item() == pytest.approx(0.8125 / 8)
+    assert step_loss(scores, targets).item() == approx(0.40625)
+    assert step_loss(scores, targets, 8).item() == approx(0.8125 / 8)
     logits, classes = torch.tensor([[0.0, 0.0], [0.0, 9.0]]), torch.tensor([0, 1])
-    assert step_loss(logits, classes, 2).item() == pytest.approx(np.log(2) / 2, abs=1e-3)
+    assert step_loss(logits, classes, 2).item() == approx(np.log(2) / 2, abs=1e-3)
 
 
-def test_batches_are_of_like_length_and_come_in_random_order(rows: ColumnRows, tmp_path: Path) -> None:
+def test_batches_are_of_like_length_and_come_in_random_order(rows, tmp_path):
     trainer = run(rows, tmp_path, per_device_train_batch_size=4).trainer
 
-    def padding(order: list[int]) -> float:
+    def padding(order):
         lengths = rows.lengths[order].reshape(-1, 4)
         return float((lengths.max(1, keepdims=True) - lengths).sum() / lengths.sum())
 
@@ -168,8 +162,8 @@ def test_batches_are_of_like_length_and_come_in_random_order(rows: ColumnRows, t
     assert 0.2 < (np.diff(means[:20]) < 0).mean() < 0.8  # 0.8 and more where batches go from long to short
 
 
-def test_a_last_batch_that_is_not_full_stays_last(rows: ColumnRows) -> None:
-    def order(sampler: type[LengthGroupedSampler]) -> list[int]:
+def test_a_last_batch_that_is_not_full_stays_last(rows):
+    def order(sampler):
         return list(sampler(32, lengths=rows.lengths.tolist(), generator=torch.Generator().manual_seed(1)))
 
     ours, grouped = order(ShuffledLengthGroups), order(LengthGroupedSampler)

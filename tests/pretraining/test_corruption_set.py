@@ -1,12 +1,12 @@
 """A fixed corrupted test set: its labels, its bytes, who may use it, and that it does not depend on the run."""
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from pytest import approx
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from sklearn.metrics import roc_auc_score
@@ -18,6 +18,7 @@ from electra.pretraining.command import main
 from electra.report.curves import make_panels
 from electra.report.runs import read_run
 from tests.conftest import refused, refused_command
+from tests.helpers import read_json
 from tests.pretraining.runs import flags, history, make, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -26,27 +27,27 @@ QUICK = {"max_steps": 2, "eval_steps": 1, "save_steps": 2, "vocab_size": None, "
 
 
 @pytest.fixture(scope="module")
-def held_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def held_out(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("text") / "held_out.txt", 8, seed=5)
 
 
 @pytest.fixture(scope="module")
-def test_set(finished_run: Path, held_out: Path) -> Path:
+def test_set(finished_run, held_out):
     path = held_out.parent / "fixed.safetensors"
     make_set(command(finished_run, held_out, path))
     return path
 
 
-def command(run: Path, text: Path, output: Path, *more: str) -> list[str]:
+def command(run, text, output, *more):
     return [f"--pretrain_path={run}", f"--validation_file={text}", f"--output_file={output}", *more]
 
 
-def test_a_replaced_token_differs_from_the_original_and_the_rest_does_not(test_set: Path, finished_run: Path) -> None:
+def test_replaced_tokens_are_those_that_differ(test_set, finished_run):
     arrays = load_file(test_set)
     originals, corrupted, is_real = (arrays[name] for name in ("original_ids", "corrupted_ids", "attention_mask"))
     assert originals.shape[1] == 16  # as of the run
     is_replaced = originals != corrupted
-    vocabulary = json.loads((finished_run / "tokenizer" / "tokenizer.json").read_text())["model"]["vocab"]
+    vocabulary = read_json(finished_run / "tokenizer" / "tokenizer.json")["model"]["vocab"]
     special = [vocabulary[token] for token in ("[PAD]", "[CLS]", "[SEP]")]
     assert not is_replaced[np.isin(originals, special)].any()
     assert (originals[is_real == 0] == vocabulary["[PAD]"]).all()
@@ -54,9 +55,7 @@ def test_a_replaced_token_differs_from_the_original_and_the_rest_does_not(test_s
     assert 0.08 < replaced < 0.17  # of 15 %, an untrained generator's sample is rarely the original
 
 
-def test_a_seed_gives_the_same_bytes_and_another_seed_another_text(
-    test_set: Path, finished_run: Path, held_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_gives_the_same_bytes(test_set, finished_run, held_out, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     files = [tmp_path / f"{n}.safetensors" for n in range(3)]
     for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):
@@ -65,9 +64,7 @@ def test_a_seed_gives_the_same_bytes_and_another_seed_another_text(
     assert load_file(files[2])["original_ids"].shape == (3, 12)
 
 
-def test_the_metrics_are_those_of_plain_transformers_and_independent_of_generator_and_seed(
-    test_set: Path, finished_run: Path, folder: Path
-) -> None:
+def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, folder):
     arrays = load_file(test_set)
     model = AutoModelForPreTraining.from_pretrained(finished_run / "discriminator").eval()
     with torch.no_grad():
@@ -95,22 +92,20 @@ def test_the_metrics_are_those_of_plain_transformers_and_independent_of_generato
         found.append(trainer.evaluate())
     assert found[0]["eval_generator_loss"] != found[1]["eval_generator_loss"]
     for metrics in found:
-        assert metrics["eval_fixed_discriminator_auc"] == pytest.approx(auc, abs=1e-6)
-        assert metrics["eval_fixed_discriminator_loss"] == pytest.approx(nll, rel=1e-5)
-        assert metrics["eval_fixed_replaced_rate"] == pytest.approx(labels.sum() / is_real.sum(), rel=1e-6)
+        assert metrics["eval_fixed_discriminator_auc"] == approx(auc, abs=1e-6)
+        assert metrics["eval_fixed_discriminator_loss"] == approx(nll, rel=1e-5)
+        assert metrics["eval_fixed_replaced_rate"] == approx(labels.sum() / is_real.sum(), rel=1e-6)
         assert metrics["eval_fixed_tokens"] == is_real.sum()
 
 
-def test_a_run_measures_it_before_the_first_step_and_at_each_evaluation(
-    test_set: Path, finished_run: Path, held_out: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, held_out, folder, capsys):
     options = {**QUICK, "tokenizer_path": finished_run / "tokenizer", "validation_file": held_out}
     main(flags(folder, **options, eval_corruption=test_set))
     printed, run = capsys.readouterr().out, folder / "output" / "run"
     assert "fixed: trained" in printed and "fixed:  discriminator" in printed
     logs = [line for line in history(run / "checkpoint-2") if "eval_loss" in line]
     assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]
-    columns = json.loads((run / "metrics.json").read_text())["held_out"]
+    columns = read_json(run / "metrics.json")["held_out"]
     assert list(columns)[-3:] == ["fixed: untrained", "fixed: frequencies", "fixed: trained"]
     baseline = read_corruption_set(str(test_set)).frequencies_auc
     assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
@@ -122,20 +117,18 @@ def test_a_run_measures_it_before_the_first_step_and_at_each_evaluation(
     other = folder / "other.safetensors"
     make_set(command(finished_run, held_out, other, "--seed=1"))
     main([f"--resume_from_checkpoint={run}", "--max_steps=3", f"--eval_corruption={other}"])
-    (words,) = json.loads((run / "metrics.json").read_text())["plan"]["changes"]
+    (words,) = read_json(run / "metrics.json")["plan"]["changes"]
     assert "eval_corruption" in words
     make_set(command(finished_run, held_out, folder / "third.safetensors", "--seed=2"))
     (folder / "third.safetensors").replace(other)  # another set under the same name
     main([f"--resume_from_checkpoint={run}", "--max_steps=4"])
-    (_, words) = json.loads((run / "metrics.json").read_text())["plan"]["changes"]
+    (_, words) = read_json(run / "metrics.json")["plan"]["changes"]
     before, now = re.search("held_out_text (\\w+) instead of (\\w+)", words).groups()
     assert before != now
-    assert "fixed: untrained" not in json.loads((run / "metrics.json").read_text())["held_out"]
+    assert "fixed: untrained" not in read_json(run / "metrics.json")["held_out"]
 
 
-def test_another_tokenizer_longer_segments_and_objectives_without_a_discriminator_are_refused(
-    test_set: Path, finished_run: Path, folder: Path
-) -> None:
+def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run, folder):
     fixed = {"eval_corruption": test_set}
     assert "tokenizer" in refused(lambda: make(folder, **fixed, vocab_size=100))
     own = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
@@ -148,13 +141,7 @@ def test_another_tokenizer_longer_segments_and_objectives_without_a_discriminato
         assert name in refused(lambda n=name: make(folder, validation_file=[f"a={text}", f"{n}={text}"]))
 
 
-def test_a_file_that_is_missing_truncated_edited_or_another_is_one_line(
-    test_set: Path,
-    finished_run: Path,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_test_set_is_reported_in_one_line(test_set, finished_run, folder, capsys, monkeypatch):
     content = test_set.read_bytes()
     weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
     for name, wrong in {

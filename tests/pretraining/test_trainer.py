@@ -2,22 +2,21 @@
 
 import functools
 import inspect
-import json
 import logging
 import math
 import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import transformers.trainer
 from accelerate import Accelerator
+from pytest import approx, raises
 from torch import nn
+from torch.testing import assert_close
 from transformers import TrainerCallback
 
 import electra.finetuning.trainer
@@ -29,14 +28,14 @@ from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW
 from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of
 from electra.pretraining.step_guard import StepGuard
-from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import HostCopy
+from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, make, write_corpus
 
 pytestmark = pytest.mark.slow
 
 
-def test_evaluation_is_the_same_each_time_and_leaves_the_random_state_alone(folder: Path) -> None:
+def test_evaluation_repeats_itself(folder):
     trainer = make(folder)
     state = torch.get_rng_state()
     first, second = ({k: v for k, v in trainer.evaluate().items() if "loss" in k or "auc" in k} for _ in range(2))
@@ -44,21 +43,21 @@ def test_evaluation_is_the_same_each_time_and_leaves_the_random_state_alone(fold
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("objective", ["electra", "all_tokens_mlm"])
-def test_held_out_metrics_do_not_depend_on_the_batch_size(folder: Path, objective: str) -> None:
+@parametrize("objective", ["electra", "all_tokens_mlm"])
+def test_held_out_metrics_do_not_depend_on_the_batch_size(folder, objective):
     """Masks and samples belong to the segment, so the same questions are asked whatever it is batched with."""
     write_corpus(folder / "held_out.txt", documents=12, words=11, seed=5)  # rows of many lengths, hence padding
     results = []
     for size in (1, 20):
         options = {"per_device_eval_batch_size": size, "validation_file": folder / "held_out.txt", "bf16": False}
-        metrics: dict[str, Any] = make(folder, objective=objective, **options).evaluate()
+        metrics = make(folder, objective=objective, **options).evaluate()
         names = ("loss", "tokens", *(name for name, _ in rows_of(OBJECTIVES[objective])))
         results.append({name: metrics[f"eval_{name}"] for name in names})
-    assert results[1] == pytest.approx(results[0], abs=1e-5, nan_ok=True)
+    assert results[1] == approx(results[0], abs=1e-5, nan_ok=True)
     assert not math.isnan(results[0]["loss"])
 
 
-def test_logged_losses_are_averages_over_the_window_and_evaluating_changes_no_weight(folder: Path) -> None:
+def test_logged_losses_are_averages_over_the_window(folder):
     main(flags(folder, experiment_name="each", logging_steps=1, eval_steps=3, dataloader_num_workers=1))
     main(flags(folder, experiment_name="four", logging_steps=4, eval_steps=12))
     newest = [folder / "output" / name / "checkpoint-12" for name in ("each", "four")]
@@ -67,16 +66,16 @@ def test_logged_losses_are_averages_over_the_window_and_evaluating_changes_no_we
     for window, logs in enumerate(four):
         steps = each[4 * window : 4 * window + 4]
         for name in ("loss", "generator_loss", "discriminator_loss", "replaced_rate"):
-            assert logs[name] == pytest.approx(sum(s[name] for s in steps) / 4, rel=1e-5)
-        assert logs["loss"] == pytest.approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
+            assert logs[name] == approx(sum(s[name] for s in steps) / 4, rel=1e-5)
+        assert logs["loss"] == approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
         assert logs["tokens_seen"] == steps[-1]["tokens_seen"] == (window + 1) * 4 * 4 * 16
         assert logs["tokens_per_second"] > 0 and logs["eta_seconds"] >= 0
-    segments = json.loads((folder / "output" / "four" / "metrics.json").read_text())["plan"]["segments_per_epoch"]
-    assert four[-1]["eta_seconds"] == 0 and four[-1]["epoch"] == pytest.approx(12 * 4 / segments)
+    segments = read_json(folder / "output" / "four" / "metrics.json")["plan"]["segments_per_epoch"]
+    assert four[-1]["eta_seconds"] == 0 and four[-1]["epoch"] == approx(12 * 4 / segments)
 
 
-@pytest.mark.parametrize("words", [6, 40], ids=["padded", "full"])
-def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path, words: int) -> None:
+@parametrize("words", [6, 40], ids=["padded", "full"])
+def test_accumulation_changes_neither_loss_nor_gradient(tmp_path, words):
     """Without care Trainer would multiply both by the number of accumulation steps, and weigh short rows more."""
     write_corpus(tmp_path / "corpus.txt", documents=60, words=words)
     options = {"max_steps": 1, "logging_steps": 1, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
@@ -91,11 +90,11 @@ def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path, words: i
         trainer.train()
         logs[size] = next(entry for entry in trainer.state.log_history if "loss" in entry)
     for metric in ("loss", "generator_loss", "discriminator_loss", "replaced_rate"):
-        assert logs[2][metric] == pytest.approx(logs[8][metric], rel=1e-5)
-    assert logs[2]["grad_norm"] == pytest.approx(logs[8]["grad_norm"], rel=1e-4)
+        assert logs[2][metric] == approx(logs[8][metric], rel=1e-5)
+    assert logs[2]["grad_norm"] == approx(logs[8]["grad_norm"], rel=1e-4)
 
 
-def test_biases_and_layer_norms_do_not_decay_and_shared_weights_are_optimized_once(folder: Path) -> None:
+def test_biases_and_norms_do_not_decay(folder):
     trainer = make(folder, weight_decay=0.01)
     optimizer = trainer.create_optimizer()
     name_of = {parameter: name for name, parameter in trainer.model.named_parameters()}
@@ -109,7 +108,7 @@ def test_biases_and_layer_norms_do_not_decay_and_shared_weights_are_optimized_on
     assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
 
 
-def test_muon_updates_the_matrices_of_the_layers_of_both_networks(folder: Path) -> None:
+def test_muon_updates_the_matrices_of_both_networks(folder):
     trainer = make(folder, learning_rate=1e-3, muon_learning_rate=4e-3)
     trainer.create_optimizer_and_scheduler(8)
     assert isinstance(trainer.optimizer, MuonAdamW)
@@ -121,15 +120,15 @@ def test_muon_updates_the_matrices_of_the_layers_of_both_networks(folder: Path) 
     assert [group["initial_lr"] for group in trainer.optimizer.param_groups] == [1e-3, 1e-3, 4e-3]
 
 
-@pytest.mark.parametrize("is_original", [True, False])
-def test_optimizer_and_schedule_are_the_original_s_when_asked_for(folder: Path, is_original: bool) -> None:
+@parametrize("is_original", [True, False])
+def test_optimizer_and_schedule_are_the_original_s_if_asked_for(folder, is_original):
     options = {"adam_bias_correction": "false", "product_schedule": "true"} if is_original else {}
     trainer = make(folder, warmup_steps=4, max_steps=8, **options)
     trainer.create_optimizer_and_scheduler(8)
     assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else torch.optim.AdamW)
-    scheduler: Any = trainer.lr_scheduler
+    scheduler = trainer.lr_scheduler
     expected = [min(1, s / 4) * (1 - s / 8) if is_original else min(s / 4, (8 - s) / 4) for s in range(9)]
-    assert [scheduler.lr_lambdas[0](step) for step in range(9)] == pytest.approx(expected)
+    assert [scheduler.lr_lambdas[0](step) for step in range(9)] == approx(expected)
 
 
 # ---- steps that are not finite, and what a step waits for
@@ -137,10 +136,10 @@ def test_optimizer_and_schedule_are_the_original_s_when_asked_for(folder: Path, 
 FUSED = ("adamw_torch_fused", "adamw_torch")
 
 
-def break_loss(trainer: ElectraTrainer, *steps: int, value: float = math.nan) -> None:
+def break_loss(trainer, *steps, value=math.nan):
     """Multiply the loss of these steps, counted from 1, by `value`."""
 
-    def hook(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
+    def hook(module, inputs, output):
         if module.training and trainer.state.global_step + 1 in steps:
             output.loss = output.loss * value
         return output
@@ -151,38 +150,36 @@ def break_loss(trainer: ElectraTrainer, *steps: int, value: float = math.nan) ->
 class Snapshots(TrainerCallback):
     """Weights and averages after each step."""
 
-    def __init__(self, trainer: ElectraTrainer) -> None:
+    def __init__(self, trainer):
         self.trainer = trainer
-        self.after: dict[int, list[torch.Tensor]] = {}
+        self.after = {}
         trainer.add_callback(self)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args, state, control, **kwargs):
         averages = [t.clone() for entry in self.trainer.optimizer.state.values() for t in entry.values()]
         self.after[state.global_step] = [p.detach().clone() for p in self.trainer.model.parameters()] + averages
 
-    def changed(self, step: int) -> bool:
+    def changed(self, step):
         return not all(map(torch.equal, self.after[step], self.after[step - 1]))
 
 
-@pytest.mark.parametrize(("value", "accumulation"), [(math.nan, 1), (math.inf, 2)])
-def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages(
-    folder: Path, value: float, accumulation: int
-) -> None:
+@parametrize(("value", "accumulation"), [(math.nan, 1), (math.inf, 2)])
+def test_a_step_that_is_not_finite_changes_nothing(folder, value, accumulation):
     trainer = make(folder, **FAST, gradient_accumulation_steps=accumulation)
     seen = Snapshots(trainer)
     break_loss(trainer, 3, 6, value=value)
     trainer.train()
     assert [step for step in range(2, 13) if not seen.changed(step)] == [3, 6]
-    assert trainer.lr_scheduler is not None and trainer.lr_scheduler.last_epoch == trainer.state.global_step == 12
+    assert trainer.lr_scheduler.last_epoch == trainer.state.global_step == 12
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
     assert [logs["skipped_steps"] for logs in lines] == [1, 2, 2]
     for logs in lines:
-        assert logs["loss"] == pytest.approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
+        assert logs["loss"] == approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
         assert math.isfinite(logs["loss"]) and math.isfinite(logs["grad_norm"])
     assert lines[-1]["tokens_seen"] == 12 * 4 * 16 * accumulation
 
 
-def test_a_gradient_that_is_not_finite_is_skipped_though_the_loss_is(folder: Path) -> None:
+def test_a_gradient_that_is_not_finite_is_skipped(folder):
     trainer = make(folder, **FAST, max_grad_norm=0, max_steps=6)
     seen = Snapshots(trainer)
     weight = next(trainer.model.parameters())
@@ -191,7 +188,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_though_the_loss_is(folder: Pat
     assert not seen.changed(5) and seen.changed(6)
 
 
-def test_an_optimizer_that_cannot_skip_is_kept_from_steps_that_are_not_finite(folder: Path) -> None:
+def test_an_optimizer_that_cannot_skip_is_kept_from_such_steps(folder):
     trainer = make(folder, **FAST, optim="adamw_torch", max_steps=6)
     seen = Snapshots(trainer)
     break_loss(trainer, 4)
@@ -199,19 +196,15 @@ def test_an_optimizer_that_cannot_skip_is_kept_from_steps_that_are_not_finite(fo
     assert [step for step in range(2, 7) if not seen.changed(step)] == [4]
 
 
-@pytest.mark.parametrize("norm", [1.5, None])
-def test_a_norm_may_be_a_number_or_missing_as_of_deepspeed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, norm: float | None
-) -> None:
+@parametrize("norm", [1.5, None])
+def test_a_norm_may_be_a_number_or_missing_as_of_deepspeed(folder, monkeypatch, norm):
     trainer = make(folder, **FAST, optim="adamw_torch", max_steps=2, logging_steps=1)
     monkeypatch.setattr(trainer.accelerator, "clip_grad_norm_", lambda *args: norm)
     trainer.train()
     assert [logs["grad_norm"] for logs in trainer.state.log_history if "loss" in logs] == 2 * [norm or 0.0]
 
 
-def test_a_gpu_of_apple_whose_fused_optimizer_cannot_skip_is_not_asked_to(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fused_optimizer_that_cannot_skip_is_not_asked_to(folder, monkeypatch):
     trainer = make(folder, **FAST, max_steps=1)
     trainer.train()
     assert trainer.guard.can_skip_on_device
@@ -219,8 +212,8 @@ def test_a_gpu_of_apple_whose_fused_optimizer_cannot_skip_is_not_asked_to(
     assert not trainer.guard.can_skip_on_device
 
 
-@pytest.mark.parametrize("max_grad_norm", [0.05, 1e6, 0])
-def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -> None:
+@parametrize("max_grad_norm", [0.05, 1e6, 0])
+def test_the_optimizer_clips_as_torch_does(folder, max_grad_norm):
     """One by `grad_scale`, the other one by the host, which must be asked where the optimizer has no such thing."""
     trainers = [
         make(folder, **FAST, optim=o, max_grad_norm=max_grad_norm, max_steps=4, logging_steps=1) for o in FUSED
@@ -229,19 +222,17 @@ def test_the_optimizer_clips_as_torch_does(folder: Path, max_grad_norm: float) -
         torch.manual_seed(0)
         trainer.train()
     for ours, theirs in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+        assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     norms = [[logs["grad_norm"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
-    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert norms[0] == approx(norms[1], rel=1e-5)
 
 
-def unscale_gradients(trainer: ElectraTrainer, scaler: torch.amp.GradScaler) -> None:
+def unscale_gradients(trainer, scaler):
     scaler.unscale_(trainer.guard.optimizer)
 
 
-@pytest.mark.parametrize("optim", FUSED)
-def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
-    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, optim: str
-) -> None:
+@parametrize("optim", FUSED)
+def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monkeypatch, optim):
     """fp16 on a GPU: the device skips, the schedule goes on, and nobody is warned where the scale was too large."""
     trainers = []
     for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10)):
@@ -257,57 +248,55 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(
             trainer.train()
         trainers.append(trainer)
     for plain, scaled in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
-        torch.testing.assert_close(scaled, plain, rtol=1e-5, atol=1e-7)
+        assert_close(scaled, plain, rtol=1e-5, atol=1e-7)
     logged = [[line.get("grad_norm", 0) for line in trainer.state.log_history] for trainer in trainers]
-    assert logged[1] == pytest.approx(logged[0], rel=1e-5)
-    assert scaler is not None and scaler.get_scale() == 2.0**9
-    assert trainer.lr_scheduler is not None and trainer.lr_scheduler.last_epoch == 6
+    assert logged[1] == approx(logged[0], rel=1e-5)
+    assert scaler.get_scale() == 2.0**9
+    assert trainer.lr_scheduler.last_epoch == 6
     assert caplog.text.count("is skipped") == 1
 
 
-def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_steps_are_told_when_the_device_has_answered(tmp_path, caplog, monkeypatch):
     class Answer:
         is_there = False
 
-        def query(self) -> bool:
+        def query(self):
             return self.is_there
 
-        def synchronize(self) -> None:
+        def synchronize(self):
             self.is_there = True
 
     monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 2)
     model = nn.Linear(1, 1)
     guard = StepGuard(Accelerator(cpu=True), math.inf, tmp_path)
     guard.on_train_begin(None, None, None, optimizer=torch.optim.AdamW(model.parameters(), fused=True))
-    answers: list[Answer] = []
+    answers = []
 
     class Slow(HostCopy):
-        def __init__(self, values: torch.Tensor) -> None:
+        def __init__(self, values):
             super().__init__(values)
-            self._arrived: Any = Answer()
+            self._arrived = Answer()
             answers.append(self._arrived)
 
-    def check(step: int, loss: float, norm: float) -> tuple[bool, float]:
+    def check(step, loss, norm):
         model.weight.grad = torch.full((1, 1), norm)
         is_bad, logged = guard.check(model, step, torch.tensor(loss))
         return bool(is_bad), float(logged)
 
     monkeypatch.setattr("electra.pretraining.step_guard.HostCopy", Slow)
-    assert check(1, math.nan, 3.0) == (True, pytest.approx(math.nan, nan_ok=True))
+    assert check(1, math.nan, 3.0) == (True, approx(math.nan, nan_ok=True))
     assert check(2, 1.0, 2.0) == (False, 2.0) and check(3, 1.0, math.inf) == (True, 2.0)
     assert caplog.text == ""
     answers[0].is_there = answers[2].is_there = True
     guard.log_skipped()
     assert "step 1 is skipped" in caplog.text and "step 3" not in caplog.text
     check(4, math.nan, 1.0)
-    with pytest.raises(UserError, match=r"step 4: .* the last 2 steps "):
+    with raises(UserError, match=r"step 4: .* the last 2 steps "):
         guard.log_skipped(waits=True)
     assert "step 3 is skipped" in caplog.text
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("is_scaled", "others"),
     [
         (False, {}),
@@ -318,21 +307,19 @@ def test_skipped_steps_are_told_as_soon_as_the_device_has_answered(
     ],
     ids=["full", "scaled", "packed", "padded", "gate"],
 )
-def test_no_step_waits_for_the_device(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, is_scaled: bool, others: dict[str, Any]
-) -> None:
+def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
     """Between two lines of the log nothing is read from the device, and nothing is copied to it but the batches."""
     if "objective" in others:
         write_corpus(folder / "corpus.txt", documents=100, words=6)
     options = {**FAST, "max_steps": 12, "logging_steps": 6, "save_strategy": "no", **others}
     trainer = make(folder, **options, accelerator_config='{"non_blocking": true}')
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu") if is_scaled else None
-    seen: Counter[str] = Counter()
+    seen = Counter()
 
-    def watch(owner: Any, name: str, is_harmless: Callable[..., bool] = lambda *args, **kwargs: False) -> None:
+    def watch(owner, name, is_harmless=lambda *args, **kwargs: False):
         original = getattr(owner, name)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def watched(*args, **kwargs):
             caller = sys._getframe(1)
             where = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} {name}"
             # The values of `log_skipped` have arrived; a line of the log waits; workers are elsewhere.
@@ -352,9 +339,9 @@ def test_no_step_waits_for_the_device(
         watch(torch.Tensor, name)
     for name in ("tensor", "as_tensor", "nonzero"):
         watch(torch, name)
-    moved: set[int] = set()
+    moved = set()
 
-    def is_on_device(self: torch.Tensor, *args: Any, non_blocking: bool = False, **kwargs: Any) -> bool:
+    def is_on_device(self, *args, non_blocking=False, **kwargs):
         to_other = "device" in kwargs or any(isinstance(arg, (torch.device, str)) for arg in args)
         if non_blocking:
             moved.add(self.data_ptr())
@@ -365,41 +352,41 @@ def test_no_step_waits_for_the_device(
     assert moved and seen == {}
 
 
-def test_a_lack_of_memory_is_one_line_with_options_for_the_same_steps(folder: Path) -> None:
+def test_a_lack_of_memory_names_options_for_the_same_steps(folder):
     trainer = make(folder, **FAST, per_device_train_batch_size=6, gradient_accumulation_steps=2)
 
-    def hook(module: torch.nn.Module, inputs: Any) -> None:
+    def hook(module, inputs):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
     trainer.model.register_forward_pre_hook(hook)
-    with pytest.raises(UserError, match=r"memory .*--per_device_train_batch_size 3 --gradient_accumulation_steps 4 "):
+    with raises(UserError, match=r"memory .*--per_device_train_batch_size 3 --gradient_accumulation_steps 4 "):
         trainer.train()
     trainer.args.per_device_train_batch_size = 1
-    with pytest.raises(UserError, match="--gradient_checkpointing"):
+    with raises(UserError, match="--gradient_checkpointing"):
         trainer.train()
 
 
-def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder, monkeypatch):
     monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)
-    with pytest.raises(UserError, match=r"step 9: .*/checkpoint-4;"):
+    with raises(UserError, match=r"step 9: .*/checkpoint-4;"):
         trainer.train()
     newest = folder / "output" / "run" / "checkpoint-8"
     assert find_damage(newest) is None
-    lines = json.loads((newest / "trainer_state.json").read_text())["log_history"]
+    lines = read_json(newest / "trainer_state.json")["log_history"]
     assert [logs["skipped_steps"] for logs in lines] == [1, 3, 4, 6]
     assert ["loss" in logs for logs in lines] == [True, False, True, False]
 
 
-def test_weights_or_averages_that_are_not_finite_are_not_saved(folder: Path) -> None:
+def test_weights_or_averages_that_are_not_finite_are_not_saved(folder):
     trainer = make(folder, **FAST, max_steps=4)
     trainer.train()
     trainer.state.global_step = 5
     entry = next(iter(trainer.optimizer.state.values()))
     entry["exp_avg_sq"][0] = math.inf
     for _ in range(2):
-        with pytest.raises(UserError, match=r"step 5, .*/checkpoint-4;"):
+        with raises(UserError, match=r"step 5, .*/checkpoint-4;"):
             trainer._save_checkpoint(trainer.model, None)
         entry["exp_avg_sq"][0] = 0
         with torch.no_grad():
@@ -408,8 +395,8 @@ def test_weights_or_averages_that_are_not_finite_are_not_saved(folder: Path) -> 
     assert not (run / "checkpoint-5").exists() and not (run / "unfinished").exists()
 
 
-@pytest.mark.parametrize("module", [electra.pretraining.trainer, electra.finetuning.trainer])
-def test_the_docstring_names_every_private_name_of_trainer_that_is_used(module: Any) -> None:
+@parametrize("module", [electra.pretraining.trainer, electra.finetuning.trainer])
+def test_every_private_name_of_trainer_is_documented(module):
     theirs = inspect.getsource(transformers.trainer)
     used = set(re.findall(r"(?:self\.|super\(\)\.|def )(_[a-z]\w*)", inspect.getsource(module)))
     used = {name for name in used if re.search(rf"(self\.|def ){name}\b", theirs)}

@@ -12,30 +12,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.report.blocks import to_html
 from electra.report.command import main
-from electra.report.curves import Axis, make_panels
+from electra.report.curves import make_panels
 from electra.report.drawing import draw
 from electra.report.efficiency import efficiency_section
 from electra.report.labels import metric_title
 from electra.report.page import report_blocks, try_to_report, write_report
 from electra.report.runs import RunRecord, read_runs
 from electra.samples import Sample, write_samples
+from tests.helpers import parametrize, read_json
 from tests.report.folders import finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder
 
 ROOT = Path(__file__).parents[2]
-Points = list[tuple[float, float]]
 
 
-def page_of(*folders: Path) -> str:
+def page_of(*folders):
     runs = read_runs(list(folders))
     return to_html("a page", report_blocks(runs, make_panels(runs), "steps"))
 
 
-def drawn(*folders: Path, axis: Axis = "steps") -> dict[str, list[Points]]:
+def drawn(*folders, axis="steps"):
     """Title of a chart -> points of its lines, from matplotlib's figure."""
     runs = read_runs(list(folders))
     panels = [panel for panel in make_panels(runs, axis) if panel.has_points]
@@ -46,7 +47,7 @@ def drawn(*folders: Path, axis: Axis = "steps") -> dict[str, list[Points]]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(tmp_path_factory):
     """Of a finished run with samples."""
     folder = finished_run(tmp_path_factory.mktemp("run"), learning_rate=5e-4, note="<b>&")
     sample = Sample([" the", " cat<"], [" the", " [MASK]"], [" the", " dog"], [0.0, 0.8], None)
@@ -54,7 +55,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(folder)
 
 
-def test_the_curves_are_the_log(tmp_path: Path) -> None:
+def test_the_curves_are_the_log(tmp_path):
     charts, logs = drawn(finished_run(tmp_path / "run")), logs_until(100)
     assert charts["total loss"][0] == [(line["step"], line["loss"]) for line in logs if "loss" in line]
     expected = [(line["step"], line["eval_discriminator_auc"]) for line in logs if "eval_loss" in line]
@@ -62,7 +63,7 @@ def test_the_curves_are_the_log(tmp_path: Path) -> None:
     assert charts["generator loss (nats)"][2] == [(0.0, 6.25), (100.0, 6.25)]
 
 
-def test_a_page_begins_with_the_verdict_and_the_training(page: str) -> None:
+def test_a_page_begins_with_the_verdict_and_the_training(page):
     verdict, training, *_ = re.findall(r"<p>(.*?)</p>", page)
     assert verdict == "step 100: the discriminator has started to learn"
     assert training == (
@@ -73,7 +74,7 @@ def test_a_page_begins_with_the_verdict_and_the_training(page: str) -> None:
     assert page.index(verdict) < page.index("<h2>Curves</h2>")
 
 
-def test_metrics_have_the_names_of_the_terminal_and_definitions(page: str) -> None:
+def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
     assert '<th scope="row">generator accuracy</th>' in page and "masked accuracy" not in page
     assert "Discriminator AUC: probability that a replaced token gets a higher score" in page
     assert metric_title("masked_accuracy_mask_token") == "generator accuracy where it saw [MASK]"
@@ -81,7 +82,7 @@ def test_metrics_have_the_names_of_the_terminal_and_definitions(page: str) -> No
     assert metric_title("grad_norm") == "grad norm"
 
 
-def test_tables_hold_results_plan_compute_options_and_no_secret(page: str) -> None:
+def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert '<th scope="row">discriminator AUC</th><td class="number">0.5000</td><td class="number">0.5500</td>' in page
     assert '<th scope="row">FLOPs, 6 N T and attention</th><td class="number">2e+11</td>' in page
     assert '<th scope="row">training</th><td class="number">1 d 00 h</td>' in page and "12.3 %" in page
@@ -91,7 +92,7 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page: str) -> No
     assert '<dt>masked</dt><dd>the <b class="changed">[MASK]</b></dd>' in page and "was cat&lt;" in page
 
 
-def test_the_page_is_complete_and_loads_nothing(page: str) -> None:
+def test_the_page_is_complete_and_loads_nothing(page):
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
     assert opened - closed == Counter({"meta": 3, "img": 1})
@@ -103,9 +104,9 @@ def test_the_page_is_complete_and_loads_nothing(page: str) -> None:
     assert used and used <= light and used <= dark
 
 
-def test_several_runs_share_charts(tmp_path: Path) -> None:
+def test_several_runs_share_charts(tmp_path):
     one = finished_run(tmp_path / "one")
-    metrics = json.loads((one / "metrics.json").read_text())
+    metrics = read_json(one / "metrics.json")
     metrics["plan"]["main_network"] = "masked LM"
     (one / "metrics.json").write_text(json.dumps(metrics))
     assert '<th scope="row">masked LM</th>' in page_of(one)
@@ -117,14 +118,14 @@ def test_several_runs_share_charts(tmp_path: Path) -> None:
     assert '<th scope="row">main network</th>' in page
 
 
-def test_a_long_log_makes_a_small_page() -> None:
+def test_a_long_log_makes_a_small_page():
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
     logs = [{"step": step, "loss": loss} for step, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
     assert len(to_html("", report_blocks(runs, make_panels(runs), "steps")).encode()) < 250_000
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("logs", "expected", "note"),
     [
         ([{"step": 0, "eval_loss": 5.0, "tokens_seen": 0}], {"total loss": [[(0.0, 5.0)]]}, ""),
@@ -136,26 +137,24 @@ def test_a_long_log_makes_a_small_page() -> None:
         ),
     ],
 )
-def test_a_report_is_written_of_odd_numbers_too(
-    tmp_path: Path, logs: list[dict[str, float]], expected: dict[str, list[Points]], note: str
-) -> None:
+def test_a_report_is_written_of_odd_numbers_too(tmp_path, logs, expected, note):
     folder = write_state(tmp_path / "a$b$", logs)
     page_file, picture_file = write_report([folder])
     assert drawn(folder) == expected and note in page_file.read_text()
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_files_of_one_run_and_of_several(tmp_path: Path) -> None:
+def test_the_files_of_one_run_and_of_several(tmp_path):
     one, other = finished_run(tmp_path / "one"), finished_run(tmp_path / "other")
     page_file, picture_file = write_report([one])
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
     assert Image.open(picture_file).size == (1584, round(110 * (3 * 2.5 + 0.6)))  # three rows of four panels
     main([str(one), str(other), "--x", "flops"])
-    assert drawn(one, other, axis="flops")["total loss"][0][-1][0] == pytest.approx(2e11)
+    assert drawn(one, other, axis="flops")["total loss"][0][-1][0] == approx(2e11)
     assert (tmp_path / "comparison.html").is_file() and (tmp_path / "comparison.png").is_file()
 
 
-def test_results_stand_in_the_report_and_once_in_the_card(tmp_path: Path) -> None:
+def test_results_stand_in_the_report_and_once_in_the_card(tmp_path):
     run = finished_run(tmp_path / "run")
     (run / "discriminator").mkdir()
     card = run / "discriminator" / "README.md"
@@ -172,7 +171,7 @@ def test_results_stand_in_the_report_and_once_in_the_card(tmp_path: Path) -> Non
     assert (tmp_path / "a.png").is_file() and not (run / "report.html").exists()
 
 
-def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path: Path) -> None:
+def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path):
     run = read_runs([finished_run(tmp_path / "run")])[0]
     table = efficiency_section("run", run.plan, run.metrics["compute"], {"AVG": 0.548, "GLUE": None})[1]
     own, *published = table.rows
@@ -182,11 +181,11 @@ def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path: Path) ->
     ]  # fmt: skip
     for name, devices, days, peak in (("GPT", 8, 30, 12.0), ("DistilBERT", 8, 3.75, 15.7)):
         row = next(row for row in published if row[0] == name)
-        assert float(row[3]) == pytest.approx(devices * days * peak * 0.33 / 1000, abs=6e-4)
+        assert float(row[3]) == approx(devices * days * peak * 0.33 / 1000, abs=6e-4)
     assert efficiency_section("run", run.plan, {}, {}) == []
 
 
-def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
+def test_bad_requests_are_refused_in_a_line(tmp_path):
     run = finished_run(tmp_path / "run")
     (tmp_path / "other.html").write_text("<p>mine</p>")
     for argv, message in (
@@ -196,14 +195,14 @@ def test_bad_requests_are_refused_in_a_line(tmp_path: Path) -> None:
         ([str(run), "--output", str(tmp_path / "other.html")], "was not written by this command"),
         ([str(finished_run(tmp_path / f"r{n}")) for n in range(9)], "9 runs"),
     ):
-        with pytest.raises(UserError, match=message):
+        with raises(UserError, match=message):
             main(argv)
     assert try_to_report(tmp_path / "nothing") == []  # after a run, a report that fails costs nothing
-    with pytest.raises(OSError, match=r"config\.yaml"):
+    with raises(OSError, match=r"config\.yaml"):
         main([str(run), "--output", str(run / "config.yaml" / "x.html")])
 
 
-def test_reports_import_no_torch() -> None:
+def test_reports_import_no_torch():
     code = "import sys, electra.report.command; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "'electra.report.command'" in done.stdout
