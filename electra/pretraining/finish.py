@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate import PartialState
 
 from electra.data.corrupted import CorruptedSegments
@@ -144,9 +143,7 @@ def _save_logs(trainer: ElectraTrainer, step: int) -> None:
     write_file((json.dumps(asdict(trainer.state), indent=2) + "\n").encode(), folder / STATE_NAME)
     if trainer.eval_dataset is not None:
         model, tokenizer = trainer.model, trainer.processing_class
-        # Spread over the text, because neighbouring segments are of one document.
-        spread = np.linspace(0, len(trainer.eval_dataset) - 1, SAMPLES).round().astype(int)
-        segments = trainer.eval_dataset.__getitems__(sorted(set(spread.tolist())))
+        segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
         samples = to_samples(probe(model.generator, model.discriminator, batch, model.config), tokenizer)
         write_samples(samples, folder, step)

@@ -47,11 +47,16 @@ class WindowPolicy:
     def __len__(self) -> int:
         return self.count
 
-    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        # Which document a window is of, how many windows the document has, and which of them it is.
+    def rows(self, epoch: int, indices: Ints) -> Ints:
+        """Which of the documents each window is of, int64 (N,)."""
         rounding = float(uniform(self.seed, ROUNDING, epoch))
         row = np.searchsorted(self.cumulative, indices + 1 - rounding, side="left")
-        row = row.clip(max=len(self.documents) - 1)
+        return row.clip(max=len(self.documents) - 1)
+
+    def cut(self, epoch: int, indices: Ints) -> list[Segment]:
+        # How many windows the document has, and which of them it is.
+        rounding = float(uniform(self.seed, ROUNDING, epoch))
+        row = self.rows(epoch, indices)
         before = np.where(row > 0, self.cumulative[row - 1], 0.0)
         first = np.floor(before + rounding).astype(np.int64)
         following = np.floor(self.cumulative[row] + rounding).astype(np.int64)
