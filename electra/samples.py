@@ -29,11 +29,11 @@ class Sample:
     shown: list[str]
     """Input of the main network: the generator's samples at the masked positions."""
     probabilities: list[float | None] | None
-    """Of "replaced", in [0, 1]; None where a diverged network gives no number."""
+    """Probability of "replaced", in [0, 1]; None where a diverged network gives no number."""
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
     log_probabilities: list[float | None] | None = None
-    """Of the shown tokens given the others, by an Electric."""
+    """Log probability of each shown token given the others, by an Electric."""
 
     def __post_init__(self) -> None:
         columns = (self.masked, self.shown, self.probabilities, self.restored, self.log_probabilities)

@@ -414,7 +414,7 @@ class Runner:
         differing = [key for key, value in self.settings().items() if state["settings"].get(key) != value]
         if differing:
             what = ", ".join(differing)
-            raise UserError(f"{self.folder} is a sweep with another {what}; choose another --experiment_name")
+            raise UserError(f"{self.folder} is a sweep with other settings ({what}); choose another --experiment_name")
         self.points = {point["number"]: Point(**point) for point in state["points"]}
 
     def save(self) -> None:

@@ -284,7 +284,7 @@ def test_a_failed_point_is_reported_and_retried(tmp_path):
 
 def test_other_settings_and_foreign_folders_are_refused(tmp_path):
     runner_of(tmp_path).save()
-    with raises(UserError, match="another flags"):
+    with raises(UserError, match=r"other settings \(flags\)"):
         runner_of(tmp_path, flags=("--max_steps=3",))
     (tmp_path / "sweep" / "sweep.json").unlink()
     with raises(UserError, match="not the folder of a sweep"):

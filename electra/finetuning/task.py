@@ -223,7 +223,7 @@ class FileTask(TaskAdapter):
 
     @classmethod
     def task_name(cls, args: Arguments[Any]) -> str:
-        """That of the data, or else of the folder of the (first) training file."""
+        """The name of the data, or else that of the folder of the (first) training file."""
         path = next(iter(_paths(args.options.train_file)), "")
         return cls.data_name(args) or _as_name(expand(path).absolute().parent.name) or cls.kind
 

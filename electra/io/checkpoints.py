@@ -79,7 +79,7 @@ def _difference(path: Path, entry: dict[str, Any]) -> str | None:
 
 
 def _entries(folder: Path) -> dict[str, dict[str, Any]] | None:
-    """By name; empty without a manifest, None if it cannot be read."""
+    """The entries of a manifest by file name; empty without a manifest, None if it cannot be read."""
     try:
         files = json.loads((folder / MANIFEST_NAME).read_text())["files"]
         return {name: {"size": int(entry["size"]), "blake2b": entry["blake2b"]} for name, entry in files.items()}
@@ -94,7 +94,7 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _checksum(path: Path) -> str:
-    """Of all bytes; of a large Arrow file, which can have hundreds of gigabytes, of 64 evenly spaced MiB."""
+    """BLAKE2b of all bytes; for a large Arrow file, which may have hundreds of gigabytes, of 64 evenly spaced MiB."""
     size, checksum = path.stat().st_size, hashlib.blake2b(digest_size=32)
     is_sampled = path.suffix == ".arrow" and size > _SAMPLES * _PIECE_BYTES
     evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))

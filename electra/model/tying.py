@@ -20,8 +20,6 @@ from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.networks import backbone_of, embedding_modules
 
-TIES = ("none", "word", "embeddings", "all", "gdes")
-
 
 class DisentangledEmbedding(nn.Embedding):
     """E_D = sg(E_G) + E_delta: a table added to another network's, without gradient for that network.

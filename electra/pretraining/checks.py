@@ -43,9 +43,13 @@ def _trains_generator_alone(c: Configuration) -> bool:
     return objective.has_stages or objective.is_adversarial or objective.is_energy_based
 
 
+def _backbones(c: Configuration) -> set[str]:
+    """The architectures of both networks."""
+    return {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
+
+
 def _projects_embeddings(c: Configuration) -> bool:
-    types = {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
-    return any(BACKBONES[backbone].projection for backbone in types)
+    return any(BACKBONES[backbone].projection for backbone in _backbones(c))
 
 
 def _starts_from_generator(c: Configuration) -> bool:
@@ -225,10 +229,9 @@ def check_together(c: Configuration) -> None:
 
 def _check_needs(c: Configuration) -> None:
     values = c.values()
-    types = {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
     words = {
         "source": "--generator_type uniform" if _is_uniform(c) else f"--objective {c.objective.objective}",
-        "types": " and ".join(sorted(types)),
+        "types": " and ".join(sorted(_backbones(c))),
         "optimizer": c.training.optim.value,
     }
     for need in NEEDS:

@@ -56,7 +56,7 @@ class LogWindow:
     """The tokens that were already read from the device."""
     unread_tokens: Tensor | None = None
     sums: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
-    """By names: their sums over batches, the number of these batches, and of skipped steps, float32 (names + 2)."""
+    """Sums over batches by names of metrics, then the numbers of batches and skipped steps, float32 (names + 2)."""
     _step: dict[str, Tensor] = field(default_factory=dict)
     _batches: int = 0
 

@@ -145,7 +145,7 @@ def fixed_names() -> tuple[str, ...]:
 
 
 def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:
-    """With decisions at probability 0.5, which is logit 0."""
+    """Metrics of decisions at probability 0.5, which is logit 0."""
     is_replaced, logits = tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGITS]
     decisions = logits >= 0
     if not len(decisions):  # scikit-learn 1.9 refuses empty arrays

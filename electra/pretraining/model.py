@@ -55,20 +55,6 @@ SIZES = (
 BYTES_PER_PARAMETER = 8
 """Bytes of a weight and its gradient in float32, the least that training needs."""
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-INITIALIZATIONS = ("normal", "truncated_normal", "original", "local")
-"""Initial weights.
-
-    normal            normal with the configuration's standard deviation, as transformers initializes
-    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
-    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
-                      the embedding projection and the discriminator's output
-    local             normal, but two heads of a new discriminator look at the neighbouring tokens (local_heads.py)
-
-In all of them biases are zero and normalizations the identity.
-
-Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
-pretrain/... run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
-"""
 
 
 def build_model(
@@ -396,7 +382,20 @@ def record_given_parts(
 
 @torch.no_grad()
 def initialize(network: PreTrainedModel, initialization: str) -> None:
-    """Initialize a fresh network from torch's current random state, by one of `INITIALIZATIONS`."""
+    """Initialize a fresh network from torch's current random state.
+
+    `initialization` is one of:
+    normal            normal with the configuration's standard deviation, as transformers initializes
+    truncated_normal  the same, truncated at two standard deviations, which leaves .88 of the standard deviation
+    original          truncated normal, but Glorot uniform for the two layers without an initializer in the original:
+                      the embedding projection and the discriminator's output
+    local             normal, but two heads of a new discriminator look at the neighbouring tokens (local_heads.py)
+
+    In all of them biases are zero and normalizations the identity.
+
+    Source: google-research/electra, model/modeling.py (create_initializer; embeddings_project has none) and
+    run_pretraining.py (the discriminator's last layer has none: TensorFlow's default is Glorot's).
+    """
     if initialization in ("normal", "local"):
         return
     for module in network.modules():

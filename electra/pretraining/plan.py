@@ -88,7 +88,7 @@ class Plan:
     padding: float = 0.0
     """Share of the positions that are padding, by some segments of an epoch."""
     changes: list[str] = field(default_factory=list)
-    """Of a resumed run: a line for each step at which options changed."""
+    """A line for each step at which the options of a resumed run changed."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

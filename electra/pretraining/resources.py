@@ -32,13 +32,13 @@ TRIAL_SECONDS = 20.0
 """A trial of one process ends after this time, with the steps that it has."""
 
 
-def bytes_of_averages(training: PretrainingArguments, model: ElectraForJointPretraining) -> int:
-    """Of Adam's two averages of each weight, and Muon's one of its matrices; other optimizers keep less."""
-    averages = 2 * sum(parameter.numel() for parameter in model.parameters())
+def bytes_of_moments(training: PretrainingArguments, model: ElectraForJointPretraining) -> int:
+    """Bytes of the optimizer: two moments of each weight for Adam, one of its matrices for Muon; others keep less."""
+    moments = 2 * sum(parameter.numel() for parameter in model.parameters())
     if training.muon_learning_rate is not None:
         *_, group = muon_groups(model, weight_decay=0, muon_learning_rate=training.muon_learning_rate)
-        averages -= sum(matrix.numel() for matrix in group["params"])
-    return 4 * averages
+        moments -= sum(matrix.numel() for matrix in group["params"])
+    return 4 * moments
 
 
 def count_checkpoints(training: PretrainingArguments, plan: Plan) -> tuple[int, bool]:
@@ -59,11 +59,11 @@ def check_disk(args: Configuration, model: ElectraForJointPretraining, plan: Pla
     """
     training, run = args.training, Path(str(args.training.output_dir))
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    averages = bytes_of_averages(training, model)
-    checkpoint = weights if training.save_only_model else weights + averages
+    moments = bytes_of_moments(training, model)
+    checkpoint = weights if training.save_only_model else weights + moments
     networks = 4 * (plan.discriminator_parameters + plan.generator_parameters)
     kept, are_others_deleted = count_checkpoints(training, plan)
-    memory = format_bytes(2 * weights + averages)
+    memory = format_bytes(2 * weights + moments)
     logger.info(f"memory         {memory} for weights, gradients and optimizer; --plan measures the peak")
     logger.info(
         f"disk           token cache {format_bytes(plan.cache_bytes)}, {kept} checkpoints of "

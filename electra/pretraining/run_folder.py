@@ -42,7 +42,7 @@ class Run(NamedTuple):
     folder: Path
     checkpoint: str | None
     is_finished: bool = False
-    """With --auto_resume: there is nothing left to do."""
+    """Whether --auto_resume has nothing left to do."""
 
 
 def open_run(args: Configuration) -> Run:

@@ -25,7 +25,7 @@ LABELS = {
     "copy_gate_accuracy": "copy gate accuracy",
     "copy_gate_auc": "copy gate AUC",
 }
-"""Of all metrics except the total loss, in the order of the table. An indented label belongs to the one above it."""
+"""Labels of all metrics but the total loss, in the order of the table. An indented one belongs to that above it."""
 DEFINITIONS = {
     "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
     "size if it knows nothing.",

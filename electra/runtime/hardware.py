@@ -38,7 +38,7 @@ HARDWARE = {
     "h200": Hardware("H200 SXM", 989.0, "bfloat16"),
     "b200": Hardware("B200", 2250.0, "bfloat16"),
 }
-"""By name. P6000 and RTX 3090 as in rc2020_electra; V100 is its SXM2, B200 that of an HGX."""
+"""Name -> processor. P6000 and RTX 3090 as in rc2020_electra; V100 is its SXM2, B200 that of an HGX."""
 
 
 def data_sheet_flops(device: str, dtype: str) -> float | None:

@@ -34,7 +34,7 @@ class PhaseOptions(NamedTuple):
 
     gate: Gate | None = None
     generator_steps: int = 0
-    """Of the generator's stage; 0 without stages."""
+    """Steps of the generator's stage; 0 without stages."""
     init_from_generator: bool = True
     """The discriminator's stage starts from the generator's weights."""
 

@@ -64,7 +64,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 
 
 def _accuracy(outcomes: NDArray[np.float64]) -> dict[str, Any]:
-    """Of one paradigm; a single pair has no standard error."""
+    """Accuracy of one paradigm; a single pair has no standard error."""
     count = len(outcomes)
     error = float(outcomes.std() / math.sqrt(count)) if count > 1 else None
     return {"accuracy": float(outcomes.mean()), "standard_error": error, "pairs": count}

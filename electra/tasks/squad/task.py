@@ -174,7 +174,7 @@ class Squad(TaskAdapter):
         return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
 
     def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, References]) -> None:
-        """By id of the question: best answers, n best answers, null odds; and the output of the official script."""
+        """Write answers, n best answers and null odds by id of the question, and the official script's output."""
         dev = references["dev"]
         decoded = dev.decode(outcome.logits["dev"])
         folder = self._predictions_folder(task, seed)

@@ -19,7 +19,7 @@ from electra.io.errors import UserError
 OUTSIDE = "O"
 LABEL = re.compile(r"([BIESLU])-(.+)")
 PREFIXES = {"iob1": "BI", "iob2": "BI", "bioes": "BIES"}
-"""By scheme. A fourth scheme is plain: every label is a class of its own, such as a part of speech."""
+"""Scheme -> its prefixes. A fourth scheme is plain: every label is a class of its own, such as a part of speech."""
 
 Labels = Sequence[Sequence[str]]
 
