@@ -89,8 +89,8 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
             table.weight[:, :used] -= table.shared.weight[:, :used]
     if hasattr(base, "embeddings_project"):
         base.embeddings_project.weight[:used] = torch.eye(used, config.embedding_size)
-    # The norm of the embeddings divides by this: words and positions, and the sinusoids.
-    norm = (2 * config.initializer_range**2 + count * amplitude**2 / config.embedding_size) ** 0.5
+    # The norm of the embeddings divides by this: words, positions and token types, and the sinusoids.
+    norm = (3 * config.initializer_range**2 + count * amplitude**2 / config.embedding_size) ** 0.5
     size = (scores * width**0.5).sqrt() * norm / amplitude
     attention = base.encoder.layer[0].attention.self
     for head, distance in zip(range(heads), NEIGHBOURS, strict=False):

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordPiece
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -73,12 +74,22 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
         else:
             kept[index] = same
     # First as the old model cuts the token itself, which respects the middle of words, then as it reads its text.
-    readings = [(plain_backend(old), [texts[index] for index in rest])]
+    readings = [(plain_backend(old), {index: texts[index] for index in rest})]
     if is_same_kind:
-        readings.insert(0, (Tokenizer(old.backend_tokenizer.model), [t.removeprefix("##") for t in rest.values()]))
+        model = old.backend_tokenizer.model
+        inside = {}
+        if isinstance(model, WordPiece):
+            inside = {index: token[2:] for index, token in rest.items() if token.startswith("##")}
+            continued = {token: index for token, index in old_ids.items() if token.startswith("##")}
+            first = {token[2:]: index for token, index in continued.items()}  # stand at the beginning, too
+            pieces = WordPiece({**first, **continued, old.unk_token: old.unk_token_id}, unk_token=old.unk_token)
+            readings.insert(0, (Tokenizer(pieces), inside))
+        whole = {index: token for index, token in rest.items() if index not in inside}
+        readings.insert(0, (Tokenizer(model), whole))
     averaged: dict[int, list[int]] = {}
     for backend, written in readings:
-        for index, encoding in zip(rest, backend.encode_batch(written, add_special_tokens=False), strict=True):
+        encodings = backend.encode_batch(list(written.values()), add_special_tokens=False)
+        for index, encoding in zip(written, encodings, strict=True):
             if index not in averaged and encoding.ids and old.unk_token_id not in encoding.ids:
                 averaged[index] = encoding.ids
     return Rows(kept, averaged, vocabulary_size(new))

@@ -2,7 +2,7 @@
 
 import torch
 from torch.testing import assert_close
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, BertTokenizer
 
 from electra.model.configuration import discriminator_config, longest_text
 from electra.model.networks import embedding_modules, masked_lm, token_detector
@@ -45,6 +45,16 @@ def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm, size)
         ids = plain_backend(new).encode(text, add_special_tokens=False).ids
         pieces = [piece for index in ids for piece in rows.averaged.get(index, [index])]
         assert pieces == plain_backend(old).encode(text, add_special_tokens=False).ids
+
+
+def test_new_ends_of_words_are_the_mean_of_ends_of_words():
+    """`##ingly` is not cut as the word "ingly", whose first piece is `in`."""
+    vocabularies = [["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "in", "go", "##ing", "##ly", "##g"]] * 2
+    vocabularies[1] = [*vocabularies[1], "##ingly", "ingly", "##inx"]
+    old, new = (BertTokenizer(vocab={t: i for i, t in enumerate(tokens)}) for tokens in vocabularies)
+    rows = rows_of_vocabulary(old, new)
+    assert rows.averaged == {10: [7, 8], 11: [5, 9, 8]}
+    assert rows.describe() == {"kept": 10, "averaged": 2, "new": 1}
 
 
 def test_between_algorithms_tokens_are_matched_by_text_or_role():

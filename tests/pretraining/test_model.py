@@ -6,7 +6,7 @@ import torch
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.model.local_heads import allow_local_heads, set_local_heads
+from electra.model.local_heads import SCORES, allow_local_heads, set_local_heads
 from electra.model.networks import masked_lm, token_detector
 from electra.pretraining.model import build_model, count_parameters, initialize
 from electra.pretraining.options import parse_arguments
@@ -64,6 +64,8 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, emb
     (weights,) = network.base_model(torch.arange(64)[None] % 50, output_attentions=True).attentions[0]
     for head, distance in ((0, -1), (1, 1)):
         assert torch.diagonal(weights[head], offset=distance).mean() > 0.55
+        scores = weights[head].detach().log()  # but for a constant of each row
+        assert torch.diagonal(scores, offset=distance).mean() - scores.mean() == approx(sum(SCORES), abs=1.5)
     for head in (2, 3):
         assert max(torch.diagonal(weights[head], offset=distance).mean() for distance in (-1, 1)) < 0.1
 
