@@ -9,59 +9,42 @@ import sys
 import time
 from pathlib import Path
 
+import optuna
 import pytest
 import yaml
 from pytest import approx, raises
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
+from electra.io.console import log_plainly
 from electra.io.errors import UserError
-from electra.sweep import (
-    RANDOM_POINTS,
-    Point,
-    Runner,
-    best_group,
-    check_points,
-    environment,
-    main,
-    number_of_points,
-    propose,
-    read_sweep,
-    report,
-    script_flags,
-)
-from tests.helpers import parametrize, read_json
+from electra.sweep import RANDOM_POINTS, Runner, environment, incomparable_options, main, read_sweep, report, suggest
+from tests.helpers import parametrize
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 INCOMPARABLE = {
-    "discriminator_weight": {"discriminator_weight", "temperature"},
-    "generator_size": {"generator_size"},
-    "generator_size_cpu": {"generator_size"},
-    "glue_lr": set(),
-    "learning_rate": set(),
-    "mask_rate": {"mlm_probability", "disallow_correct"},
+    "discriminator_weight": ["discriminator_weight", "temperature"],
+    "generator_size": ["generator_size"],
+    "generator_size_cpu": ["generator_size"],
+    "glue_lr": [],
+    "learning_rate": [],
+    "mask_rate": ["mlm_probability", "disallow_correct"],
 }
 """Options by which the points of each file are not comparable."""
 RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
-TWO_SIZES = {"generator_size": {"values": [0.25, 0.5]}}
-BUILTIN = ["--dataset_name=builtin"]
-SCRIPT = '''
-"""Records how it was started, has a checkpoint at once, and a metric after a while: the learning rate itself."""
+SCRIPT = """
 import json, os, pathlib, sys, time
-options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if "=" in word)
-following = dict(zip(sys.argv[1:], sys.argv[2:]))
-folder = pathlib.Path(following["--output_dir"]) / following["--experiment_name"]
-record = {"name": folder.name, "pid": os.getpid(), "resumes": (folder / "checkpoint-1").exists()}
-(folder / "checkpoint-1").mkdir(parents=True, exist_ok=True)
-with open(options["starts"], "a") as file:
-    file.write(json.dumps(record) + "\\n")
-time.sleep(float(options["seconds"]))
-if options["learning_rate"] == options.get("fails_at"):
-    print("\\n".join(f"line {number}" for number in range(30)))
+folder, rate, seconds = pathlib.Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+with open(folder.parent / "starts.jsonl", "a") as file:
+    file.write(json.dumps({"rate": rate, "pid": os.getpid()}) + "\\n")
+time.sleep(seconds)
+if rate == 0.2 and (folder.parent / "fail").exists():
     sys.exit("no such learning rate")
-metrics = {"held_out": {"trained": {"discriminator_auc": float(options["learning_rate"])}}}
+folder.mkdir(exist_ok=True)
+metrics = {"held_out": {"trained": {"discriminator_auc": rate}}}
 (folder / "metrics.json").write_text(json.dumps(metrics))
-'''
+"""
+"""Records its start, and after a while writes a metric: the learning rate itself."""
 
 
 def sweep_of(folder, **keys):
@@ -70,7 +53,7 @@ def sweep_of(folder, **keys):
         "program": "run_pretraining.py",
         "method": "grid",
         "metric": {"name": "eval/discriminator_auc", "goal": "maximize"},
-        "parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}},
+        "parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3, 0.4]}},
         **keys,
     }
     path = folder / "sweep.yaml"
@@ -78,21 +61,41 @@ def sweep_of(folder, **keys):
     return read_sweep(path)
 
 
-def runner_of(folder, parallel=1, flags=(), **keys):
-    """A runner of the script above."""
-    program = folder / "program" / "run_pretraining.py"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(SCRIPT)
-    sweep = sweep_of(folder, program=str(program), **keys)
-    words = [f"--starts={folder / 'starts.jsonl'}", "--seconds=0.05", *flags]
-    runner = Runner(sweep, folder / "sweep", words, (), number_of_points(sweep, None), parallel, seed=42)
-    runner.load()
-    return runner
+class Quick(Runner):
+    """Runs the script above."""
+
+    seconds = 0.05
+
+    def commands(self, name, values):
+        words = [str(self.folder / name), str(values["learning_rate"]), str(self.seconds)]
+        return {"pretrain": [sys.executable, "-c", SCRIPT, *words]}
+
+
+def quick(folder, flags=(), parallel=1):
+    return Quick(sweep_of(folder), folder / "sweep", flags, (), parallel)
 
 
 def starts(folder):
-    path = folder / "starts.jsonl"
+    path = folder / "sweep" / "starts.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def scores(runner):
+    return sorted(trial.value for trial in runner.finished())
+
+
+def draw(sweep, count, seed=0, score=None):
+    """The values of the points of a search; `score` is what the metric is at a point."""
+    sampler = optuna.samplers.RandomSampler(seed)
+    if sweep.method == "bayes":
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_POINTS)
+    study = optuna.create_study(sampler=sampler, direction=sweep.goal)
+    points = []
+    for _ in range(count):
+        trial = study.ask()
+        points.append({name: suggest(trial, name, spec) for name, spec in sweep.parameters.items()})
+        study.tell(trial, score(points[-1]) if score else 0.0)
+    return points
 
 
 # ---- files and points
@@ -101,19 +104,12 @@ def starts(folder):
 @parametrize(
     ("keys", "named"),
     [
-        ({"method": "gird"}, "grid.*gird"),
+        ({"method": "gird"}, "grid"),
         ({"metric": None}, "metric"),
-        ({"metric": {"name": "AVG", "goal": "maximise"}}, "maximise"),
-        ({"parameters": {"seed": {"values": []}}}, "seed.*values"),
-        ({"parameters": {"seed": {"value": 3}}}, "one value"),
-        ({"parameters": {"learning_rate": RATE}}, "grid.*learning_rate"),
-        ({"parameters": {"x": {"min": 5, "max": 1}}, "method": "random"}, "x: .*min below max"),
-        ({"parameters": {"x": {**RATE, "min": 0}}, "method": "random"}, "min above 0"),
-        ({"parameters": {"x": {"distribution": "log_normal", "mu": 0}}, "method": "random"}, "log_normal"),
-        ({"parameters": {"hub_token": {"values": ["a", "b"]}}}, "hub_token is a secret"),
-        ({"early_terminate": {"type": "hyperband"}}, "early_terminate"),
-        ({"program": "train.py"}, "run_pretraining.py.*train.py"),
-        ({"run_cap": 0}, "run_cap"),
+        ({"parameters": {"learning_rate": RATE}}, "learning_rate needs value"),
+        ({"parameters": {"x": {"distribution": "log_normal", "mu": 0}}, "method": "random"}, "x needs.*log_uniform"),
+        ({"early_terminate": {"type": "hyperband"}}, "run_cap"),
+        ({"program": "train.py"}, "run_pretraining.py"),
     ],
 )
 def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
@@ -122,181 +118,112 @@ def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
     assert str(raised.value).startswith(f"{tmp_path / 'sweep.yaml'}: ") and "\n" not in str(raised.value)
 
 
-def test_a_grid_is_the_product_in_the_order_of_the_file(tmp_path):
-    parameters = {"x": {"values": [3, 1]}, "list": {"value": [7]}, "y": {"values": ["a", "b", "c"]}}
-    sweep = sweep_of(tmp_path, parameters=parameters)
-    points = [propose(sweep, number, seed=1) for number in range(1, 7)]
-    assert points == [{"x": x, "list": [7], "y": y} for x in (3, 1) for y in "abc"]
-
-
-def test_every_limit_of_the_number_of_points_holds(tmp_path):
-    random = {"method": "random", "parameters": {"learning_rate": RATE}}
-    with raises(UserError, match="--max_runs"):
-        number_of_points(sweep_of(tmp_path, **random), None)
-    assert number_of_points(sweep_of(tmp_path, **random, run_cap=7), 9) == 7
-    assert number_of_points(sweep_of(tmp_path), None) == 6
-    assert number_of_points(sweep_of(tmp_path, run_cap=50), 4) == 4
-
-
 def test_random_points_have_their_distributions(tmp_path):
     parameters = {
         "learning_rate": RATE,
         "weight_decay": {"min": 0.0, "max": 1.0},
         "warmup_steps": {"min": 10, "max": 12},
-        "temperature": {"distribution": "q_uniform", "min": 0.1, "max": 0.3, "q": 0.1},
+        "temperature": {"distribution": "q_uniform", "min": 0.5, "max": 1.0, "q": 0.25},
         "adam_bias_correction": {"values": [True, False]},
         "report_to": {"value": ["none"]},
     }
-    sweep = sweep_of(tmp_path, method="random", parameters=parameters)
-    points = [propose(sweep, number, seed=0) for number in range(1, 301)]
-    assert propose(sweep, 7, seed=0) == points[6] != propose(sweep, 7, seed=1)
+    points = draw(sweep_of(tmp_path, method="random", parameters=parameters), 300)
     rates = [math.log10(point["learning_rate"]) for point in points]
     assert min(rates) >= -4 and max(rates) <= -2
     assert statistics.fmean(rates) == approx(-3, abs=0.1)
     assert statistics.fmean(point["weight_decay"] for point in points) == approx(0.5, abs=0.06)
-    values = {"warmup_steps": (10, 11, 12), "temperature": (0.1, 0.2, 0.3), "adam_bias_correction": (True, False)}
+    assert all(point["report_to"] == ["none"] for point in points)
+    values = {"warmup_steps": (10, 11, 12), "temperature": (0.5, 0.75, 1.0), "adam_bias_correction": (True, False)}
     for name, possible in values.items():
         drawn = [point[name] for point in points]
         assert all(drawn.count(value) == approx(300 / len(possible), abs=40) for value in possible)
 
 
-@parametrize(("goal", "low", "high"), [("maximize", 0.0, 0.25), ("minimize", 0.75, 1.0)])
-def test_a_bayesian_search_goes_where_results_are_good(tmp_path, goal, low, high):
-    metric = {"name": "eval/discriminator_auc", "goal": goal}
-    parameters = {"x": {"min": 0.0, "max": 1.0}, "n": {"min": 1, "max": 4}}
-    sweep = sweep_of(tmp_path, method="bayes", metric=metric, parameters=parameters)
-    earlier = [Point(k, "", {"x": k / 24, "n": 2}, {"eval/discriminator_auc": -k / 24}) for k in range(24)]
-    points = [propose(sweep, number, 1, earlier) for number in range(25, 33)]
-    assert all(low <= point["x"] <= high and point["n"] in (1, 2, 3, 4) for point in points)
-    assert propose(sweep, 25, 1, earlier) == points[0] != propose(sweep, 25, 2, earlier)
-    few = earlier[: RANDOM_POINTS - 1]
-    assert propose(sweep, 8, 1, few) == propose(sweep, 8, 1, [])
-
-
-# ---- what the scripts accept, and what can be compared
-
-
 @parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_suits_the_script_and_wandb_s_agent(path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_a_file_suits_our_command_and_wandb_s_agent(path, tmp_path):
     sweep = read_sweep(path)
-    assert set(check_points(sweep, [], [])) == INCOMPARABLE[path.stem]
-    values = propose(sweep, 1, 42)
+    assert incomparable_options(sweep) == INCOMPARABLE[path.stem]
+    (values,) = draw(sweep, 1)
     agent = create_sweep_command_args({"args": {name: {"value": value} for name, value in values.items()}})["args"]
-    assert script_flags(values, [])[: len(agent)] == agent
+    (command,) = Runner(sweep, tmp_path, [], [], 1).commands("point", values).values()
+    assert command[4 : 4 + len(agent)] == agent
 
 
 @parametrize(
-    ("metric", "parameters", "expected"),
+    ("metric", "name", "counts"),
     [
-        ("eval/discriminator_auc", {"hidden_size": {"values": [256, 128]}}, ["hidden_size"]),
-        ("eval/generator_loss", {"hidden_size": {"values": [256, 128]}}, []),
-        (
-            "eval/generator_loss",
-            {"mlm_replacement_probability": {"values": [0.5, 1]}},
-            ["mlm_replacement_probability"],
-        ),
-        ("eval/discriminator_auc", {"max_length": {"values": [64, 128]}}, ["max_length"]),
-        ("eval/discriminator_auc", {"learning_rate": {"values": [1e-3, 1e-4]}}, []),
-        ("eval/discriminator_auc", {"hidden_dropout_prob": {"values": [0.0, 0.1]}}, []),
+        ("eval/discriminator_auc", "hidden_size", True),
+        ("eval/generator_loss", "hidden_size", False),
+        ("eval/generator_loss", "mlm_replacement_probability", True),
+        ("eval/fixed_discriminator_auc", "mlm_replacement_probability", False),
+        ("eval/discriminator_auc", "max_length", True),
+        ("eval/discriminator_auc", "hidden_dropout_prob", False),
     ],
 )
-def test_what_a_metric_measures(tmp_path, metric, parameters, expected):
-    sweep = sweep_of(tmp_path, metric={"name": metric}, parameters=parameters)
-    assert check_points(sweep, BUILTIN, []) == expected
+def test_what_a_metric_measures(tmp_path, metric, name, counts):
+    sweep = sweep_of(tmp_path, metric={"name": metric}, parameters={name: {"values": [0, 1]}})
+    assert incomparable_options(sweep) == [name] * counts
 
 
-@parametrize(
-    ("keys", "flags", "named"),
-    [
-        ({"parameters": {"generator_siz": {"values": [1, 2]}}}, [], "--generator_siz.*--generator_size"),
-        ({"parameters": {"generator_size": {"values": [0.5, -2]}}}, [], "--generator_size -2"),
-        ({"parameters": TWO_SIZES}, ["--max_stps", "3"], "--max_steps"),
-        ({"metric": {"name": "eval/discriminator_acu"}}, [], "discriminator_acu.*discriminator_auc"),
-        ({"metric": {"name": "median/rte"}}, [], "--glue"),
-        ({}, ["--output_dir", "x"], "--output_dir"),
-        ({}, ["--experiment-name=x"], "--experiment_name"),
-        ({}, ["--learning-rate=1e-4"], "--learning_rate is swept"),
-    ],
-)
-def test_points_that_cannot_work_are_refused(tmp_path, keys, flags, named):
-    with raises(UserError, match=named):
-        check_points(sweep_of(tmp_path, **keys), [*BUILTIN, *flags], [])
-
-
-def test_a_bayesian_search_needs_a_comparable_metric(tmp_path):
-    sweep = sweep_of(tmp_path, method="bayes", run_cap=3, parameters={"mlm_probability": {"min": 0.1, "max": 0.5}})
-    with raises(UserError, match=r"eval/discriminator_auc .* mlm_probability.*median/TASK"):
-        main([str(sweep.path), f"--output_dir={tmp_path}", "--", *BUILTIN])
+def test_a_search_needs_an_end_and_a_comparable_metric(tmp_path):
+    sweep = sweep_of(tmp_path, method="bayes", parameters={"mlm_probability": {"min": 0.1, "max": 0.5}})
+    with raises(UserError, match=r"eval/discriminator_auc depends on mlm_probability"):
+        main([str(sweep.path), f"--output_dir={tmp_path}"])
+    sweep = sweep_of(tmp_path, method="random", parameters={"learning_rate": RATE})
+    with raises(UserError, match="--max_runs"):
+        main([str(sweep.path), f"--output_dir={tmp_path}"])
 
 
 # ---- processes
 
 
-def is_running(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+def test_a_grid_is_run_in_the_order_of_the_file(tmp_path):
+    runner = quick(tmp_path)
+    runner.run_all(total=3)
+    assert [line["rate"] for line in starts(tmp_path)] == [0.1, 0.2, 0.3]
+    assert scores(runner) == [0.1, 0.2, 0.3]
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path):
+@parametrize(("kind", "parallel"), [(signal.SIGKILL, 1), (signal.SIGTERM, 2)])
+def test_a_killed_sweep_continues_and_repeats_nothing(tmp_path, kind, parallel):
     code = (
-        "import sys; from pathlib import Path; from tests.test_sweep import runner_of;"
-        "runner_of(Path(sys.argv[1]), 2, ('--seconds=0.6',)).run_all()"
+        "import sys; from pathlib import Path; from tests.test_sweep import Quick, quick; Quick.seconds = 0.6;"
+        f"quick(Path(sys.argv[1]), (), {parallel}).run_all(4)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
-    while len(starts(tmp_path)) < 4:
+    while len(starts(tmp_path)) < parallel + 1:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(kind)
     process.wait()
-    before = read_json(tmp_path / "sweep" / "sweep.json")["points"]
-    finished = {point["name"] for point in before if point["metrics"]}
-    left = [line for line in starts(tmp_path) if line["name"] not in finished]
-    deadline = time.monotonic() + 10
-    while any(is_running(line["pid"]) for line in left):
-        assert time.monotonic() < deadline, "a run outlived its sweep"
-        time.sleep(0.02)
-
-    runner = runner_of(tmp_path, 2, ("--seconds=0.6",))
-    runner.run_all()
-    again = starts(tmp_path)[len(finished) + len(left) :]
-    assert not finished & {line["name"] for line in again} and len(again) == 6 - len(finished)
-    assert {line["name"] for line in again if line["resumes"]} == {line["name"] for line in left}
-    scores = [(point.metrics or {})["eval/discriminator_auc"] for point in runner.finished]
-    assert scores == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    time.sleep(1)
+    runner = quick(tmp_path, (), parallel)
+    finished = scores(runner)
+    before = len(starts(tmp_path))
+    runner.run_all(4)
+    again = [line["rate"] for line in starts(tmp_path)[before:]]
+    assert sorted([*finished, *again]) == scores(runner) == [0.1, 0.2, 0.3, 0.4]
 
 
-def test_a_failed_point_is_reported_and_retried(tmp_path):
-    keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2, 0.3]}}}
-    runner = runner_of(tmp_path, flags=("--fails_at=0.2",), **keys)
-    runner.run_all()
-    assert [point.number for point in runner.finished] == [1, 3]
-    (failure,) = runner.failures
-    assert "002_learning_rate_0.2 failed with exit code 1" in failure and failure.endswith("no such learning rate")
-    assert len(failure.splitlines()) == 16
-    runner.run_all()
-    assert [line["name"][:3] for line in starts(tmp_path)] == ["001", "002", "003", "002"]
+def test_a_failed_point_is_retried(tmp_path):
+    (tmp_path / "sweep").mkdir()
+    fail = tmp_path / "sweep" / "fail"
+    fail.touch()
+    for _ in range(2):
+        runner = quick(tmp_path)
+        runner.run_all(4)
+        assert scores(runner) == [0.1, 0.3, 0.4]
+    assert "no such learning rate" in (tmp_path / "sweep" / "logs" / "learning_rate_0.2.pretrain.txt").read_text()
+    fail.unlink()
+    quick(tmp_path).run_all(4)
+    assert [line["rate"] for line in starts(tmp_path)] == [0.1, 0.2, 0.3, 0.4, 0.2, 0.2]
 
 
-def test_other_settings_and_foreign_folders_are_refused(tmp_path):
-    runner_of(tmp_path).save()
-    with raises(UserError, match=r"other settings \(flags\)"):
-        runner_of(tmp_path, flags=("--max_steps=3",))
-    (tmp_path / "sweep" / "sweep.json").unlink()
-    with raises(UserError, match="not the folder of a sweep"):
-        runner_of(tmp_path)
-
-
-def test_no_file_has_a_secret_and_a_new_secret_continues(tmp_path):
-    keys = {"parameters": {"learning_rate": {"values": [0.1, 0.2]}}}
-    runner = runner_of(tmp_path, flags=("--hub_token", "hf_FIRST", "--hub-token=hf_FIRST"), **keys)
-    runner.run_all()
-    report(runner, [])
-    assert len(runner_of(tmp_path, flags=("--hub_token", "hf_SECOND", "--hub-token=x"), **keys).finished) == 2
+def test_other_settings_are_refused_but_not_a_new_secret(tmp_path):
+    quick(tmp_path, ["--hub_token", "hf_FIRST"]).run_all(1)
+    assert len(quick(tmp_path, ["--hub_token", "hf_SECOND"]).finished()) == 1
+    with raises(UserError, match="other settings"):
+        quick(tmp_path, ["--max_steps=3"])
     for path in (tmp_path / "sweep").rglob("*"):
         assert path.is_dir() or b"hf_FIRST" not in path.read_bytes()
 
@@ -314,30 +241,47 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
 # ---- results
 
 
-def test_the_report_has_medians_over_seeds_and_the_best_group(tmp_path):
+def points_of(*metrics):
+    """Finished points; the parameters of each are part of its metrics."""
+    names = ("learning_rate", "generator_size", "seed")
+    points = []
+    for point in metrics:
+        params = {name: value for name, value in point.items() if name in names}
+        values = {name: value for name, value in point.items() if name not in names}
+        distributions = {name: optuna.distributions.CategoricalDistribution([value]) for name, value in params.items()}
+        trial = {"params": params, "distributions": distributions, "user_attrs": {"metrics": values}}
+        points.append(optuna.trial.create_trial(value=0.0, **trial))
+    return points
+
+
+def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path, capsys):
     parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
-    runner = runner_of(tmp_path, parameters=parameters)
-    runner.folder.mkdir()
-    for number, score in enumerate([0.5, 0.9, 0.6, 0.7, 0.65, None], start=1):
-        runner.points[number] = Point(number, "", propose(runner.sweep, number, 0), {"eval/discriminator_auc": score})
-    report(runner, [])
-    page = (runner.folder / "results.md").read_text()
-    assert "| learning_rate 0.1 | 3 | 0.6000 | 0.5000 to 0.9000 |" in page
-    assert "| learning_rate 0.2 | 3 | undefined |  |" in page
-    assert "Best: learning_rate 0.1, eval/discriminator_auc 0.6000." in page
-    assert (runner.folder / "results.svg").read_bytes().startswith(b"<?xml")
+    rows = ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6]))
+    points = points_of(
+        *(
+            {"learning_rate": rate, "seed": seed, "eval/discriminator_auc": score}
+            for rate, values in rows
+            for seed, score in enumerate(values, start=1)
+        )
+    )
+    log_plainly()
+    report(sweep_of(tmp_path, parameters=parameters), points, tmp_path)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("0.")]
+    assert lines == [["0.2", "0.6"], ["0.1", "NaN"]]
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
 
-def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path):
-    sweep = sweep_of(tmp_path, parameters=TWO_SIZES)
-    assert best_group(sweep, [], [], ["generator_size"]).startswith("Not ranked: eval/discriminator_auc is not compar")
-    glue = [{"eval/discriminator_auc": auc, "AVG": average} for auc, average in ((0.9, 60.0), (0.8, 70.0))]
-    runner = runner_of(tmp_path, parameters=TWO_SIZES)
-    runner.folder.mkdir()
-    for number, metrics in enumerate(glue, start=1):
-        runner.points[number] = Point(number, "", propose(sweep, number, 0), metrics)
-    report(runner, ["generator_size"])
-    assert "Best: generator_size 0.5, AVG 70.0000." in (runner.folder / "results.md").read_text()
+def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path, capsys):
+    sweep = sweep_of(tmp_path, parameters={"generator_size": {"values": [0.25, 0.5]}})
+    without = [{"generator_size": 0.25, "eval/discriminator_auc": 0.9}]
+    without += [{"generator_size": 0.5, "eval/discriminator_auc": 0.95}]
+    with_glue = [{**point, "AVG": average} for point, average in zip(without, (60.0, 70.0), strict=True)]
+    for points, first in ((without, "0.25"), (with_glue, "0.5")):
+        log_plainly()
+        report(sweep, points_of(*points), tmp_path)
+        told = capsys.readouterr().out
+        assert next(line for line in told.splitlines() if line.startswith("0.")).split()[0] == first
+        assert "eval/discriminator_auc, because it depends on generator_size" in told
 
 
 @pytest.mark.slow
@@ -346,19 +290,11 @@ def test_a_sweep_pretrains_fine_tunes_and_ranks(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
     sweep = sweep_of(tmp_path, parameters={"mlm_probability": {"values": [0.15, 0.3]}})
-    network = [
-        "--hidden_size=16",
-        "--num_hidden_layers=1",
-        "--num_attention_heads=1",
-        "--embedding_size=16",
-        "--generator_size=1",
-    ]
-    lengths = ["--vocab_size=300", "--max_length=16", "--max_steps=4", "--eval_steps=4", "--save_steps=4"]
+    network = "--hidden_size=16 --num_hidden_layers=1 --num_attention_heads=1 --embedding_size=16 --generator_size=1"
+    lengths = "--vocab_size=300 --max_length=16 --max_steps=4 --eval_steps=4 --save_steps=4"
     glue = "--tasks demo --num_seeds 2 --num_train_epochs 0.02"
     words = [str(sweep.path), f"--output_dir={tmp_path}", "--experiment_name=s", "--glue=configs/glue/demo.yaml"]
-    flags = [f"--train_file={text}", f"--cache_dir={tmp_path}", "--model_size=small", *network, *lengths]
-    main([*words, "--glue_flags", glue, "--", *flags])
-    page = (tmp_path / "s" / "results.md").read_text()
-    assert "Best: mlm_probability" in page and "median/demo" in page
-    state = read_json(tmp_path / "s" / "sweep.json")
-    assert all(len(point["by_seed"]["median/demo"]) == 2 for point in state["points"])
+    flags = [f"--train_file={text}", f"--cache_dir={tmp_path}", "--model_size=small"]
+    main([*words, "--glue_flags", glue, "--", *flags, *network.split(), *lengths.split()])
+    header, *rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
+    assert len(rows) == 2 and "median/demo" in header and "eval/discriminator_auc" in header
