@@ -14,13 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from markupsafe import Markup
 from PIL import Image, ImageChops
 
 from electra.io.errors import UserError, run_script
 from electra.report.blocks import to_html
 from electra.report.runs import read_run
-from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger("figures")
 
@@ -42,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "sample.html"
         prose = max(run.samples, key=lambda s: sum(token.strip().isalpha() for token in s.original) / len(s.original))
-        page.write_text(to_html("A held-out text and the networks", [Markup(sample_to_html(prose))]), encoding="utf-8")
+        page.write_text(to_html("A held-out text and the networks", [prose]), encoding="utf-8")
         save(screenshot(page, TOP), FOLDER / "sample.png")
 
 

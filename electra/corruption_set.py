@@ -1,11 +1,7 @@
-"""Make a fixed corrupted test set, on which discriminators of different runs can be compared.
+"""Corrupt held-out text once, to compare discriminators of different runs on it.
 
-    electra testset --pretrain_path RUN --validation_file held_out.txt --output_file fixed.safetensors
-    python run_pretraining.py ... --tokenizer_path RUN --eval_corruption fixed.safetensors
-
-The generator of RUN, or the masked language model of `--objective mlm`, replaces tokens of held-out text once: the
-run's share of masked tokens, samples at temperature 1. Runs that are compared must not train on this text: name it as
-their --validation_file. electra/data/corrupted.py describes the file.
+The generator of a run, or the masked language model of `--objective mlm`, replaces tokens: the run's share of masked
+tokens, samples at temperature 1. electra/data/corrupted.py describes the file.
 """
 
 import logging
@@ -15,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
@@ -23,14 +20,13 @@ from electra.data.options import CorpusArguments
 from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.token_cache import load_or_build_cache
-from electra.io.console import setup_logging
-from electra.io.errors import Parser, UserError
+from electra.io.errors import UserError
 from electra.io.files import expand
-from electra.io.folders import check_replaceable
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.model.probe import corrupt, run_options
+from electra.options import check
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
 from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
 
@@ -69,75 +65,63 @@ def make_corruption_set(
     )
     collate = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, length)
     batches = []
+    records = []
     generator.eval()
     for first in range(0, len(segments), BATCH):
-        batch = collate(segments.__getitems__(range(first, min(first + BATCH, len(segments)))))
+        rows = range(first, min(first + BATCH, len(segments)))
+        batch = collate(segments.__getitems__(rows))
         batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        batches.append({**batch, "corrupted_input_ids": corrupt(generator, batch, config)[1]})
-    originals, corrupted, is_real = (
-        torch.cat([batch[name] for batch in batches]).numpy()
-        for name in ("input_ids", "corrupted_input_ids", "attention_mask")
-    )
-    records = np.zeros((*originals.shape, len(Field)), dtype=np.float32)
-    records[..., Field.ORIGINAL_IDS] = np.where(is_real == 1, originals, PADDING)
-    records[..., Field.CORRUPTED_INPUT_IDS] = corrupted
-    records[..., Field.IS_REPLACED] = originals != corrupted
-    frequencies_auc = unigram_metrics(records, counts, special, gaps)["discriminator_auc"]
+        batch["corrupted_input_ids"] = corrupt(generator, batch, config)[1]
+        batches.append(batch)
+        records.append(_records(batch))
+    frequencies_auc = unigram_metrics(np.concatenate(records), counts, special, gaps)["discriminator_auc"]
     write_corruption_set(path, batches, frequencies_auc, tokenizer)
     return read_corruption_set(str(path))
 
 
-def _is_corruption_set(path: Path) -> bool:
-    try:
-        read_corruption_set(str(path))
-    except UserError:
-        return False
-    return True
+def _records(batch: dict[str, Tensor]) -> NDArray[np.float32]:
+    """What `unigram_metrics` reads of each token, (B, L, fields)."""
+    original_ids, corrupted_ids = batch["input_ids"], batch["corrupted_input_ids"]
+    records = np.zeros((*original_ids.shape, len(Field)), dtype=np.float32)
+    records[..., Field.ORIGINAL_IDS] = original_ids.masked_fill(batch["attention_mask"] == 0, PADDING)
+    records[..., Field.CORRUPTED_INPUT_IDS] = corrupted_ids
+    records[..., Field.IS_REPLACED] = original_ids != corrupted_ids
+    return records
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = Parser(prog="electra testset", description="Make a fixed corrupted test set.")
-    parser.add_argument("--pretrain_path", required=True, metavar="RUN", help="run, exported folder or Hub id")
-    parser.add_argument("--validation_file", required=True, nargs="+", metavar="FILE", help="held-out text")
-    parser.add_argument("--output_file", required=True, type=Path, metavar="FILE.safetensors")
-    parser.add_argument("--seed", type=int, default=42, help="of segments, masks and samples")
-    parser.add_argument("--max_segments", type=int, default=2000, help="a fixed random subset")
-    parser.add_argument("--max_length", type=int, help="tokens of a segment; not given: the run's, 128 if unknown")
-    parser.add_argument("--mlm_probability", type=float, help="masked share; not given: the run's, 0.15 if unknown")
-    given = parser.parse_args(argv)
-    setup_logging()
-    options = run_options(given.pretrain_path)
-    length = options.get("max_length", 128) if given.max_length is None else given.max_length
-    share = options.get("mlm_probability", 0.15) if given.mlm_probability is None else given.mlm_probability
-    output = expand(given.output_file)
-    for name, value, is_possible, expected in (
-        ("output_file", output, output.suffix == ".safetensors" and not output.is_dir(), "FILE.safetensors"),
-        ("seed", given.seed, 0 <= given.seed < 2**63, "in [0, 2^63)"),
-        ("max_segments", given.max_segments, given.max_segments > 0, "above 0"),
-        ("max_length", length, length >= 8, "at least 8"),
-        ("mlm_probability", share, 0 < share < 1, "in (0, 1)"),
-    ):
-        if not is_possible:
-            raise UserError(f"--{name} {value} is not possible: it must be {expected}")
-    check_replaceable(output, "output_file", _is_corruption_set)
-    corpus = Corpus(CorpusArguments(train_file=given.validation_file), given.seed)
-    networks = load_networks(given.pretrain_path)
+def corrupt_held_out_text(
+    pretrain_path: str,
+    validation_file: list[str],
+    output_file: str,
+    seed: int,
+    max_segments: int,
+    max_length: int | None,
+    mlm_probability: float | None,
+) -> None:
+    """What `electra testset` does: the generator of a run replaces tokens of files once."""
+    options = run_options(pretrain_path)
+    length = max_length or options.get("max_length", 128)
+    share = mlm_probability or options.get("mlm_probability", 0.15)
+    output = expand(output_file)
+    if output.exists():
+        raise UserError(f"--output_file {output} exists; name a new file, because runs may be compared on that one")
+    corpus = Corpus(CorpusArguments(train_file=validation_file), seed)
+    networks = load_networks(pretrain_path)
+    tokenizer = networks.tokenizer
     generator = networks.generator or networks.discriminator
     if is_detector(generator):
-        raise UserError(f"{given.pretrain_path} has no generator; name a run, or a masked language model")
-    if length > longest_text(generator.config):
-        longest = longest_text(generator.config)
-        raise UserError(f"--max_length {length} is more than the {longest} positions of the generator; lower it")
-    tokenizer = networks.tokenizer
+        raise UserError(f"{pretrain_path} has no generator; name a run, or a masked language model")
+    longest = longest_text(generator.config)
+    check(length <= longest, "max_length", length, f"at most {longest}, the positions of the generator")
     with tempfile.TemporaryDirectory() as folder:
         cache = load_or_build_cache(corpus, tokenizer, folder)
         documents = np.arange(len(cache))
-        policy = WindowPolicy(cache, documents, max_length=length, seed=given.seed)
+        policy = WindowPolicy(cache, documents, max_length=length, seed=seed)
         made = make_corruption_set(
             output,
             generator,
             tokenizer,
-            EvaluationSegments(policy, max_segments=given.max_segments, seed=given.seed),
+            EvaluationSegments(policy, max_segments=max_segments, seed=seed),
             token_counts(cache, documents, vocabulary_size(tokenizer)),
             length=length,
             mlm_probability=share,

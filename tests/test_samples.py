@@ -2,7 +2,9 @@
 
 import re
 
-from electra.samples import Sample, read_samples, to_html, to_terminal, write_samples
+from electra.inspect import to_terminal
+from electra.report.blocks import to_html
+from electra.samples import Sample, read_samples, write_samples
 from tests.helpers import read_json
 
 SAMPLE = Sample(
@@ -23,30 +25,32 @@ def test_samples_are_read_as_they_were_written(tmp_path):
 
 
 def test_the_text_for_a_terminal_has_every_probability():
-    assert to_terminal(SAMPLE).splitlines() == [
+    judged = Sample(SAMPLE.original, SAMPLE.masked, SAMPLE.shown, [0.0, float("nan"), 0.875, 0.5, 0.05], None)
+    assert to_terminal(judged).splitlines() == [
         "text      [CLS] the cook·ed meal",
         "masked    [CLS] the [MASK]·ed meal",
         "replaced  [CLS] the ate·ed meal",
         "",
-        "token  was   P(replaced)",
-        "[CLS]        0.000",
-        "the          undefined",
-        "ate    cook  0.875",
-        "·ed          0.500",
-        "meal         0.050",
+        "token   was  P(replaced)",
+        "[CLS]              0.000",
+        "the                  nan",
+        "ate    cook        0.875",
+        "·ed                0.500",
+        "meal               0.050",
     ]
 
 
 def test_html_marks_what_was_replaced():
-    page = to_html(SAMPLE)
+    page = to_html("", [SAMPLE]).split("<main>")[1]
     assert re.findall(r"<rt>(.*?)</rt>", page) == ["88", "50"]
     assert re.findall(r"rgb\(214 69 27 / (.*?)\)", page) == ["0.000", "0.000", "0.656", "0.375", "0.038"]
     assert page.count("P(replaced) undefined") == 1 and "P(replaced) 0.875, was cook" in page
-    read = re.sub(r"<rt>.*?</rt>|<[^>]*>", "", page).splitlines()
-    assert read[1:4] == [
-        "text[CLS] the cook·ed meal",
-        "masked[CLS] the [MASK]·ed meal",
-        "replaced[CLS] the ate·ed meal",
+    assert page.count('<ruby class="changed"') == 1 and '<b class="changed">[MASK]</b>' in page
+    read = re.sub(r"<rt>.*?</rt>|<[^>]*>", "", page)
+    assert [line for line in read.splitlines() if line] == [
+        "text [CLS] the cook·ed meal",
+        "masked [CLS] the [MASK]·ed meal",
+        "replaced [CLS] the ate·ed meal",
     ]
-    alone = Sample([" a", " <b>"], None, [" a", " <b>"], [0.2, 0.9], None)
-    assert "<dt>judged</dt>" in to_html(alone) and "&lt;b&gt;<rt>90</rt>" in to_html(alone)
+    alone = to_html("", [Sample([" a", " <b>"], None, [" a", " <b>"], [0.2, 0.9], None)])
+    assert "<dt>judged</dt>" in alone and "&lt;b&gt;<rt>90</rt>" in alone

@@ -5,7 +5,6 @@ the Hub, and a joint model's.
 """
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,12 +15,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.corruption import replace_tokens, sample_tokens
 from electra.io.errors import UserError
 from electra.io.files import expand, read_options
-from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
 from electra.model.pretrained import Networks
 from electra.objectives import OBJECTIVES
-from electra.samples import Sample
+from electra.samples import REPLACED, Sample
 from electra.tokenizers.load import vocabulary_gaps
 
 OPTIONS_OF_CORRUPTION = {
@@ -51,10 +50,6 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     if config is None:
         options = run_options(networks.source)
         objective = "electric" if networks.is_electric else options.get("objective", "electra")
-        if objective not in OBJECTIVES:
-            raise UserError(
-                f"the config.yaml of {networks.source} has the unknown objective {objective!r}; correct it"
-            )
         values: dict[str, Any] = {
             "mlm_replacement_probability": OBJECTIVES[objective].mlm_replacement_probability,
             "mlm_random_probability": OBJECTIVES[objective].mlm_random_probability,
@@ -83,7 +78,7 @@ class Probe(NamedTuple):
     shown: Tensor
     probabilities: Tensor | None
     restored: Tensor | None
-    log_probabilities: Tensor | None = None
+    score: str
 
 
 @torch.no_grad()
@@ -113,18 +108,20 @@ def probe(
         masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
         shown = masked.input_ids
     hidden = encode(discriminator, shown, attention_mask, types)
-    probabilities = restored = log_probabilities = None
+    probabilities = None
+    restored = None
+    score = REPLACED
     if is_detector(discriminator):
         logits = replaced_logits(discriminator, hidden).float()
+        probabilities = logits.sigmoid()
         if config.objective == "electric":
-            log_probabilities = -logits
-        else:
-            probabilities = logits.sigmoid()
+            probabilities = -logits
+            score = "log p"
     elif masked is not None:
         logits = lm_logits(discriminator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1))
         predicted_ids = logits.argmax(dim=1).view_as(masked.mlm_positions)
         restored, _ = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, predicted_ids)
-    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, log_probabilities)
+    return Probe(input_ids, is_real, masked and masked.input_ids, shown, probabilities, restored, score)
 
 
 @torch.no_grad()
@@ -146,23 +143,46 @@ def corrupt(
     return masked, replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)[0]
 
 
+def inspect_texts(
+    networks: Networks, texts: Sequence[str], *, seed: int = 0, mlm_probability: float | None = None
+) -> list[Sample]:
+    """One sample per text; the same seed gives the same masks and replacements.
+
+    Text is corrupted as in the run of the networks, with `mlm_probability` in place of its share of masked tokens.
+
+    Raises:
+        UserError: a text has too many tokens.
+    """
+    config = run_corruption(networks)
+    config.mlm_probability = mlm_probability or config.mlm_probability
+    longest = longest_text(networks.discriminator.config)
+    samples = []
+    noise = torch.Generator().manual_seed(seed)
+    for text in texts:
+        encoded = networks.tokenizer(text, return_tensors="pt", return_token_type_ids=True)
+        length = encoded["input_ids"].size(1)
+        if length > longest:
+            raise UserError(f"a text has {length} tokens, more than the {longest} positions of the model; shorten it")
+        batch = {name: encoded[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+        batch["mask_noise"] = torch.rand(1, length, 2, generator=noise)
+        batch["sample_noise"] = torch.rand(1, length, generator=noise)
+        probed = probe(networks.generator, networks.discriminator, batch, config)
+        samples += to_samples(probed, networks.tokenizer)
+    return samples
+
+
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
     """One sample per row, without its padding."""
     samples = []
     for row, size in enumerate(probed.is_real.sum(dim=1).tolist()):
-        texts = {
-            name: None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)
-            for name, ids in probed._asdict().items()
-            if name in ("original", "masked", "shown", "restored")
-        }
-        numbers = {
-            name: None
-            if values is None
-            else [None if math.isnan(v) else round(v, 6) for v in values[row, :size].tolist()]
-            for name, values in probed._asdict().items()
-            if name.endswith("probabilities")
-        }  # nan: the network has diverged
-        samples.append(Sample(**texts, **numbers))  # type: ignore[arg-type]
+        texts = {}
+        for name in ("original", "masked", "shown", "restored"):
+            ids = getattr(probed, name)
+            texts[name] = None if ids is None else token_texts(ids[row, :size].tolist(), tokenizer)
+        probabilities = None
+        if probed.probabilities is not None:
+            probabilities = [round(value, 6) for value in probed.probabilities[row, :size].tolist()]
+        samples.append(Sample(**texts, probabilities=probabilities, score=probed.score))  # type: ignore[arg-type]
     return samples
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
 
 from electra.io.files import write_file
+from electra.samples import Sample, marked
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Details:
     blocks: "Sequence[Block]"
 
 
-Block = Heading | Text | Items | Code | Table | Figure | Details | Markup
+Block = Heading | Text | Items | Code | Table | Figure | Details | Sample
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def to_html(title: str, blocks: Sequence[Block]) -> str:
     """A complete page with its style sheet; light and dark."""
     loader = PackageLoader("electra.report")
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return templates.get_template("page.html").render(title=title, blocks=blocks).lstrip()
+    return templates.get_template("page.html").render(title=title, blocks=blocks, marked=marked).lstrip()
 
 
 def _escaped(cell: str | Link) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
@@ -15,7 +13,6 @@ from electra.report.curves import AXES, Axis, Panel, make_panels
 from electra.report.drawing import COLOURS, draw, render
 from electra.report.labels import DEFINITIONS, LABELS, metric_title
 from electra.report.runs import RunRecord, is_number, read_runs
-from electra.samples import to_html as sample_to_html
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +160,7 @@ def _samples(runs: Sequence[RunRecord]) -> list[Block]:
     for run in sampled:
         if len(runs) > 1:
             blocks.append(Heading(run.name, 3))
-        blocks += [Markup(sample_to_html(sample)) for sample in run.samples]  # it escapes the tokens itself
+        blocks += run.samples
     return blocks
 
 

@@ -4,8 +4,8 @@ import torch
 from pytest import approx
 from torch.testing import assert_close
 
+from electra.inspect import to_terminal
 from electra.model.probe import probe, to_samples, token_texts
-from electra.samples import to_terminal
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
 from tests.model.helpers import VOCAB_SIZE, make_batch, make_model
@@ -49,12 +49,11 @@ def test_an_electric_gives_log_probabilities():
     model, inputs = pair("electric")
     del inputs["mask_noise"], inputs["sample_noise"]
     probed = probe(None, model.discriminator, inputs, model.config)
-    assert probed.probabilities is None and probed.log_probabilities is not None
     real = inputs["attention_mask"].bool()
     energies = model.discriminator(**inputs).logits
-    assert_close(probed.log_probabilities[real], -energies[real])
+    assert_close(probed.probabilities[real], -energies[real])
     sample = to_samples(probed, make_number_tokenizer(VOCAB_SIZE))[1]
-    assert sample.log_probabilities == approx((-energies[1, :11]).tolist(), abs=2e-6)
+    assert sample.probabilities == approx((-energies[1, :11]).tolist(), abs=2e-6)
     assert "log p" in to_terminal(sample) and "P(replaced)" not in to_terminal(sample)
 
 

@@ -12,9 +12,10 @@ from transformers import (
     BertForPreTraining,
 )
 
-from electra.inspect import inspect_texts, main
+from electra.inspect import main
 from electra.io.errors import UserError
 from electra.model.pretrained import load_networks
+from electra.model.probe import inspect_texts
 from tests.helpers import parametrize, read_json
 
 TEXT = "bab dadad kok mum"
@@ -95,11 +96,8 @@ def test_the_command_prints_every_text(finished_run, capsys):
     ("argv", "message"),
     [
         (["{run}/nothing", "a"], "nothing"),
-        (["{run}", ""], "no tokens"),
-        (["{run}", "caf\udce9"], "not UTF-8"),
         (["{run}", "bab " * 200], "32"),
         (["{run}", "a", "--mlm_probability", "1.5"], "--mlm_probability 1.5"),
-        (["{run}", "a", "--seed", "-1"], "--seed -1"),
         (["{run}", "a", "--generator", "{run}/discriminator"], "discriminator"),
     ],
 )

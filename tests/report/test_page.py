@@ -89,7 +89,7 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert '<th scope="row">discriminator</th><td class="number">3 layers</td>' in page
     assert "&lt;b&gt;&amp;" in page and "<b>&" not in page
     assert "hf_abc" not in page
-    assert '<dt>masked</dt><dd>the <b class="changed">[MASK]</b></dd>' in page and "was cat&lt;" in page
+    assert '<dt>masked</dt><dd> the <b class="changed">[MASK]</b></dd>' in page and "was cat&lt;" in page
 
 
 def test_the_page_is_complete_and_loads_nothing(page):

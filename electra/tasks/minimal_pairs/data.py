@@ -1,19 +1,27 @@
 """Reads minimal pairs: an acceptable sentence and one that differs from it minimally and is not.
 
-A row has the text columns `sentence_good` and `sentence_bad`. BLiMP's rows also name their paradigm (`UID`) and their
-phenomenon (`linguistics_term`). Without these names, the file is the paradigm and the paradigm the phenomenon.
+A row has two columns of sentences; `COLUMNS` lists the names that are known. It may name its paradigm and its
+phenomenon. Without them, the phenomenon is the paradigm, and the file or the configuration is both.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from electra.io.errors import UserError
-from electra.io.files import expand, is_encodable, may_be_hub_id
+from electra.io.errors import UserError, first_line
+from electra.io.files import expand, may_be_hub_id
+from electra.io.rows import TABLES, Row, read_rows
 
 BLIMP = "nyu-mll/blimp"
+COLUMNS = (
+    ("sentence_good", "sentence_bad"),  # BLiMP, ZhoBLiMP, BLiMP-NL, TurBLiMP, Zorro
+    ("sen", "wrong_sen"),  # MultiBLiMP
+    ("source_sentence", "target_sentence"),  # RuBLiMP
+)
+"""The acceptable and the unacceptable sentence."""
+PARADIGM = ("UID", "PID")
+"""Columns with the name of a paradigm: of BLiMP and RuBLiMP."""
+PHENOMENON = ("linguistics_term", "phenomenon")
 PHENOMENA = {"s-selection": "argument_structure"}
 """BLiMP's rows have 13 terms for the 12 phenomena of its paper, which counts s-selection as argument structure."""
 
@@ -28,80 +36,77 @@ class Pair(NamedTuple):
     place: str
 
 
-def load_pairs(data: str, max_pairs: int | None = None) -> list[Pair]:
-    """The pairs of a .jsonl file, of all .jsonl files in a folder, or of all configurations of a Hub data set.
+def load_pairs(
+    data: str, max_pairs: int | None = None, config: str | None = None, columns: Sequence[str] = ()
+) -> list[Pair]:
+    """The pairs of a file, of all tables in a folder, or of a Hub data set.
 
     Args:
         max_pairs: of each paradigm, the first ones.
+        config: of the data set; by default all of its configurations.
+        columns: those of the acceptable and the unacceptable sentence, where they are none of `COLUMNS`.
     Raises:
         UserError: the data cannot be found or read, or a row is not a pair.
     """
-    path = expand(data)
-    if path.is_dir():
-        files = sorted(path.glob("*.jsonl"))
-        if not files:
-            raise UserError(f"the folder {data} has no .jsonl file; name the folder that holds BLiMP's .jsonl files")
-    elif path.exists():
-        files = [path]
-    elif may_be_hub_id(data):
-        files = []
-    else:
-        raise UserError(f"there is no file or folder {data}; name one with .jsonl files, or a Hub id such as {BLIMP}")
-    found: list[Pair] = []
+    pairs = []
     counts: Counter[str] = Counter()
-    for pair in (pair for file in files for pair in _read_file(file)) if files else _read_hub(data):
+    for source, (place, row) in _rows(data, config):
+        pair = _pair(row, place, source, columns)
         counts[pair.paradigm] += 1
         if max_pairs is None or counts[pair.paradigm] <= max_pairs:
-            found.append(pair)
-    return found
+            pairs.append(pair)
+    if not pairs:
+        raise UserError(f"{data} is empty; name a file with a pair in each row")
+    return pairs
 
 
-def _read_file(path: Path) -> Iterator[Pair]:
-    is_empty = True
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            place = f"{path}:{number}"
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{place} is not a line of JSON in UTF-8 ({error}); correct it") from error
-            yield _pair(row, place, path.stem)
-            is_empty = False
-    if is_empty:
-        raise UserError(f"{path} is empty; name a file with a pair in each line")
+def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
+    """Each row with its file or configuration."""
+    path = expand(data)
+    if config is None and path.exists():
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.iterdir() if file.suffix in TABLES)
+        for file in files:
+            for row in read_rows(file):
+                yield file.stem, row
+    elif path.is_dir() or may_be_hub_id(data):
+        yield from _data_set_rows(data, config)
+    else:
+        raise UserError(f"there is no file or folder {data}; name one with pairs, or a Hub id such as {BLIMP}")
 
 
-def _read_hub(name: str) -> Iterator[Pair]:
+def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
     import datasets
 
     try:
-        tables = {
-            (config, split): table
-            for config in datasets.get_dataset_config_names(name)
-            for split, table in datasets.load_dataset(name, config).items()
-        }
+        configs = [config] if config else datasets.get_dataset_config_names(name)
+        tables = {one: datasets.load_dataset(name, one) for one in configs}
     except Exception as error:  # being offline, unknown or forbidden end in many exception types
         raise UserError(
-            f"the data set {name} could not be loaded ({type(error).__name__}: {error}); name a file or folder of "
-            "BLiMP's .jsonl files with --data"
+            f"the data set {name} could not be loaded ({first_line(error)}); check --data and --dataset_config_name"
         ) from error
-    for (config, split), table in tables.items():
-        for number, row in enumerate(table, start=1):
-            yield _pair(row, f"{name} {config} {split}:{number}", config)
+    for one, splits in tables.items():
+        for split, table in splits.items():
+            for number, row in enumerate(table, start=1):
+                yield one, (f"{name} {one} {split}:{number}", row)
 
 
-def _pair(row: Any, place: str, source: str) -> Pair:
-    if not isinstance(row, dict):
-        raise UserError(f"{place} is not a JSON object; give one with sentence_good and sentence_bad")
+def _pair(row: dict[str, Any], place: str, source: str, columns: Sequence[str]) -> Pair:
+    known = [columns] if columns else COLUMNS
+    names = next((names for names in known if names[0] in row), known[0])
     texts = []
-    for field in ("sentence_good", "sentence_bad"):
-        text = row.get(field)
-        if not isinstance(text, str) or not text.strip() or not is_encodable(text):
-            wrong = f"{text!r:.60} is not a text" if field in row else f"has {', '.join(row) or 'no fields'}"
-            raise UserError(f"{place} has no sentence in the field {field}: {wrong}; correct the file")
+    for name in names:
+        text = row.get(name)
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{place} has no sentence in its column {name} of {', '.join(row)}; see --columns")
         texts.append(text)
-    paradigm = str(row.get("UID") or source)
-    phenomenon = str(row.get("linguistics_term") or row.get("phenomenon") or paradigm)
+    phenomenon = _first(row, PHENOMENON)
+    paradigm = _first(row, PARADIGM) or phenomenon or source
+    phenomenon = phenomenon or paradigm
     return Pair(texts[0], texts[1], paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
+
+
+def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
+    """The first of these columns that has a value."""
+    return next((str(row[name]) for name in names if row.get(name)), "")

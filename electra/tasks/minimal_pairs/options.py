@@ -1,7 +1,6 @@
 """Options of the minimal pairs, and the names of the scores."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from electra.options import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
@@ -9,8 +8,6 @@ from electra.tasks.minimal_pairs.data import BLIMP
 SCORES = ("electric", "discriminator", "corrected", "pll")
 OF_DISCRIMINATOR = ("electric", "discriminator", "corrected")
 """The scores that need the main network's judgement."""
-OF_LANGUAGE_MODEL = ("corrected", "pll")
-"""The scores that need a generator, or another masked language model."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,18 @@ class MinimalPairArguments(Options):
     )
     data: str = option(
         BLIMP,
-        "A .jsonl file with sentence_good and sentence_bad, a folder of such files, or a data set on the Hub.",
+        "A file of pairs (.jsonl, .csv, .tsv, .parquet), a folder of such files, or a data set on the Hub.",
         NOT_EMPTY,
     )
-    score: list[str] = option([], f"Scores: {', '.join(SCORES)}. Default: all that the networks allow.")
+    dataset_config_name: str | None = option(
+        None, "Configuration of the data set, such as a language. Default: all of them.", NOT_EMPTY
+    )
+    columns: list[str] = option(
+        [],
+        "Columns of the acceptable and of the unacceptable sentence. Default: those of BLiMP, MultiBLiMP or RuBLiMP.",
+        NOT_EMPTY,
+    )
+    score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
     mlm_probability: float | None = option(
         None,
@@ -46,9 +51,4 @@ class MinimalPairArguments(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.pretrain_path != "", "pretrain_path", self.pretrain_path, "a run, a model folder or a Hub id")
-        for name in self.score:
-            check(name in SCORES, "score", name, f"one of {', '.join(SCORES)}")
-        folder = self.experiment_name or "blimp"
-        is_plain = folder != ".." and Path(folder).name == folder
-        check(is_plain, "experiment_name", folder, "a plain folder name, without slashes")
+        check(len(self.columns) in (0, 2), "columns", self.columns, "two names")

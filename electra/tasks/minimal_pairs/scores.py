@@ -31,73 +31,64 @@ tokens. `pll` masks the pieces of a word to the right of x_t, too: PLL-word-l2r 
 arXiv:2305.10588), because a piece is easily guessed from the rest of its word.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
-from electra.objectives import generator_nll
 from electra.tasks.minimal_pairs.options import OF_DISCRIMINATOR
 
 Values = NDArray[np.float64]
 
-HEAD_POSITIONS = 1024
-"""Positions to which the LM head is applied at once: 125 MB of logits over 30,522 tokens."""
-
 
 class Sentences(NamedTuple):
-    """Different sentences of the same length, so that no batch is padded; all (S, L).
+    """The different sentences of one length, so that no batch is padded; arrays (S, L).
+
+    Equal sentences are one row, because their scores must be equal to the last bit: a pair of them is a tie.
 
     Args:
         ids: int64.
         is_text: False for the tokens around the text.
         words: number of each token's word within its sentence, -1 around the text.
+        texts: numbers of the texts that have this length, (N,).
+        rows: the row of each of these texts, (N,).
     """
 
     ids: NDArray[np.int64]
     is_text: NDArray[np.bool_]
     words: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
 
-class Encoded(NamedTuple):
-    """Texts as token ids; a sentence that occurs several times is encoded once.
-
-    Args:
-        groups: the different sentences by length, ascending.
-        place: of each text: its group and its row there, int64 (N, 2).
-    """
-
-    groups: list[Sentences]
-    place: NDArray[np.int64]
-
-
-def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Encoded:
-    """Tokenize the texts and group equal lengths."""
+def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[Sentences]:
+    """Tokenize the texts and group them by their length, ascending."""
     encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
-    first: dict[tuple[int, ...], int] = {}  # the text in which a sentence occurs first
-    for text, ids in enumerate(encoded["input_ids"]):
-        first.setdefault(tuple(ids), text)
-    groups: list[Sentences] = []
-    place: dict[tuple[int, ...], tuple[int, int]] = {}
-    for number, (_, same_length) in enumerate(groupby(sorted(first, key=len), key=len)):
-        group = list(same_length)
-        for row, ids in enumerate(group):
-            place[ids] = (number, row)
-        texts_of_group = [first[ids] for ids in group]
-        is_text = np.array([encoded["special_tokens_mask"][text] for text in texts_of_group]) == 0
-        words = np.array([[-1 if w is None else w for w in encoded.word_ids(text)] for text in texts_of_group])
-        groups.append(Sentences(np.array(group, dtype=np.int64), is_text, words))
-    return Encoded(groups, np.array([place[tuple(ids)] for ids in encoded["input_ids"]], dtype=np.int64))
+    lengths = np.array([len(ids) for ids in encoded["input_ids"]])
+    groups = []
+    for length in np.unique(lengths):
+        numbers = np.flatnonzero(lengths == length)
+        ids = np.array([encoded["input_ids"][number] for number in numbers])
+        different, first, rows = np.unique(ids, axis=0, return_index=True, return_inverse=True)
+        is_text = []
+        words = []
+        for number in numbers[first]:
+            is_text.append([mark == 0 for mark in encoded["special_tokens_mask"][number]])
+            words.append([-1 if word is None else word for word in encoded.word_ids(number)])
+        groups.append(Sentences(different, np.array(is_text), np.array(words), numbers, rows))
+    return groups
 
 
+@dataclass
 class Scorer:
     """Both networks and how they are applied.
 
@@ -107,41 +98,33 @@ class Scorer:
         replaced_share: P.
     """
 
-    def __init__(
-        self,
-        discriminator: PreTrainedModel | None,
-        generator: PreTrainedModel | None,
-        mask_token_id: int,
-        batch_size: int,
-        replaced_share: float = 0.1275,
-    ) -> None:
-        self.discriminator = discriminator
-        self.generator = generator
-        self.mask_token_id = mask_token_id
-        self.batch_size = batch_size
-        self.replaced_share = replaced_share
+    discriminator: PreTrainedModel | None
+    generator: PreTrainedModel | None
+    mask_token_id: int
+    batch_size: int
+    replaced_share: float = 0.1275
+    hides_progress: bool = True
 
-    def scores(
-        self, encoded: Encoded, names: Sequence[str], progress: Callable[[int], object] = lambda sentences: None
-    ) -> dict[str, Values]:
-        """The named scores of every text, (N,). `progress` gets the number of sentences that were scored.
+    def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Values]:
+        """The named scores of every text, (N,).
 
         Raises:
             UserError: a score is not finite.
         """
-        by_group: dict[str, list[Values]] = {name: [] for name in names}
-        for sentences in encoded.groups:
+        count = sum(len(sentences.texts) for sentences in groups)
+        scores = {name: np.zeros(count) for name in names}
+        bar = tqdm(groups, disable=self.hides_progress or None, unit=" lengths", leave=False)
+        for sentences in bar:
             logits = None
             if set(names) & set(OF_DISCRIMINATOR):
                 logits = self.replaced_logits(sentences)
-            for name in names:
+            for name, values in scores.items():
                 terms = self.terms(name, sentences, logits)
-                by_group[name].append(np.where(sentences.is_text, terms, 0.0).sum(axis=1))
-            progress(len(sentences.ids))
-        scores = {}
-        for name, groups in by_group.items():
-            scores[name] = np.array([groups[group][row] for group, row in encoded.place])
-            if not np.isfinite(scores[name]).all():
+                terms[~sentences.is_text] = 0.0
+                sums = terms.sum(axis=1)
+                values[sentences.texts] = sums[sentences.rows]
+        for name, values in scores.items():
+            if not np.isfinite(values).all():
                 raise UserError(f"the score {name} is not finite: the network has diverged; name another checkpoint")
         return scores
 
@@ -159,11 +142,11 @@ class Scorer:
     @torch.inference_mode()
     def replaced_logits(self, sentences: Sentences) -> Values:
         """The discriminator's logits, or Electric's energies, (S, L)."""
-        values = np.zeros(sentences.ids.shape)
-        for start, hidden in self._hidden(self.discriminator, sentences.ids):
-            logits = replaced_logits(self.discriminator, hidden)
-            values[start : start + len(hidden)] = logits.double().cpu().numpy()
-        return values
+        logits = []
+        for hidden in self._hidden(self.discriminator, sentences.ids):
+            found = replaced_logits(self.discriminator, hidden)
+            logits.append(found.double().cpu().numpy())
+        return np.concatenate(logits)
 
     @torch.inference_mode()
     def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool) -> Values:
@@ -172,40 +155,47 @@ class Scorer:
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]
         if masks_rest_of_word:
-            same_word = sentences.words[rows] == sentences.words[rows, columns][:, None]
+            word = sentences.words[rows, columns]
+            same_word = sentences.words[rows] == word[:, None]
             is_masked |= same_word & (position > columns[:, None])
         masked = np.where(is_masked, self.mask_token_id, sentences.ids[rows])
         # Sentences of a pair often differ in one word: with it masked they are the same input.
-        texts, text_of = np.unique(masked, axis=0, return_inverse=True)
-        order = np.argsort(text_of, kind="stable")
-        ends = np.searchsorted(text_of[order], np.arange(len(texts) + 1))
+        inputs, first, input_of = np.unique(
+            masked,
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+        )
+        order = np.argsort(input_of, kind="stable")
         targets = sentences.ids[rows, columns]
-        log_q = np.zeros(len(rows))
-        for start, hidden in self._hidden(self.generator, texts):
-            tokens = order[ends[start] : ends[start + len(hidden)]]
-            row = torch.as_tensor(text_of[tokens] - start)
-            column = torch.as_tensor(columns[tokens])
-            log_q[tokens] = -self._nll(hidden[row, column], torch.as_tensor(targets[tokens]))
+        start = 0
         values = np.zeros(sentences.ids.shape)
-        values[rows, columns] = log_q
+        for hidden in self._hidden(self.generator, inputs):
+            end = start + len(hidden)
+            column = torch.as_tensor(columns[first[start:end]])
+            states = hidden[torch.arange(len(hidden)), column]  # (B, L, D) -> (B, D)
+            log_p = self._lm_logits(states).log_softmax(1, dtype=torch.float32)
+            between = np.searchsorted(input_of[order], (start, end))
+            tokens = order[slice(*between)]
+            log_q = log_p.cpu().numpy()[input_of[tokens] - start, targets[tokens]]
+            values[rows[tokens], columns[tokens]] = log_q
+            start = end
         return values
 
-    def _hidden(self, network: Any, texts: NDArray[np.int64]) -> Iterator[tuple[int, Tensor]]:
-        """The first row of each batch, and hidden states (B, L, D), or the logits of a network that is no backbone."""
-        is_known = network.config.model_type in BACKBONES
-        for start in range(0, len(texts), self.batch_size):
-            batch = torch.as_tensor(texts[start : start + self.batch_size]).to(network.device)
-            yield start, encode(network, batch, None, None) if is_known else network(input_ids=batch).logits
+    def _hidden(self, network: Any, inputs: NDArray[np.int64]) -> Iterator[Tensor]:
+        """Hidden states of each batch (B, L, D), or the logits of a network that is no backbone."""
+        for batch in torch.as_tensor(inputs).split(self.batch_size):
+            input_ids = batch.to(network.device)
+            if network.config.model_type in BACKBONES:
+                yield encode(network, input_ids, None, None)
+            else:
+                yield network(input_ids=input_ids).logits
 
-    def _nll(self, hidden: Tensor, targets: Tensor) -> Values:
+    def _lm_logits(self, states: Tensor) -> Tensor:
         generator: Any = self.generator
-        is_known = generator.config.model_type in BACKBONES
-        found = []
-        pieces = zip(hidden.split(HEAD_POSITIONS), targets.to(hidden.device).split(HEAD_POSITIONS), strict=True)
-        for states, ids in pieces:
-            logits = lm_logits(generator, states) if is_known else states
-            found.append(generator_nll(logits, ids).double())
-        return torch.cat(found).cpu().numpy()
+        if generator.config.model_type in BACKBONES:
+            return lm_logits(generator, states)
+        return states
 
 
 def corrected(log_odds: Values, log_q: Values, share: float) -> Values:

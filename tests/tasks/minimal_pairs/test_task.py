@@ -4,13 +4,12 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
-import torch
 from pytest import approx, raises
 from transformers import (
     BertConfig,
     BertModel,
-    ElectraForPreTraining,
     RobertaConfig,
     RobertaForMaskedLM,
 )
@@ -71,8 +70,53 @@ def test_columns_have_their_own_counts():
     columns = {"whole": summarize(pairs, np.ones(6)), "part": summarize(pairs[:2] * 2, np.ones(4))}
     table = accuracy_table(columns, "phenomena")
     assert table.header == ["phenomena", "pairs", "whole", "part"]
-    assert table.rows[0] == ["f0", "2", "100.0", "100.0 ± 0.0"]
-    assert table.rows[-1] == ["overall, mean of 6 / 2 paradigms", "6 / 4", "100.0", "100.0 ± 0.0"]
+    assert table.rows[-2] == ["f2", "2", "100.0 ± 0.0", ""]
+    assert table.rows[-1] == ["overall", "6 / 4", "100.0 ± 0.0", "100.0 ± 0.0"]
+
+
+def write_table(path, rows):
+    """The same rows in the format of the file's extension."""
+    table = pd.DataFrame(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    elif path.suffix == ".jsonl":
+        table.to_json(path, orient="records", lines=True, force_ascii=False)
+    else:
+        table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False, encoding="utf-8-sig")
+    return path
+
+
+MULTIBLIMP = [
+    {"sen": "koira juoksee", "wrong_sen": "koira juoksevat", "lang": "fin", "phenomenon": "SV-#"},
+    {"sen": 'hän sanoi: "tule, jo"', "wrong_sen": 'hän sanoin: "tule, jo"', "lang": "fin", "phenomenon": "SV-P"},
+]
+RUBLIMP = [
+    {"source_sentence": "Никто не верил.", "target_sentence": "Никто верил не.", "phenomenon": "Negation",
+     "PID": "negative_concord"},
+]  # fmt: skip
+
+
+@parametrize("extension", ["csv", "tsv", "jsonl", "parquet"])
+def test_pairs_of_other_languages_in_every_format(tmp_path, extension):
+    pairs = load_pairs(str(write_table(tmp_path / f"fin.{extension}", MULTIBLIMP)))
+    assert [(pair.good, pair.bad) for pair in pairs] == [tuple(row.values())[:2] for row in MULTIBLIMP]
+    assert [(pair.paradigm, pair.phenomenon) for pair in pairs] == [("SV-#", "SV-#"), ("SV-P", "SV-P")]
+    write_table(tmp_path / f"russian.{extension}", RUBLIMP)
+    *_, pair = load_pairs(str(tmp_path))  # of the folder
+    assert (pair.bad, pair.paradigm, pair.phenomenon) == ("Никто верил не.", "negative_concord", "Negation")
+    own = write_table(tmp_path / f"own.{extension}", [{"a": "x", "b": "y", "sen": "z"}])
+    assert load_pairs(str(own), columns=["b", "a"])[0][:4] == ("y", "x", "own", "own")
+
+
+def test_one_configuration_of_a_data_set(tmp_path):
+    for language in ("fin", "tur"):
+        write_table(tmp_path / "multiblimp" / language / "data.tsv", [{**MULTIBLIMP[0], "sen": language}])
+    files = [{"config_name": name, "data_files": f"{name}/data.tsv"} for name in ("fin", "tur")]
+    (tmp_path / "multiblimp" / "README.md").write_text(f"---\n{json.dumps({'configs': files})}\n---\n")
+    (pair,) = load_pairs(str(tmp_path / "multiblimp"), config="tur")
+    assert pair.good == "tur" and pair.place.endswith("multiblimp tur train:1")
+    assert "nothing" in refused(lambda: load_pairs(str(tmp_path / "multiblimp"), config="nothing"))
 
 
 @pytest.fixture
@@ -90,10 +134,10 @@ def flags(path, *more):
 
 def test_the_command_scores_what_the_path_allows(world, capsys):
     main(flags("run"))
-    assert "overall, mean of 3 paradigms" in capsys.readouterr().out
+    assert "overall" in capsys.readouterr().out
     written = read_json(world / "output/blimp_run/minimal_pairs.json")
     assert list(written["scores"]) == ["discriminator", "corrected", "pll"]
-    assert written["replaced_share"] == approx(0.25 * 0.85) and written["generator"] == "run/generator"
+    assert written["replaced_share"] == approx(0.25 * 0.85)
     assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
     main(flags("run/discriminator", "--experiment_name", "alone"))
     alone = read_json(world / "output/alone/minimal_pairs.json")["scores"]
@@ -101,8 +145,8 @@ def test_the_command_scores_what_the_path_allows(world, capsys):
     main(flags("run/generator", "--experiment_name", "lm", "--per_device_eval_batch_size", "1"))
     assert read_json(world / "output/lm/minimal_pairs.json")["scores"] == {"pll": written["scores"]["pll"]}
     named_flags = ["--generator", "run/generator", "--score", "corrected", "--mlm_probability", "0.25"]
-    main(flags("run/discriminator", *named_flags))
-    named = read_json(world / "output/blimp_run/minimal_pairs.json")["scores"]
+    main(flags("run/discriminator", "--experiment_name", "named", *named_flags))
+    named = read_json(world / "output/named/minimal_pairs.json")["scores"]
     assert named == {"corrected": written["scores"]["corrected"]}
     report(["output/alone", "output/lm", "--output", "both"])
     assert "alone: discriminator | lm: pll" in (world / "both/report.md").read_text()
@@ -149,13 +193,10 @@ def test_results_of_another_model_or_other_pairs_are_kept(world, wordpiece_token
     results = world / "output/blimp_run/minimal_pairs.json"
     before = results.read_bytes()
     main(flags("run"))  # the same networks and pairs
-    other = write_run(world / "elsewhere" / "run", wordpiece_tokenizer, mlm_probability=0.25)
-    discriminator = ElectraForPreTraining.from_pretrained(other / "discriminator")
-    torch.nn.init.zeros_(discriminator.discriminator_predictions.dense.weight)
-    discriminator.save_pretrained(other / "discriminator")
-    assert "holds results of other networks" in refused_command(main, flags("elsewhere/run"), capsys)
-    write_pairs(world / "pairs.jsonl", *PAIRS[:2])
-    assert "holds results of other networks or sentences" in refused_command(main, flags("run"), capsys)
+    write_run(world / "elsewhere" / "run", wordpiece_tokenizer, mlm_probability=0.25)
+    assert "holds other files or other results" in refused_command(main, flags("elsewhere/run"), capsys)
+    write_pairs(world / "other.jsonl")
+    assert "other results" in refused_command(main, flags("run", "--data", "other.jsonl"), capsys)
     assert results.read_bytes() == before
 
 
@@ -169,9 +210,7 @@ def test_every_pair_is_written_with_its_scores_in_letters(world):
     for name, found in json.loads(written)["scores"].items():
         good, bad = pair["scores"][name]
         assert found["overall"]["accuracy"] == float(good > bad)
-        assert found["overall"]["standard_error"] is None
     assert "один" in written and "єдино" in (folder / "pair_scores.jsonl").read_text()
-    assert "±" not in (folder / "report.md").read_text().split("## Definitions")[0].split("##", 1)[1]
 
 
 def test_an_electric_has_its_own_score(world, wordpiece_tokenizer, capsys):
@@ -192,18 +231,12 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
     [
         (b"", "pairs.jsonl is empty"),
         (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
-        (b"\xff\xfe\n", "pairs.jsonl:1 "),
+        (b"\xff\xfe\n", "pairs.jsonl cannot be read"),
         (b"[1]\n", "pairs.jsonl:1 "),
-        (b"[" * 100_000, "pairs.jsonl:1 "),
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
         (b'{"sentence_good": "a", "sentence_bad": ""}\n', "sentence_bad"),
         (b'{"sentence_good": 3, "sentence_bad": "b"}\n', "sentence_good"),
-        (
-            b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a", "sentence_bad": "\\u200b"}\n',
-            "pairs.jsonl:2",
-        ),
-        (b'{"sentence_good": "a", "sentence_bad": "a [MASK]"}\n', "special token in 'a [MASK]'"),
-        (json.dumps(LONG).encode(), "pairs.jsonl:1 has a sentence of 32 tokens, more than the 24"),
+        (json.dumps(LONG).encode(), "pairs.jsonl:1 has 32 tokens, more than the 24"),
     ],
 )
 def test_wrong_pairs_are_refused(world, content, message, capsys):
@@ -235,9 +268,9 @@ def test_too_long_sentences_and_damaged_options_are_refused(world, wordpiece_tok
         (flags("run", "--data", "empty"), "empty"),
         (flags("run", "--data", "nothing/here.jsonl"), "nothing/here.jsonl"),
         (flags("run", "--max_pairs", "0"), "--max_pairs 0"),
-        (flags("run", "--experiment_name", "../x"), "../x"),
+        (flags("run", "--columns", "sen"), "--columns"),
         (flags("run", "--output_dir", ".", "--experiment_name", "run"), "run"),
-        (["--data", "pairs.jsonl"], "--pretrain_path"),
+        (["--data", "pairs.jsonl"], "name a run"),
     ],
 )
 def test_wrong_commands_are_refused(
