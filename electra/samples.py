@@ -28,7 +28,7 @@ class Sample:
     shown: list[str]
     """Input of the main network: the generator's samples at the masked positions."""
     probabilities: list[float | None] | None
-    """Probability of "replaced", in [0, 1], or the `score`; in a file None where a diverged network gives no number."""
+    """Probability of "replaced", in [0, 1], or the `score`; None where a diverged network gave no number."""
     restored: list[str] | None
     """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
     score: str = REPLACED
