@@ -164,7 +164,6 @@ def test_a_bad_option_is_named(argv, named):
         ("seed: [1\n", "a.yaml YAML"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
         ("seed: 1\nmax_steps: 2\nseed: 3\n", "a.yaml seed line 3"),
-        ("train_file: &a [x, y]\ndataset_name: [*a, *a]\n", "a.yaml aliases line 2"),
         ("seed: " + 9_999 * "[", "a.yaml YAML"),
         ("max_length: 1:30\n", "max_length 1:30"),
         ("mlm_probability: 2\n", "--mlm_probability 2 a.yaml"),

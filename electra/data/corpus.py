@@ -1,8 +1,9 @@
 """A corpus: everything that the user names as text, as one stream of documents with "\\n" between lines.
 
 The sources are data sets of the Hugging Face Hub, folders written by `datasets.save_to_disk`, files, folders and globs
-of files, and "builtin" (readers.py). Names, formats and columns are checked when the corpus is made, before hours of
-tokenization. Iterating keeps one document in memory (a few dozen for tables) and always gives the same documents.
+of files (readers.py), and "builtin" (builtin.py). Names, formats and columns are checked when the corpus is made,
+before hours of tokenization. Iterating keeps one document in memory (a few dozen for tables) and always gives the same
+documents.
 """
 
 import glob
@@ -15,24 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import datasets
-import pyarrow as pa
 
+from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.data.options import CorpusArguments
-from electra.data.readers import (
-    ROWS_PER_BATCH,
-    SUPPORTED,
-    builtin_documents,
-    builtin_files,
-    builtin_fingerprint,
-    check_arrow_column,
-    clean,
-    format_of,
-    kind,
-    library_folder,
-    read_file,
-)
+from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file
 from electra.io.errors import UserError
-from electra.io.files import absolute, may_be_hub_id
+from electra.io.files import absolute
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +36,6 @@ SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     "bookcorpus": ("lucadiliello/bookcorpusopen", None),
     "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1"),
 }
-# `load_dataset` takes these for builders, which without files read whatever is in the working directory.
-FILE_BUILDERS = ("", "text", "json", "csv", "parquet", "arrow")
-# No network and unknown ids (OSError), unknown configurations and splits (ValueError), repositories with a script
-# (RuntimeError), broken files (the others).
-_LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, datasets.exceptions.DatasetsError, pa.ArrowException)
 
 
 class Source(NamedTuple):
@@ -62,83 +46,72 @@ class Source(NamedTuple):
     size_bytes: int
     identity: dict[str, Any]  # what decides the documents
     description: dict[str, Any]  # for reports
-    read: Callable[[], Iterator[tuple[str, int]]]  # each document, "" if it has no text, and the bytes read so far
+    read: Callable[[], Iterator[str]]  # each document, "" if it has no text
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
     """One file, the supported files below a folder, or the matches of a glob."""
-    arguments = (options.text_column, options.document_separator)
-    paths = find_files(entry)
-    files = [
-        (path, status.st_size, status.st_mtime_ns) for path, status in zip(paths, map(os.stat, paths), strict=True)
-    ]
-    formats: list[str] = []
-    for path in paths:
-        formats.append(format_of(path))
-        if formats[-1] != "text":
-            next(read_file(path, *arguments), None)  # checks the column
+    files = find_files(entry)
+    is_text = [kind(file)[0] == "text" for file in files]
 
-    def read() -> Iterator[tuple[str, int]]:
-        before = 0
-        for path, size, _ in files:
-            for document, bytes_read in read_file(path, *arguments):
-                yield document, before + bytes_read
-            before += size
+    def read() -> Iterator[str]:
+        for file in files:
+            yield from read_file(file, options.text_column, options.document_separator)
 
+    if not is_text[0]:
+        next(read(), None)  # checks the column
+    states = [os.stat(file) for file in files]
     identity = {
         "kind": "files",
-        "files": files,
-        "document_separator": options.document_separator if "text" in formats else None,
-        "text_column": options.text_column if set(formats) != {"text"} else None,
+        "files": [(file, state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True)],
+        "document_separator": options.document_separator if any(is_text) else None,
+        "text_column": None if all(is_text) else options.text_column,
     }
-    sizes = [{"path": path, "bytes": size} for path, size, _ in files]
-    description = {"kind": "files", "files": sizes, "text_files": formats.count("text")}
-    return Source(entry, fraction, sum(size for _, size, _ in files), identity, description, read)
+    size_bytes = sum(state.st_size for state in states)
+    description = {"kind": "files", "files": len(files), "text_files": sum(is_text)}
+    return Source(entry, fraction, size_bytes, identity, description, read)
 
 
-def _dataset_source(name: str, fraction: float, config: str | None, options: CorpusArguments) -> Source:
+def _dataset_source(
+    name: str,
+    fraction: float,
+    config: str | None,
+    options: CorpusArguments,
+) -> Source:
     """A Hub data set, or a folder written by `datasets.save_to_disk`."""
-    split, text_column = options.dataset_split, options.text_column
+    split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
     is_saved = is_saved_dataset(dataset_id)
     if not is_saved and name in SHORT_NAMES:
         dataset_id, default_config = SHORT_NAMES[name]
         config = config or default_config
-    if name in FILE_BUILDERS or not (os.path.isdir(dataset_id) or may_be_hub_id(dataset_id)):
-        raise UserError(f"dataset_name {name!r} is neither a folder nor a Hub id; give files with --train_file")
     try:
         if is_saved:
             saved = datasets.load_from_disk(dataset_id)
-            # The default, "train", stands for a folder without splits.
-            splits = saved if isinstance(saved, datasets.DatasetDict) else {str(saved.split): saved, "train": saved}
-            if config is not None or split not in splits:
-                raise ValueError(f"it was saved with the splits {', '.join(splits)} and no configuration")
-            dataset = splits[split]
+            dataset = saved[split] if isinstance(saved, datasets.DatasetDict) else saved
         else:
             dataset = datasets.load_dataset(dataset_id, config, split=split)
-    except _LOADING_ERRORS as error:
+    except (OSError, ValueError, RuntimeError, LookupError, datasets.exceptions.DatasetsError) as error:
         raise UserError(
             f"dataset {dataset_id!r} (configuration {config}, split {split}) could not be loaded: {error}; check the "
             "name, --dataset_config_name, --dataset_split and the network, or name local text with --train_file"
         ) from error
-    check_arrow_column(dataset.features.arrow_schema, text_column, f"dataset {name}")
-    size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
+    check_arrow_column(dataset.features.arrow_schema, options.text_column, f"dataset {name}")
     identity = {
         "kind": "saved" if is_saved else "hub",
         "id": dataset_id,
         "config": config,
         "split": split,
         "fingerprint": dataset._fingerprint,
-        "text_column": text_column,
+        "text_column": options.text_column,
     }
 
-    def read() -> Iterator[tuple[str, int]]:
-        column, rows_read = dataset.select_columns([text_column]).with_format("arrow"), 0
+    def read() -> Iterator[str]:
+        column = dataset.select_columns([options.text_column]).with_format("arrow")
         for table in column.iter(batch_size=ROWS_PER_BATCH):
-            rows_read += table.num_rows
-            for text in table.column(0).to_pylist():
-                yield clean(text), size_bytes * rows_read // len(column)
+            yield from map(clean, table.column(0).to_pylist())
 
+    size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
     return Source(name, fraction, size_bytes, identity, {**identity, "rows": len(dataset)}, read)
 
 
@@ -146,18 +119,13 @@ def _builtin_source(fraction: float) -> Source:
     library = library_folder()
     size_bytes = sum(os.path.getsize(path) for path in builtin_files(library))
     identity = {"kind": BUILTIN, "fingerprint": builtin_fingerprint(library)}
-
-    def read() -> Iterator[tuple[str, int]]:
-        return ((document, size_bytes) for document in builtin_documents())
-
-    return Source(BUILTIN, fraction, size_bytes, identity, {**identity, "folder": str(library)}, read)
+    return Source(BUILTIN, fraction, size_bytes, identity, identity, lambda: iter(builtin_documents()))
 
 
 class Corpus:
     """The documents of all sources, one source after the other: data sets, then files, in the order of the options.
 
-    A file that two entries name is read twice, which is how to give it more weight. Of the latest iteration are
-    `documents_sampled_out`, `empty_documents_skipped`, and `bytes_read` of `size_bytes`.
+    A file that two entries name is read twice, which is how to give it more weight.
     """
 
     def __init__(self, options: CorpusArguments, seed: int = 42) -> None:
@@ -166,8 +134,10 @@ class Corpus:
         Raises:
             UserError: an option, a name, a format or a column is wrong, or no corpus is named.
         """
-        self.options, self.seed = options, seed
-        names, files = options.dataset_name, options.train_file
+        self.options = options
+        self.seed = seed
+        names = options.dataset_name
+        files = options.train_file
         if not names and not files:
             raise UserError(
                 "no corpus is given; use --train_file with files, folders or globs, --dataset_name with Hub ids, "
@@ -184,7 +154,6 @@ class Corpus:
         for file, fraction in zip(files, fractions[len(names) :], strict=True):
             self.sources.append(_file_source(file, fraction, options))
         self.size_bytes = sum(source.size_bytes for source in self.sources)
-        self.bytes_read = self.documents_sampled_out = self.empty_documents_skipped = 0
 
     @property
     def names(self) -> str:
@@ -216,53 +185,51 @@ class Corpus:
 
     def by_source(self) -> Iterator[Iterator[str]]:
         """Yield the documents of each source in turn, as `__iter__` does; read one to its end before the next."""
-        self.bytes_read = self.documents_sampled_out = self.empty_documents_skipped = 0
         for source_number, source in enumerate(self.sources):
             yield self._sample(source, source_number)
 
     def _sample(self, source: Source, source_number: int) -> Iterator[str]:
-        document_number, bytes_before = 0, self.bytes_read
-        for document, bytes_read in source.read():
-            self.bytes_read = bytes_before + bytes_read
+        document_number = 0
+        for document in source.read():
             if not document:
-                self.empty_documents_skipped += 1
                 continue
             document_number += 1
-            if source.fraction < 1:
-                # The draw depends on the document's place alone: neither order nor other sources change it.
-                place = f"{self.seed}:{source_number}:{document_number}".encode()
-                draw = int.from_bytes(hashlib.blake2b(place, digest_size=8).digest(), "big")
-                if draw >= source.fraction * 2**64:
-                    self.documents_sampled_out += 1
-                    continue
-            yield document
-        self.bytes_read = bytes_before + source.size_bytes
+            # The draw depends on the document's place alone: neither order nor other sources change it.
+            place = f"{self.seed}:{source_number}:{document_number}"
+            if source.fraction == 1 or _draw(place) < source.fraction:
+                yield document
+
+
+def _draw(place: str) -> float:
+    """A random number in [0, 1), a function of the text."""
+    digest = hashlib.blake2b(place.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def absolute_dataset_name(dataset_name: str) -> str:
     """A `dataset_name` that means the same from any folder: a local folder becomes an absolute path."""
     folder = absolute(dataset_name)
-    is_other = dataset_name == BUILTIN or dataset_name in SHORT_NAMES
-    is_local = (dataset_name != BUILTIN and is_saved_dataset(folder)) or (os.path.isdir(folder) and not is_other)
-    return folder if is_local else dataset_name
+    is_other = dataset_name in ("", BUILTIN, *SHORT_NAMES)
+    return folder if os.path.isdir(folder) and not is_other else dataset_name
 
 
 def find_files(entry: str) -> list[str]:
-    """Resolve a file, a folder or a glob to the sorted absolute paths of its files, each file once.
+    """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format, each file once.
 
-    In a folder, hidden files and files of other formats are left out; every match of a glob must be readable.
+    In a folder, hidden files are left out.
     """
     pattern = os.path.expanduser(entry)
     if is_saved_dataset(pattern):
         raise UserError(f"{entry} is a folder written by datasets.save_to_disk; name it with --dataset_name")
-    is_folder = os.path.isdir(pattern)
-    if is_folder:
+    if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "**")
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
     files = [path for path in paths if os.path.isfile(path)]
-    found = [path for path in files if kind(path)[0]] if is_folder else files
+    found = [path for path in files if kind(path)[0]]
     if len(found) < len(files):
-        logger.info("%s: reading %d of the %d files in this folder", entry, len(found), len(files))
+        logger.info(
+            "%s: reading %d of %d files, those whose names end in %s", entry, len(found), len(files), SUPPORTED
+        )
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
     # Of several links to one file, the first path is kept.
@@ -272,13 +239,18 @@ def find_files(entry: str) -> list[str]:
 
 def is_saved_dataset(folder: str) -> bool:
     """Whether `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote a folder."""
-    return os.path.isfile(os.path.join(folder, "dataset_dict.json")) or all(
-        os.path.isfile(os.path.join(folder, name)) for name in ("dataset_info.json", "state.json")
-    )
+    return any(os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json"))
 
 
-def _for_each(values: list[Any], count: int, default: Any, option: str) -> list[Any]:
+def _for_each(
+    values: list[Any],
+    count: int,
+    default: Any,
+    option: str,
+) -> list[Any]:
     """Give each of `count` corpora its value: the default if there are none, the same for all if there is one."""
-    if len(values) not in (0, 1, count) or len(values) > count:
+    if len(values) == count:
+        return values
+    if len(values) > min(1, count):
         raise UserError(f"{option} has {len(values)} values for {count} corpora; give one for all, or one for each")
-    return values if len(values) == count else (values or [default]) * count
+    return (values or [default]) * count

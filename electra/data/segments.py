@@ -46,11 +46,16 @@ class PackedRow(NamedTuple):
 
     def seeded(self) -> list[Segment]:
         """The segments with the seeds of their masks."""
-        seeds = random_bits(self.mask_seed, np.arange(len(self.segments))).tolist()
-        return [segment._replace(mask_seed=seed) for segment, seed in zip(self.segments, seeds, strict=True)]
+        seeds = random_bits(self.mask_seed, np.arange(len(self.segments)))
+        return with_mask_seeds(self.segments, seeds)
 
 
 Row = Segment | PackedRow
+
+
+def with_mask_seeds(rows: Sequence[Any], seeds: Bits) -> list[Any]:
+    """The rows with the seeds of their masks, (N,)."""
+    return [row._replace(mask_seed=seed) for row, seed in zip(rows, seeds.tolist(), strict=True)]
 
 
 def segment_length(segment: Segment) -> int:
@@ -84,7 +89,13 @@ class TrainingSegments(Dataset):
     processes take disjoint positions, and a resumed run starts at its position without reading what came before.
     """
 
-    def __init__(self, policy: SegmentPolicy, *, num_samples: int, seed: int) -> None:
+    def __init__(
+        self,
+        policy: SegmentPolicy,
+        *,
+        num_samples: int,
+        seed: int,
+    ) -> None:
         self.policy = policy
         self.num_samples = num_samples
         self.seed = seed
@@ -94,15 +105,15 @@ class TrainingSegments(Dataset):
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         numbers = np.asarray(positions, dtype=np.int64)
-        epochs, indices = np.divmod(numbers, len(self.policy))
+        size = len(self.policy)
+        epochs = numbers // size
         rows: dict[int, Row] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
-            shuffled = permute(indices[places], len(self.policy), self.seed, _SHUFFLE, epoch)
-            cuts = self.policy.cut(epoch, shuffled)
-            rows.update(zip(places.tolist(), cuts, strict=True))
-        mask_seeds = random_bits(self.seed, _TRAINING_MASK, numbers).tolist()
-        return [rows[place]._replace(mask_seed=mask_seed) for place, mask_seed in enumerate(mask_seeds)]
+            shuffled = permute(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
+            rows.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
+        seeds = random_bits(self.seed, _TRAINING_MASK, numbers)
+        return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)
 
 
 class EvaluationSegments(Dataset):
@@ -112,7 +123,13 @@ class EvaluationSegments(Dataset):
     whatever the batch size or the number of processes.
     """
 
-    def __init__(self, policy: Windows, *, max_segments: int | None, seed: int) -> None:
+    def __init__(
+        self,
+        policy: Windows,
+        *,
+        max_segments: int | None,
+        seed: int,
+    ) -> None:
         self.policy = policy
         self.seed = seed
         count = len(policy) if max_segments is None else min(len(policy), max_segments)
@@ -133,9 +150,8 @@ class EvaluationSegments(Dataset):
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
-        mask_seeds = random_bits(self.seed, _MASK, indices).tolist()
-        cuts = self.policy.cut(0, indices)
-        return [segment._replace(mask_seed=seed) for segment, seed in zip(cuts, mask_seeds, strict=True)]
+        seeds = random_bits(self.seed, _MASK, indices)
+        return with_mask_seeds(self.policy.cut(0, indices), seeds)
 
 
 @dataclass(frozen=True)
@@ -168,40 +184,45 @@ class SegmentCollator:
         lengths, is_used = self._lengths(members)
         starts = lengths.cumsum(axis=1) - lengths
         sizes = lengths.sum(axis=1)
-        shape = (len(rows), self.length or int(sizes.max()))
-        is_shared = lengths.shape[1] > 1
+        length = self.length or int(sizes.max())
 
-        row_numbers = is_used.nonzero()[0]
-        batch = self._tokens(shape, segments, row_numbers.tolist(), starts[is_used].tolist())
+        batch = self._tokens((len(rows), length), segments, is_used, starts)
+        if sizes.min() < length:
+            is_real = np.arange(length) < sizes[:, None]
+            batch["attention_mask"] = is_real.astype(np.int64)
+        if lengths.shape[1] > 1:
+            batch["segment_lengths"] = lengths
+
         seeds = np.zeros(lengths.shape, dtype=np.uint64)
         seeds[is_used] = [segment.mask_seed for segment in segments]
-        noise = _noise(seeds, starts, shape[1])
+        noise = _noise(seeds, starts, length)
         batch["mask_noise"] = noise[..., :2]
         batch["sample_noise"] = noise[..., 2]
-        if sizes.min() < shape[1]:
-            batch["attention_mask"] = (np.arange(shape[1]) < sizes[:, None]).astype(np.int64)
-        if is_shared:
-            batch["segment_lengths"] = lengths
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
     def _lengths(self, members: list[list[Segment]]) -> tuple[Ints, NDArray[np.bool_]]:
         """The tokens of each segment of each row, int64 (B, S), and whether there is one, bool (B, S)."""
-        counts = [len(row) for row in members]
-        width = max(counts)
+        counts = np.array([len(row) for row in members])
+        width = int(counts.max())
         if self.length and width > 1:
             width += -width % _WIDTH_STEP
-        lengths = np.zeros((len(members), width), dtype=np.int64)
-        is_used = np.arange(width) < np.array(counts)[:, None]
+        is_used = np.arange(width) < counts[:, None]
+        lengths = np.zeros(is_used.shape, dtype=np.int64)
         lengths[is_used] = [segment_length(segment) for row in members for segment in row]
         return lengths, is_used
 
     def _tokens(
-        self, shape: tuple[int, int], segments: list[Segment], rows: list[int], starts: list[int]
+        self,
+        shape: tuple[int, int],
+        segments: list[Segment],
+        is_used: NDArray[np.bool_],
+        starts: Ints,
     ) -> dict[str, NDArray[Any]]:
         """Write the segments, each into its row from its start on, with special tokens."""
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
-        for row, start, segment in zip(rows, starts, segments, strict=True):
+        rows = is_used.nonzero()[0].tolist()
+        for row, start, segment in zip(rows, starts[is_used].tolist(), segments, strict=True):
             end = start + 1 + len(segment.first)
             input_ids[row, start] = self.cls_token_id
             input_ids[row, start + 1 : end] = segment.first

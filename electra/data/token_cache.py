@@ -40,7 +40,7 @@ from electra.tokenizers.load import plain_backend, tokenizer_fingerprint, vocabu
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DESCRIPTION_NAME = "cache.json"
 ARROW_NAME = "data-00000-of-00001.arrow"
 BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
@@ -82,7 +82,12 @@ class TokenCache:
     def _chunk(self, document: int) -> int:
         return int(np.searchsorted(self._first_document, document, side="right")) - 1
 
-    def tokens(self, document: int, start: int, length: int) -> NDArray[np.uint16] | NDArray[np.uint32]:
+    def tokens(
+        self,
+        document: int,
+        start: int,
+        length: int,
+    ) -> NDArray[np.uint16] | NDArray[np.uint32]:
         """`length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
         begin = self._starts[document] + start
         return self._ids[self._chunk(document)][begin : begin + length]
@@ -146,7 +151,12 @@ def _cut_long_line(line: str) -> list[str]:
     return [*pieces, line[start:]]
 
 
-def _encode(backend: Tokenizer, texts: list[str], keep_newlines: bool, dtype: Any) -> tuple[pa.RecordBatch, int]:
+def _encode(
+    backend: Tokenizer,
+    texts: list[str],
+    keep_newlines: bool,
+    dtype: Any,
+) -> tuple[pa.RecordBatch, int]:
     """Tokenize documents into Arrow rows, but for documents without a token, and count the text's UTF-8 bytes."""
     documents = [_lines(text, keep_newlines) for text in texts]
     lines = [_cut_long_line(line) for document in documents for line in document]
@@ -185,7 +195,12 @@ def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
-def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fingerprint: str) -> None:
+def _build(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    fingerprint: str,
+) -> None:
     started = time.monotonic()
     dtype = np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32
     features = Features(
@@ -209,7 +224,7 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
             text_bytes += batch_bytes
             if tokenizer.unk_token_id is not None:
                 unknown += int(np.count_nonzero(values == tokenizer.unk_token_id))
-            bar.update(corpus.bytes_read - bar.n)
+            bar.update(batch_bytes)
     tokens = sum(source["tokens"] for source in sources)
     _check_tokens(corpus, tokenizer, tokens, unknown)
     description = {
@@ -223,8 +238,6 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
         "unknown_rate": unknown / tokens,
         "text_bytes": text_bytes,
         "bytes_per_token": text_bytes / tokens,
-        "empty_documents_skipped": corpus.empty_documents_skipped,
-        "documents_sampled_out": corpus.documents_sampled_out,
         "bytes": (folder / ARROW_NAME).stat().st_size,
         "seconds": round(time.monotonic() - started, 2),
     }
@@ -233,7 +246,10 @@ def _build(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, folder: Path, fin
 
 
 def _encoded_batches(
-    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sources: list[dict[str, Any]], dtype: Any
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    sources: list[dict[str, Any]],
+    dtype: Any,
 ) -> Iterator[tuple[dict[str, Any], pa.RecordBatch, int]]:
     """Yield the rows of each batch of documents with their source and UTF-8 bytes, while the next ones are encoded."""
     backend = plain_backend(tokenizer)
@@ -252,7 +268,12 @@ def _encoded_batches(
             yield first, *encoded.result()
 
 
-def _check_tokens(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, tokens: int, unknown: int) -> None:
+def _check_tokens(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    tokens: int,
+    unknown: int,
+) -> None:
     if tokens == 0:
         raise UserError(f"the corpus is empty: no text in {corpus.names}; name a file with text")
     if unknown == tokens:

@@ -23,7 +23,7 @@ from electra.io.folders import build_folder
 from electra.tokenizers.extend import extend_tokenizer
 from electra.tokenizers.load import load_tokenizer, plain_backend
 from electra.tokenizers.options import TokenizerArguments
-from electra.tokenizers.train import prepare_documents, train_tokenizer, warn_of_stripped_accents
+from electra.tokenizers.train import prepare_documents, train_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,10 @@ REPORT_NAME = "tokenizer_report.json"
 
 
 def load_or_train_tokenizer(
-    corpus: Corpus, options: TokenizerArguments, cache_dir: str | os.PathLike[str], seed: int = 42
+    corpus: Corpus,
+    options: TokenizerArguments,
+    cache_dir: str | os.PathLike[str],
+    seed: int = 42,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a corpus: from the cache, or trained now and written there."""
     key = json.dumps([corpus.fingerprint(), {**asdict(options), "seed": seed}], sort_keys=True)
@@ -73,8 +76,6 @@ def train_on_corpus(
     seconds = round(time.monotonic() - started, 2)
     used = min(stream.used, options.max_documents or stream.used)
     logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
-    if source is None and options.strip_accents:
-        warn_of_stripped_accents(stream.held_out or [stream.first])
     held_out = stream.held_out if stream.is_measured else []
     report: dict[str, Any] = {
         "vocab_size": len(tokenizer),
@@ -104,25 +105,18 @@ class _TrainingStream:
         self.corpus = corpus
         self.seed = seed
         self.used = 0
-        self.first = ""
         self.held_out: list[str] = []
         self.is_measured = True
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
-        bar = tqdm(
-            total=self.corpus.size_bytes, unit="B", unit_scale=True, desc="Reading", mininterval=0.5, disable=None
-        )
-        with bar:
-            for document in self.corpus:
-                if not is_held_out(document, self.seed):
-                    self.used += 1
-                    self.first = self.first or document
-                    yield document
-                elif held_out_bytes < HELD_OUT_BYTES:
-                    self.held_out.append(document)
-                    held_out_bytes += len(document.encode())
-                bar.update(self.corpus.bytes_read - bar.n)
+        for document in tqdm(self.corpus, unit="doc", desc="Reading", mininterval=0.5, disable=None):
+            if not is_held_out(document, self.seed):
+                self.used += 1
+                yield document
+            elif held_out_bytes < HELD_OUT_BYTES:
+                self.held_out.append(document)
+                held_out_bytes += len(document.encode())
         if self.used:
             return
         if not self.held_out:

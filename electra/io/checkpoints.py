@@ -24,7 +24,6 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from electra.io.console import format_bytes
 from electra.io.errors import UserError
 from electra.io.files import sync_folder, write_file
 
@@ -187,10 +186,4 @@ def translate_write_errors(folder: Path, kept: Callable[[], str]) -> Iterator[No
             raise
         path = Path(getattr(error, "filename", None) or folder)
         reason = "a write failed" if is_unnamed else " ".join(str(error).split())
-        raise UserError(f"cannot write {path}: {reason}; {space_left(path)}; {kept()}") from error
-
-
-def space_left(path: Path) -> str:
-    """Which disk a path is on, and how much space is left on it."""
-    disk = next(folder for folder in (path, *path.resolve().parents) if folder.is_dir() and os.path.ismount(folder))
-    return f"the disk {disk} has {format_bytes(shutil.disk_usage(disk).free)} left"
+        raise UserError(f"cannot write {path}: {reason}; {kept()}") from error

@@ -1,6 +1,7 @@
 """What a command says and records: log lines, times and sizes with units, host and versions, no secrets."""
 
 import io
+import itertools
 import logging
 import logging.handlers
 import os
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
@@ -22,9 +23,11 @@ SECRET = re.compile(r"token$|password|secret|api_?key")
 def format_seconds(seconds: float) -> str:
     """83 -> '1 min 23 s', 7500 -> '2 h 05 min', 200000 -> '2 d 07 h'."""
     seconds = round(seconds)
-    for unit, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    for (name, unit), (smaller_name, smaller) in itertools.pairwise(units):
         if seconds >= unit:
-            return f"{seconds // unit} {name} {seconds % unit // smaller:02d} {smaller_name}"
+            rest = seconds % unit // smaller
+            return f"{seconds // unit} {name} {rest:02d} {smaller_name}"
     return f"{seconds} s"
 
 
@@ -36,19 +39,11 @@ def format_bytes(count: float) -> str:
     return f"{count / 1e3:.1f} kB"
 
 
-class _Lines(logging.StreamHandler[TextIO]):
-    """Lines that cannot be written, as to a full device, are lost: the run goes on without a traceback for each."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
-
-
 def log_plainly() -> None:
     """Log messages of this package as plain lines to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = _Lines(sys.stdout)
+    handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]

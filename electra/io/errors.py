@@ -54,8 +54,6 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         code = 141  # 128 + SIGPIPE
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
-    except RecursionError:
-        code, message = 2, "error: a file or an option is nested too deeply; ELECTRA_DEBUG=1 shows where"
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

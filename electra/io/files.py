@@ -31,9 +31,8 @@ def write_file(content: bytes, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
@@ -66,8 +65,6 @@ def replace_folder(new: Path, target: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make renames and new files in a folder survive a power cut."""
-    if os.name == "nt":  # cannot open folders
-        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -146,13 +143,7 @@ _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a name that is given twice, and aliases, with which a short text can stand for a huge one."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(problem="aliases are not supported", problem_mark=mark)
-        return super().compose_node(parent, index)
+    """Refuses a name that is given twice."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -26,7 +26,12 @@ def check_replaceable(path: Path, option: str, is_own: Callable[[Path], bool]) -
         raise UserError(f"--{option} {path} was not written by this command, which never replaces it; name another")
 
 
-def build_folder(target: Path, what: str, build: Callable[[Path], None], overwrite: bool = False) -> None:
+def build_folder(
+    target: Path,
+    what: str,
+    build: Callable[[Path], None],
+    overwrite: bool = False,
+) -> None:
     """Make `target` once, whatever is killed and however many processes try: nobody sees an incomplete folder.
 
     `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder

@@ -17,7 +17,13 @@ from electra.io.errors import Parser, UserError
 logger = logging.getLogger(__name__)
 
 
-def push_run(run: Path, hub_model_id: str, *, token: str | None = None, private: bool | None = None) -> None:
+def push_run(
+    run: Path,
+    hub_model_id: str,
+    *,
+    token: str | None = None,
+    private: bool | None = None,
+) -> None:
     """Upload the exported networks of a run, each to a repository of its own.
 
     `hub_model_id` is `name` or `owner/name`, without the network's suffix.

@@ -164,7 +164,7 @@ def make_plan(
     return Plan(
         objective=config.objective,
         sources=[
-            {"name": s["name"], "files": len(s.get("files", ())), "text_files": s.get("text_files", 0)}
+            {"name": s["name"], "files": s.get("files", 0), "text_files": s.get("text_files", 0)}
             | {"documents": s["documents"], "tokens": s["tokens"]}
             for s in cache.description["sources"]
         ],

@@ -24,8 +24,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
     if output.extend is None:
-        if "new_tokens" in flags:
-            raise UserError("--new_tokens needs --extend, the tokenizer to extend; --vocab_size is for a new one")
         return
     for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
         if name in flags:

@@ -36,7 +36,10 @@ _BETTER = 1e-3
 
 
 def extend_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, documents: Iterable[str], new_tokens: int, min_frequency: int
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Iterable[str],
+    new_tokens: int,
+    min_frequency: int,
 ) -> PreTrainedTokenizerBase:
     """A copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
 
@@ -90,10 +93,6 @@ def _check_extensible(tokenizer: PreTrainedTokenizerBase, model: dict[str, Any],
     size = vocabulary_size(tokenizer)
     if model["type"] not in ("WordPiece", "BPE", "Unigram"):
         raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
-    if model["type"] == "BPE" and (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
-        raise UserError(f"tokenizer {name}: BPE with marked word ends or continuations cannot be extended")
-    if tokenizer.backend_tokenizer.pre_tokenizer is None:
-        raise UserError(f"tokenizer {name} does not split text into words, so none can be counted; train a new one")
     if not VOCAB_SIZE.holds(size + new_tokens):
         raise UserError(f"--new_tokens {new_tokens}: no room beside {size} tokens; ids must be {VOCAB_SIZE.expected}")
 
@@ -126,7 +125,11 @@ def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str
 
 
 def _add_pieces(
-    model: dict[str, Any], old: dict[str, int], size: int, names: list[str], merges: list[tuple[str, str]]
+    model: dict[str, Any],
+    old: dict[str, int],
+    size: int,
+    names: list[str],
+    merges: list[tuple[str, str]],
 ) -> None:
     """Append pieces to a Unigram model, each a little better than the best two pieces that it replaces."""
     scores = dict(model["vocab"])
@@ -150,7 +153,10 @@ def _encode(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, in
 
 
 def _further_merges(
-    tokenizer: PreTrainedTokenizerBase, words: dict[str, int], count: int, min_frequency: int
+    tokenizer: PreTrainedTokenizerBase,
+    words: dict[str, int],
+    count: int,
+    min_frequency: int,
 ) -> list[tuple[str, str]]:
     """The next merges of BPE if the pieces of each word count as its characters."""
     backend = tokenizer.backend_tokenizer

@@ -5,7 +5,6 @@ types 0 and 1. train.py trains new ones.
 """
 
 import hashlib
-import importlib.util
 import json
 import logging
 from itertools import pairwise
@@ -25,8 +24,6 @@ SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK"
 REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
 ROLES = (*REQUIRED_ROLES, "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
-MOST_IDS = 2**24
-"""The Rust side walks through all ids below the largest, which is up to 2^32 in a damaged file."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
     "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
@@ -46,58 +43,44 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
         UserError: it is missing, damaged, not a tokenizer or without a Rust backend, or the Hub cannot be reached.
     """
     path = expand(tokenizer_path)
-    if tokenizer_path and path.is_dir():
-        tokenizer = _load_folder(path)
-    elif path.is_file():
-        tokenizer = _load_vocab_file(path) if path.suffix == ".txt" else _load_tokenizers_json(path)
-    elif may_be_hub_id(tokenizer_path):
-        tokenizer = _load_with_auto_tokenizer(tokenizer_path)
-    else:
-        raise UserError(f"tokenizer {tokenizer_path!r}: no such file or folder; name one, or a Hub id")
+    try:
+        if tokenizer_path and path.is_dir():
+            tokenizer = _load_folder(path)
+        elif path.is_file():
+            tokenizer = _load_vocab_file(path) if path.suffix == ".txt" else _load_tokenizers_json(path)
+        elif may_be_hub_id(tokenizer_path):
+            tokenizer = AutoTokenizer.from_pretrained(tokenizer_path, trust_remote_code=False)
+        else:
+            raise UserError(f"tokenizer {tokenizer_path!r}: no such file or folder; name one, or a Hub id")
+    except UserError:
+        raise
+    except Exception as error:  # of many types; the Rust side raises bare `Exception`
+        raise UserError(
+            f"tokenizer {tokenizer_path} cannot be loaded ({first_line(error)}); expected a folder with a tokenizer, "
+            "a tokenizers JSON file, or a Hub id while the Hub can be reached"
+        ) from error
     _state(tokenizer)
     return tokenizer
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
-    for found in (folder, *(folder / name for name in TOKENIZER_SUBFOLDERS)):
-        files = {name for name in TOKENIZER_FILES if (found / name).is_file()}
-        if files:
-            break
-    else:
+    places = (folder, *(folder / name for name in TOKENIZER_SUBFOLDERS))
+    found = next((place for place in places if any((place / name).is_file() for name in TOKENIZER_FILES)), None)
+    if found is None:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
-    if files == {"tokenizer_config.json"}:
-        raise UserError(f"tokenizer {found}: the folder has no vocabulary, only tokenizer_config.json")
-    # Without a configuration `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
-    if "tokenizer_config.json" not in files and "tokenizer.json" in files:
-        return _load_tokenizers_json(found / "tokenizer.json")
-    if "tokenizer_config.json" not in files and "vocab.txt" in files:
-        return _load_vocab_file(found / "vocab.txt")
-    return _load_with_auto_tokenizer(str(found))
-
-
-def _load_with_auto_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    try:
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # of many types; the Rust side raises bare `Exception`
-        # Without sentencepiece, transformers takes its file for one of tiktoken and asks for that.
-        if importlib.util.find_spec("sentencepiece") is None and "tiktoken" in str(error):
-            raise UserError(
-                f"tokenizer {name} is a SentencePiece file, such as DeBERTa-v3's; pip install sentencepiece protobuf"
-            ) from error
-        problem = "transformers cannot load it" if expand(name).exists() else "no such folder, and not on the Hub"
-        raise UserError(
-            f"tokenizer {name}: {problem} ({first_line(error)}); expected a folder with a tokenizer, a tokenizers "
-            "JSON file, or a Hub id while the Hub can be reached"
-        ) from error
+    if not (found / "tokenizer_config.json").is_file():
+        # Without it `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
+        if (found / "tokenizer.json").is_file():
+            return _load_tokenizers_json(found / "tokenizer.json")
+        if (found / "vocab.txt").is_file():
+            return _load_vocab_file(found / "vocab.txt")
+    return AutoTokenizer.from_pretrained(found, trust_remote_code=False)
 
 
 def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     """Load a JSON file of `tokenizers.Tokenizer.save`, which has no roles and often no special-token template."""
-    try:
-        backend = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing more specific
-        raise UserError(f"tokenizer {path}: not a tokenizers JSON file, or damaged ({first_line(error)})") from error
+    backend = Tokenizer.from_file(str(path))
     vocab = backend.get_vocab(with_added_tokens=True)
     roles = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocab}
     missing = [SPECIAL_TOKENS[role] for role in REQUIRED_ROLES if role not in roles]
@@ -111,13 +94,9 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
 
 def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
     """Load a BERT `vocab.txt`, one token per line, as that of an uncased BERT."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"tokenizer {path}: not a UTF-8 vocabulary file ({error.reason})") from error
     # Not splitlines(): vocabularies of many languages have U+2028 as a token.
-    vocab = {token: index for index, token in enumerate(text.removesuffix("\n").split("\n"))}
-    missing = [token for token in SPECIAL_TOKENS.values() if token not in vocab]
+    tokens = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    missing = [token for token in SPECIAL_TOKENS.values() if token not in tokens]
     if missing:
         raise UserError(f"tokenizer {path}: not a BERT vocabulary, it has no line {' or '.join(missing)}")
     logger.info(
@@ -125,12 +104,14 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
         "says otherwise (do_lower_case, strip_accents)",
         path,
     )
+    vocab = {token: index for index, token in enumerate(tokens)}
     return BertTokenizer(vocab=vocab, do_lower_case=True)
 
 
 def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokenizerBase:
     """Give a bare backend its roles and BERT's template, so that it behaves like a BertTokenizer, also when saved."""
-    cls_token, sep_token = roles["cls_token"], roles["sep_token"]
+    cls_token = roles["cls_token"]
+    sep_token = roles["sep_token"]
     backend.post_processor = processors.TemplateProcessing(
         single=f"{cls_token}:0 $A:0 {sep_token}:0",
         pair=f"{cls_token}:0 $A:0 {sep_token}:0 $B:1 {sep_token}:1",
@@ -213,8 +194,7 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     if model.get("unk_token") is not None:
         model["unk_token"] = rename(model["unk_token"])
     if "merges" in model:
-        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
-        model["merges"] = [[a, b] for a, b in pairs if special.isdisjoint((a, b, a + b))]
+        model["merges"] = [[a, b] for a, b in model["merges"] if special.isdisjoint((a, b, a + b))]
     return Tokenizer.from_str(json.dumps({**state, "truncation": None, "padding": None, "post_processor": None}))
 
 
@@ -237,11 +217,6 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "
             "corpus needs; choose a fast tokenizer, one with a tokenizer.json"
-        )
-    if vocabulary_size(tokenizer) > MOST_IDS:
-        raise UserError(
-            f"tokenizer {tokenizer.name_or_path}: its largest id is {vocabulary_size(tokenizer) - 1}, but it has only "
-            f"{len(tokenizer)} tokens; its tokenizer.json is damaged"
         )
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return state

@@ -1,15 +1,12 @@
 """Train a tokenizer on a corpus, or extend one, measure it, and write it."""
 
 import logging
-import os
 from pathlib import Path
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.tokenizer import REPORT_NAME, save_tokenizer, train_on_corpus
 from electra.io.checkpoints import MANIFEST_NAME
-from electra.io.errors import UserError
-from electra.io.files import is_encodable
 from electra.io.folders import build_folder, check_replaceable
 from electra.tokenizers.load import TOKENIZER_FILES, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
@@ -48,14 +45,7 @@ def make_tokenizer(
 
 def _check_output(folder: Path) -> None:
     """Check that a tokenizer can be written to a folder, before and after the training."""
-    if not is_encodable(str(folder)):
-        raise UserError(f"--output_dir {str(folder)!a} is not UTF-8; choose another name")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder.parent, os.W_OK):
-            raise PermissionError(f"{folder.parent} is read-only")
-    except OSError as error:
-        raise UserError(f"cannot write the tokenizer to {folder}: {error}; name another folder") from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
     check_replaceable(folder, "output_dir", _is_own)
 
 

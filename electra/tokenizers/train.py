@@ -42,8 +42,6 @@ SPECIAL = list(SPECIAL_TOKENS.values())
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
 REPEATS_PER_CHUNK = 1000  # words
-STRIPPED_SHARE = 0.001
-"""More words than this lose an accent: it is said."""
 NO_TEXT = "there is no text to train a tokenizer on: no documents, or only empty ones; check the corpus"
 
 
@@ -169,24 +167,6 @@ def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
     if options.lowercase:
         folding.append(normalizers.Lowercase())
     return folding
-
-
-def warn_of_stripped_accents(documents: Iterable[str]) -> None:
-    """Log how many words lose an accent, if it is more than one in a thousand: й, ї, ş and ñ are letters."""
-    composed = normalizers.NFC()
-    stripped = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()])
-    words: Counter[str] = Counter()
-    for document in documents:
-        words.update(document.lower().split())
-    changed: Counter[str] = Counter()
-    for word, count in words.items():
-        before, after = composed.normalize_str(word), stripped.normalize_str(word)
-        if before != after:
-            changed[f"{before} -> {after}"] += count
-    share = changed.total() / max(1, words.total())
-    if share > STRIPPED_SHARE:
-        examples = ", ".join(change for change, _ in changed.most_common(5))
-        logger.warning(f"--strip_accents changes {share:.1%} of the words, such as {examples}; are these accents?")
 
 
 def count_words(

@@ -11,12 +11,11 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pytest import approx, raises
+from pytest import approx
 
+from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.readers import builtin_documents, builtin_files, builtin_fingerprint, library_folder
-from electra.io.errors import UserError
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -75,8 +74,7 @@ def test_every_format_and_compression_gives_the_same_documents(tmp_path, file_fo
             writer.writerows([["id", "text"], *([7, document] for document in DOCUMENTS)])
     path.write_bytes(COMPRESS[compression](plain.read_bytes()))
     corpus = corpus_of(path)
-    assert list(corpus) == list(corpus) == DOCUMENTS
-    assert (corpus.bytes_read, corpus.size_bytes) == (path.stat().st_size, path.stat().st_size)
+    assert list(corpus) == list(corpus) == DOCUMENTS and corpus.size_bytes == path.stat().st_size
 
 
 @parametrize("name", ["a.text", "a.raw", "a.tokens", "a.md", "A.TXT", "wiki_00"])
@@ -90,23 +88,14 @@ def test_parquet_gives_the_text_column_of_every_row_group(tmp_path, column_type)
     columns = {"n": list(range(500)), "body": pa.array(texts).cast(column_type)}
     corpus = corpus_of(save_parquet(tmp_path / "a.parquet", columns, row_group_size=90), text_column="body")
     assert list(corpus) == [text for text in texts if text]
-    assert corpus.empty_documents_skipped == 50
 
 
-def test_rows_keep_line_ends_and_empty_ones_are_counted(tmp_path):
+def test_rows_keep_line_ends_and_empty_ones_are_left_out(tmp_path):
     lines = '\ufeff{"text": "one"}\r\n\r\n{"text": "two\\r\\nlines\\rhere"}\n{"text": null}\n{"text": " \\n"}'
-    corpus = corpus_of(write(tmp_path / "a.json", lines))
-    assert list(corpus) == ["one", "two\nlines\nhere"] and corpus.empty_documents_skipped == 2
+    assert read(write(tmp_path / "a.json", lines)) == ["one", "two\nlines\nhere"]
     long = "word " * 50_000  # csv's default limit is shorter
-    corpus = corpus_of(write(tmp_path / "a.csv", f'id,text\r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,{long}\r\n3,\r\n'))
-    assert list(corpus) == ['two\nlines, "quoted"', long] and corpus.empty_documents_skipped == 1
-
-
-def test_zstd_frames_follow_each_other(tmp_path):
-    pack = COMPRESS[".zst"]
-    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"meta"
-    write(tmp_path / "a.txt.zst", pack(b"one\n") + skippable + pack(b"") + pack(b"still one\n\ntwo"))
-    assert read(tmp_path / "a.txt.zst") == ["one\nstill one", "two"]
+    table = f'id,text\r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,{long}\r\n3,\r\n'
+    assert read(write(tmp_path / "a.csv", table)) == ['two\nlines, "quoted"', long]
 
 
 # Plain text
@@ -137,7 +126,7 @@ def test_line_ends_of_every_system_are_accepted(tmp_path, end):
 def test_bytes_that_are_not_utf8_are_placed_exactly(tmp_path, blocks):
     good = b"\xef\xbb\xbf" + ("é 犬\n" * 6).encode() + (b"x" * 63 + b"\n") * (blocks << 14)
     line = good.count(b"\n") + 1
-    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\0", "0x00"), (b"abc\xe7\x8a", "0xe7")]:
+    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\xe7\x8a", "0xe7")]:
         path = write(tmp_path / "a.txt", good + bad)
         message = refused(lambda path=path: read(path))
         assert f"{path}, line {line}:" in message and found in message and "iconv" in message
@@ -167,12 +156,8 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path):
     assert next(iter(corpus)) == rows[0]
     before = pa.total_allocated_bytes()
     for _ in range(2):
-        states = [(corpus.bytes_read, pa.total_allocated_bytes() - before) for _ in corpus]
-        positions = [position for position, _ in states]
-        assert positions == sorted(positions)
-        assert positions[8000] == approx(os.path.getsize(parquet) / 2, rel=0.3)
-        assert os.path.getsize(parquet) < positions[16_001] < corpus.size_bytes == corpus.bytes_read
-        assert max(held for _, held in states) < 8 << 20
+        held = [pa.total_allocated_bytes() - before for _ in corpus]
+        assert len(held) == 32_000 and max(held) < 8 << 20
 
 
 # Finding files
@@ -231,6 +216,7 @@ def test_truncated_and_misnamed_files_are_named(tmp_path, name):
         ("a.jsonl", '{"text": "a"}\n{"text": 3}', "line 2"),
         ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n{"text": "\\ud83d"}', "line 2"),  # half of a surrogate pair
         ("a.csv", 'id,text\n1,"a\nb"\n2,hello, world\n', "Expected 2 fields in line"),
+        ("a.csv", "body\na\n", "has no column 'text', it has: body"),
         ("a.csv", 'id,text\n1,"never closed\n', "EOF inside string"),
     ],
 )
@@ -239,11 +225,9 @@ def test_rows_that_are_not_as_expected_are_placed(tmp_path, name, data, found):
 
 
 def test_columns_are_checked_before_anything_is_read(tmp_path):
-    write(tmp_path / "a.jsonl", '{"text": "a"}\n')
-    for name, data in [("b.jsonl", '{"body": "a"}\n'), ("b.csv", "body\na\n"), ("b.jsonl.gz", "no gzip")]:
-        path = write(tmp_path / name, data)
-        assert path in refused(lambda: corpus_of(tmp_path))
-        os.remove(path)
+    path = write(tmp_path / "b.jsonl", '{"body": "a"}\n')
+    assert path in refused(lambda: corpus_of(tmp_path))
+    os.remove(path)
     save_parquet(tmp_path / "b.parquet", {"body": ["a"], "n": [1]})
     assert "'text', it has: body, n" in refused(lambda: corpus_of(tmp_path))
     assert "'n' holds int64" in refused(lambda: corpus_of(tmp_path / "b.parquet", text_column="n"))
@@ -258,13 +242,11 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path):
     dataset.save_to_disk(tmp_path / "one")
     datasets.DatasetDict(train=dataset, validation=dataset.select([5, 3])).save_to_disk(tmp_path / "dict")
     corpus = dataset_corpus(tmp_path / "one")
-    assert list(corpus) == [*texts, "a\nb"] and corpus.empty_documents_skipped == 2
-    assert corpus.bytes_read == corpus.size_bytes > 2000
+    assert list(corpus) == [*texts, "a\nb"] and corpus.size_bytes > 2000
     assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
     for make, found in [
         (lambda: corpus_of(tmp_path / "one"), "--dataset_name"),
-        (lambda: dataset_corpus(tmp_path / "one", dataset_config_name=["en"]), "configuration en"),
-        (lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"), "train, validation"),
+        (lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"), "split test"),
     ]:
         assert found in refused(make)
     next((tmp_path / "one").glob("*.arrow")).write_bytes(b"cut")
@@ -287,7 +269,6 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path):
         ("wikitext", ["none"], "'Salesforce/wikitext' (configuration wikitext-103-raw-v1,"),
         ("openwebtext", [], "'Skylion007/openwebtext' (configuration None,"),
         ("someone/something", ["none"], "'someone/something' (configuration None,"),
-        ("json", [], "'json'"),  # a builder of `datasets`, which would read the working directory
         ("a.txt", [], "'a.txt'"),
         ("", [], "''"),
     ],
@@ -313,7 +294,7 @@ def test_the_builtin_corpus_is_the_documentation_of_python(tmp_path, monkeypatch
 
     monkeypatch.setattr("electra.data.corpus.builtin_documents", lambda: documents)
     corpus = dataset_corpus("builtin")
-    assert list(corpus) == documents and corpus.bytes_read == corpus.size_bytes > 1_000_000
+    assert list(corpus) == documents and corpus.size_bytes > 1_000_000
     assert corpus.describe()[0]["kind"] == "builtin"
 
 
@@ -323,7 +304,7 @@ def test_builtin_documents_are_topics_then_docstrings(tmp_path):
     module += (
         '        def inner():\n            "Inner \\ud800."\nclass Second:\n    """Second."""\n    x = """no"""\n'
     )
-    filler = '"""' + "Filler text of a very long module docstring.\n" * 3000 + '"""\n'  # lifts the total above 100 kB
+    filler = '"""' + "Filler text of a long module docstring.\n" * 9 + '"""\n'
     files = {
         "pydoc_data/topics.py": "topics = {'b': 'Second topic', 'a': r'''First \\d topic\n''', 'empty': ' \\n'}\n",
         "b.py": module, "a.py": filler, "broken.py": "def broken(:\n", "short.py": '"""Short."""\n',
@@ -339,10 +320,6 @@ def test_builtin_documents_are_topics_then_docstrings(tmp_path):
     before = builtin_fingerprint(library)
     write(library / "b.py", module + "x = 1\n")
     assert builtin_fingerprint(library) != before
-    (library / "a.py").unlink()
-    builtin_documents.cache_clear()
-    with raises(UserError, match="--train_file"):
-        builtin_documents(library)
 
 
 # Options
@@ -395,8 +372,7 @@ def test_fractions_belong_to_names_then_files(tmp_path, numbered):
     documents = list(corpus)
     assert documents[:75] == ["a", "b", "c"] * 25
     assert documents[-20_000:] == [str(number) for number in range(20_000)]
-    assert corpus.empty_documents_skipped == 25
-    assert corpus.documents_sampled_out == 40_075 - len(documents) == approx(18_000, abs=200)
+    assert len(documents) == approx(22_075, abs=200)
 
 
 # Fingerprint and description
@@ -442,14 +418,13 @@ def test_the_fingerprint_changes_with_the_documents_only(tmp_path):
 
 
 def test_the_description_is_json_and_names_every_input(tmp_path):
-    text = write(tmp_path / "a.txt", "one")
-    table = write(tmp_path / "b.jsonl", '{"text": "a"}')
+    write(tmp_path / "a.txt", "one")
+    write(tmp_path / "b.jsonl", '{"text": "a"}')
     saved = str(tmp_path / "saved")
     datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["a", "b"]})).save_to_disk(saved)
     corpus = corpus_of(tmp_path / "[ab].*", dataset_name=[saved], dataset_sampling=[0.5])
     dataset, files = json.loads(json.dumps(corpus.describe()))
     expected = {"name": saved, "kind": "saved", "id": saved, "split": "train", "rows": 2, "sampling": 0.5}
     assert dataset.items() >= expected.items()
-    entries = [{"path": text, "bytes": 3}, {"path": table, "bytes": 13}]
     name = str(tmp_path / "[ab].*")
-    assert files == {"name": name, "kind": "files", "files": entries, "text_files": 1, "sampling": 0.5}
+    assert files == {"name": name, "kind": "files", "files": 2, "text_files": 1, "sampling": 0.5}

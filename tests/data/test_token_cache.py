@@ -166,8 +166,6 @@ def test_the_description_counts_what_is_inside_by_source(number_tokenizer, tmp_p
         "unknown_rate": 2 / 9,
         "text_bytes": 8 + 10 + 5 + 2,
         "bytes_per_token": 25 / 9,
-        "empty_documents_skipped": 2,
-        "documents_sampled_out": 0,
         "bytes": (cache.path / ARROW_NAME).stat().st_size,
     }
     description = read_json(cache.path / DESCRIPTION_NAME)
@@ -188,7 +186,6 @@ def test_the_second_call_reads_and_another_text_builds_its_own(tokenizers, build
     sampled = [Corpus(CorpusArguments(train_file=[file], dataset_sampling=[0.5]), seed) for seed in (1, 2)]
     others = [build(corpus, "unigram"), build(spaced_texts(30)), *map(build, sampled)]
     assert len({first.path, *(cache.path for cache in others)}) == 5
-    assert others[2].description["documents_sampled_out"] == 30 - len(others[2])
     assert all_ids(others[2]) == expected_ids(tokenizers["wordpiece"], list(sampled[0]))
 
     tokenizers["wordpiece"].save_pretrained(tmp_path / "tokenizer")

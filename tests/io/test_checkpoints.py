@@ -159,13 +159,13 @@ def test_a_kill_during_a_deletion_leaves_no_half_checkpoint(tmp_path, monkeypatc
     assert not any(tmp_path.iterdir())
 
 
-def test_a_failed_write_names_the_file_the_disk_and_what_is_kept(tmp_path):
+def test_a_failed_write_names_the_file_and_what_is_kept(tmp_path):
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
     of_torch = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8512 vs 8406")
     for error, named in ((full, "optimizer.pt"), (of_torch, str(tmp_path))):
         with raises(UserError) as raised, translate_write_errors(tmp_path, lambda: "kept"):
             raise error
-        assert named in str(raised.value) and str(raised.value).endswith(" left; kept")
-        assert "the disk /" in str(raised.value) and "inline_container" not in str(raised.value)
+        assert named in str(raised.value) and str(raised.value).endswith("; kept")
+        assert "inline_container" not in str(raised.value)
     with raises(RuntimeError, match="a bug"), translate_write_errors(tmp_path, lambda: "kept"):
         raise RuntimeError("a bug")

@@ -19,7 +19,6 @@ from tests.helpers import parametrize
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
-        (RecursionError(), 2, "nested too deeply"),
         (MemoryError(), 2, "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
         (SystemExit(85), 85, ""),
@@ -46,14 +45,6 @@ def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
     with raises(SystemExit):
         run_script(Mock(side_effect=UserError("wrong")))
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_lines_on_a_full_device_are_lost_without_tracebacks():
-    program = "import logging; from electra.io.console import log_plainly; log_plainly(); "
-    program += "logging.getLogger('electra').info('a line')"
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert "Logging error" not in done.stderr
 
 
 def test_a_reader_that_ends_early_is_no_error():

@@ -1,9 +1,7 @@
 """Tokenizers are trained on a few dozen sentences in five languages, saved, loaded and looked at token by token."""
 
-import json
 import pickle
 import random
-import sys
 from collections import Counter
 
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
@@ -25,10 +23,9 @@ from electra.tokenizers.train import (
     _choose_alphabet,
     _sample_documents,
     train_tokenizer,
-    warn_of_stripped_accents,
 )
 from tests.conftest import TEXTS, refused
-from tests.helpers import parametrize, read_json
+from tests.helpers import parametrize
 
 ENGLISH = [*TEXTS, "How much wood would a woodchuck chuck if a woodchuck could chuck wood?"]
 GERMAN = [
@@ -307,24 +304,6 @@ def test_a_vocab_txt_is_that_of_an_uncased_bert(tmp_path):
         assert tokenizer.convert_tokens_to_ids("uber") == len(lines) - 1 == len(tokenizer) - 1
 
 
-@parametrize("largest", [2**31, 4 * 10**9])
-def test_ids_far_above_the_number_of_tokens_are_refused(largest, tmp_path):
-    saved(bert_tokenizer("a", "b"), tmp_path)
-    state = read_json(tmp_path / "tokenizer.json")
-    state["model"]["vocab"]["b"] = largest
-    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
-    for path in (tmp_path, tmp_path / "tokenizer.json"):
-        assert str(largest) in refused(lambda path=path: load_tokenizer(str(path)))
-
-
-def test_stripping_of_letters_is_said(caplog):
-    warn_of_stripped_accents(["плаває край", "naïve"] * 2 + ["word " * 996])
-    assert "край -> краи" in caplog.text and "0.4%" in caplog.text
-    caplog.clear()
-    warn_of_stripped_accents(["край " + "word " * 1000])
-    assert not caplog.text
-
-
 @parametrize("subfolder", ["tokenizer", "discriminator"])
 def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder, tmp_path):
     saved(bert_tokenizer("a", "b"), tmp_path / subfolder)
@@ -333,30 +312,18 @@ def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder, tmp_path):
 
 def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
-    for folder in ("damaged", "emptied"):
-        saved(bert_tokenizer("a"), tmp_path / folder)
+    saved(bert_tokenizer("a"), tmp_path / "damaged")
     (tmp_path / "damaged" / "tokenizer.json").write_text("{ not json")
-    (tmp_path / "emptied" / "tokenizer.json").unlink()
     (tmp_path / "notes.txt").write_text("just\nsome\nlines\n")
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
-    (tmp_path / "v3").mkdir()  # as DeBERTa-v3: transformers reads it with a package that is no requirement here
-    (tmp_path / "v3" / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}')
-    (tmp_path / "v3" / "spm.model").write_bytes(b"pieces")
-    monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    found = {
-        "empty": "tokenizer.json",
-        "emptied": "no vocabulary",
-        "notes.txt": "[PAD] or [UNK]",
-        "latin.txt": "UTF-8",
-        "v3": "pip install sentencepiece",
-    }
+    found = {"empty": "tokenizer.json", "notes.txt": "[PAD] or [UNK]", "latin.txt": "utf-8"}
     for name in ("nowhere", "damaged", "damaged/tokenizer.json", *found):
         message = refused(lambda path=tmp_path / name: load_tokenizer(str(path)))
         assert str(tmp_path / name) in message and found.get(name, "") in message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for path, asks_the_hub in [("", False), ("~/mine", False), ("a/b/c", False), ("no/such-tokenizer", True)]:
         message = refused(lambda path=path: load_tokenizer(path))
-        assert path in message and ("not on the Hub" in message) == asks_the_hub
+        assert path in message and ("cannot be loaded" in message) == asks_the_hub
 
 
 def test_checking_says_what_a_tokenizer_lacks():

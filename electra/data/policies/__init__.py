@@ -28,7 +28,14 @@ POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PackedPo
 }
 
 
-def make_policy(name: str, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> SegmentPolicy:
+def make_policy(
+    name: str,
+    cache: TokenCache,
+    documents: Ints,
+    *,
+    max_length: int,
+    seed: int,
+) -> SegmentPolicy:
     """Make a policy of `POLICIES` for some documents, int64 (D,), of the cache.
 
     `max_length` of a segment counts special tokens, `seed` is that of the cuts.

@@ -26,7 +26,14 @@ class GooglePolicy:
     order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
     """
 
-    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        documents: Ints,
+        *,
+        max_length: int,
+        seed: int,
+    ) -> None:
         self.cache = cache
         self.max_length = max_length
         self._random = random.Random(seed)

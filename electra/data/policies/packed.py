@@ -32,7 +32,14 @@ class PackedPolicy:
     place has room for the special tokens of both; in the tenth it is one token of padding at the end of the row.
     """
 
-    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        documents: Ints,
+        *,
+        max_length: int,
+        seed: int,
+    ) -> None:
         self.cache = cache
         self.seed = seed
         lengths = cache.lengths[documents]
@@ -85,7 +92,12 @@ class PackedPolicy:
         bounds = [0, *row_ends.tolist()]
         return [PackedRow(segments[start:end]) for start, end in itertools.pairwise(bounds)]
 
-    def _members(self, epoch: int, lengths: Ints, ranks: Ints) -> Ints:
+    def _members(
+        self,
+        epoch: int,
+        lengths: Ints,
+        ranks: Ints,
+    ) -> Ints:
         """The documents that have these ranks among those of their length in an epoch."""
         counts = self.counts[lengths]
         turn = np.floor(uniform(self.seed, ROTATION, epoch, lengths) * counts).astype(np.int64)

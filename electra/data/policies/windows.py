@@ -33,7 +33,14 @@ class WindowPolicy:
     segment, one token longer because it has one special token less.
     """
 
-    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        documents: Ints,
+        *,
+        max_length: int,
+        seed: int,
+    ) -> None:
         self.cache = cache
         self.documents = documents
         self.seed = seed
@@ -98,7 +105,14 @@ def split_windows(
 class DocumentPolicy:
     """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
 
-    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        documents: Ints,
+        *,
+        max_length: int,
+        seed: int,
+    ) -> None:
         self.cache = cache
         self.documents = documents
         self.seed = seed
@@ -122,7 +136,14 @@ class DocumentPolicy:
 class PairPolicy(DocumentPolicy):
     """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
-    def __init__(self, cache: TokenCache, documents: Ints, *, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        documents: Ints,
+        *,
+        max_length: int,
+        seed: int,
+    ) -> None:
         super().__init__(cache, documents, max_length=max_length, seed=seed)
         self.body = (max_length - PAIR_SPECIALS) // 2
 

@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import Iterable
 
-from electra.data.readers import builtin_documents
+from electra.data.builtin import builtin_documents
 from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from pytest import raises
 
-from electra.data.readers import builtin_documents
+from electra.data.builtin import builtin_documents
 from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data, disturb, prose_sentences
 

@@ -1,0 +1,83 @@
+"""The builtin corpus: the reference topics and docstrings of the installed standard library.
+
+About 500 documents of English (2.2 MB), so that a first run or a demonstration needs neither a download nor a file.
+The sources are parsed with `ast`, which takes about two seconds; nothing is imported or executed.
+"""
+
+import ast
+import functools
+import hashlib
+import os
+import platform
+import sysconfig
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
+MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
+
+
+def library_folder() -> Path:
+    """The standard library of the running interpreter; in a virtual environment, that of its base."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def builtin_files(library: Path) -> list[Path]:
+    """The topics, then the modules sorted by name."""
+    modules = []
+    for folder, subfolders, names in os.walk(library):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED_FOLDERS]
+        modules += [Path(folder, name) for name in names if name.endswith(".py")]
+    topics = [library / TOPICS] if (library / TOPICS).is_file() else []
+    return topics + sorted(modules, key=lambda path: path.relative_to(library).as_posix())
+
+
+def builtin_fingerprint(library: Path) -> str:
+    """Hash the Python version and the names and sizes of the files (hex sha256)."""
+    listing = [f"{path.relative_to(library).as_posix()} {path.stat().st_size}" for path in builtin_files(library)]
+    return hashlib.sha256("\n".join([platform.python_version(), *listing]).encode("utf-8")).hexdigest()
+
+
+@functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
+def builtin_documents(library: Path | None = None) -> Sequence[str]:
+    """One document per reference topic, then one per module with enough docstrings, in source order."""
+    library = library or library_folder()
+    documents: list[str] = []
+    for path in builtin_files(library):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes in string literals
+                tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):  # templates, files of another version
+            continue
+        if path == library / TOPICS:
+            documents += _topics(tree)
+            continue
+        prose = "\n".join(_docstrings(tree))
+        if len(prose) >= MINIMUM_MODULE_CHARACTERS:
+            documents.append(prose)
+    # Escapes in a string literal may give half of a surrogate pair, which no tokenizer can encode.
+    return [document.encode("utf-8", "ignore").decode("utf-8").strip("\n") for document in documents]
+
+
+def _topics(tree: ast.Module) -> list[str]:
+    """The texts of `topics = {name: text}`."""
+    texts: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            texts += ast.literal_eval(node.value).values()
+    return [text for text in texts if text.strip()]
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """Yield the cleaned docstrings of a module, class or function and of everything in it, in source order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node, clean=True)
+        if docstring and docstring.strip():
+            yield docstring
+    for child in ast.iter_child_nodes(node):
+        # Definitions are in statements (if, try, with, match), never in expressions.
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _docstrings(child)
