@@ -32,7 +32,7 @@ from electra.finetuning.trainer import FineTuner, step_loss, training_arguments
 from electra.io.console import setup_logging
 from electra.runtime.cpu import tune_networks
 from electra.tasks.glue.command import parse_arguments
-from electra.tasks.glue.data import load_tasks
+from electra.tasks.glue.data import load_task
 from electra.tasks.glue.tasks import TASKS
 
 
@@ -54,8 +54,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     """Examples per second of both, by round, and the ratio of the medians."""
     parsed = parse_arguments(options)
     settings = replace(resolve(parsed, task, encoder), num_train_epochs=1.0)
-    data = load_tasks([task], args.glue_dir, with_test=False)[task]
-    examples = some_rows(data["train"], args.rows)
+    examples = some_rows(load_task(TASKS[task], args.glue_dir, ["train"])["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)
     longest = {"truncation": True, "max_length": settings.max_length, "padding": "max_length"}
     rows = encoder.tokenizer(examples.first, examples.second, **longest)

@@ -8,11 +8,11 @@ import yaml
 from pytest import raises
 from transformers import TrainingArguments
 
-from electra.finetuning.config import SquadArguments
 from electra.io.errors import UserError
 from electra.options import CommandLine, write_yaml
 from electra.pretraining.configuration import GROUPS
 from electra.recipes import RECIPES
+from electra.tasks.squad.options import SquadArguments
 from tests.helpers import parametrize
 
 

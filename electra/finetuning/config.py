@@ -6,7 +6,7 @@ an option that depends on the encoder or the task is not given, `resolve` sets i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -31,7 +31,11 @@ if TYPE_CHECKING:  # its modules take seconds to import: help and errors of the 
     from electra.finetuning.encoder import Encoder
 
 HeadName = Literal["google", "hf", "mean_pool"]
-"""Those of `EncoderWithHead` in electra/finetuning/heads.py."""
+"""The heads of `EncoderWithHead` in electra/finetuning/heads.py."""
+HEADS = (
+    "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
+    "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens."
+)
 
 
 @dataclass(frozen=True)
@@ -142,42 +146,7 @@ HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(
 class ClassificationArguments(FineTuningArguments):
     """How an encoder is fine-tuned with a head that reads one vector per text."""
 
-    head: HeadName = option(
-        "hf",
-        "hf: that of transformers for this architecture, the only one that --save_model keeps; google: first token, "
-        "dropout, linear layer; mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
-    )
-
-
-@dataclass(frozen=True)
-class GlueTuningArguments(ClassificationArguments):
-    """How an encoder is fine-tuned on GLUE, by default as in the paper."""
-
-    head: HeadName = option(
-        "google",
-        "google: first token, dropout, linear layer; hf: that of transformers for this architecture, the only one "
-        "that --save_model keeps; mean_pool: the two layers of rc2020_electra on the mean of all tokens.",
-    )
-
-
-@dataclass(frozen=True)
-class SpanArguments(FineTuningArguments):
-    """How an encoder is fine-tuned to find answers in a text."""
-
-    num_train_epochs: float = option(2.0, "Passes over the training data.", POSITIVE)
-    per_device_eval_batch_size: int = option(32, "Evaluation windows per device and batch.", POSITIVE)
-    max_length: int | None = option(
-        None,
-        "Maximum window length in tokens: the question and a part of the paragraph. Default: 384, or the number of "
-        "positions of the model if that is less; the paper uses 512.",
-        AT_LEAST_8,
-    )
-    head: Literal["joint", "independent"] = option(
-        "joint",
-        "joint: predicts the end given the start and classifies whether there is an answer, as the original code "
-        "does; independent: one logit each for start and end, with [CLS] for no answer, as in BERT.",
-    )
-    head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)
+    head: HeadName = option("hf", HEADS)
 
 
 @dataclass(frozen=True)
@@ -207,36 +176,6 @@ class ProtocolArguments(Options):
 
 
 @dataclass(frozen=True)
-class GlueArguments(ProtocolArguments):
-    """GLUE tasks and output."""
-
-    tasks: list[str] = option(
-        ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
-        "GLUE tasks; or demo, which needs no data.",
-    )
-    glue_dir: str | None = option(
-        None, "Folder with the official TSV folders (CoLA, SST-2 ...). Default: nyu-mll/glue from the Hub."
-    )
-    task_overrides: str = option(
-        '{"rte": {"num_train_epochs": 10}, "stsb": {"num_train_epochs": 10}}',
-        'Options that differ by task: a mapping in a --config file, or JSON, \'{"rte": {"learning_rate": 2e-5}}\'.'
-        " A flag on the command line overrides them.",
-    )
-    double_unordered: bool = option(
-        True, "Train MRPC and STS-B on each pair in both orders, as the original code does. Doubles the rows."
-    )
-    start_from_mnli: list[str] = option(
-        [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
-    )
-    mnli_run: Literal["best", "same_seed"] = option("best", "MNLI run from which --start_from_mnli starts.")
-    predict_test: Literal["none", "best", "ensemble"] = option(
-        "none",
-        "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "
-        "with the best score on the development set; ensemble: of all runs together.",
-    )
-
-
-@dataclass(frozen=True)
 class FileTaskArguments(ProtocolArguments):
     """Data of the user, and output."""
 
@@ -250,66 +189,11 @@ class FileTaskArguments(ProtocolArguments):
 
 
 @dataclass(frozen=True)
-class TaggingArguments(FileTaskArguments):
-    """Words and labels, and output."""
-
-    train_file: str | None = option(
-        None, "File of columns: the word first, its label in --label_column; blank lines separate sentences."
-    )
-    validation_file: str | None = option(None, "Development set in the same format.")
-    test_file: str | None = option(None, "Test set in the same format; labels are optional.")
-    label_column: str | None = option(
-        None,
-        "Column of the labels: in files its number, from 0 or from the end; in data sets its name. Default: the last "
-        "column; in data sets the only one whose name ends in tags or labels.",
-    )
-    scheme: Literal["auto", "iob2", "bioes"] = option(
-        "auto", "Tagging scheme for training. auto: bioes if the data uses it, otherwise iob2."
-    )
-
-
-@dataclass(frozen=True)
-class MultipleChoiceArguments(FileTaskArguments):
-    """Questions with choices, and output."""
-
-    train_file: list[str] = option(
-        [],
-        "Question files (.csv with a header, or .jsonl) in the form of SWAG or HellaSwag, or with the columns "
-        "question, choices and label. Default without a data set: allenai/swag from the Hub.",
-    )
-    validation_file: list[str] = option([], "Development set in the same format.")
-    test_file: list[str] = option([], "Test set in the same format; answers are optional.")
-
-
-@dataclass(frozen=True)
-class SquadArguments(ProtocolArguments):
-    """Questions, windows, answers and output."""
-
-    dataset_name: str | None = option(
-        None,
-        "Hub id, or folder saved by datasets: squad, squad_v2, or a data set with the same columns. Default: squad.",
-        NOT_EMPTY,
-    )
-    train_file: str | None = option(None, "Training set in SQuAD's JSON, version 1.1 or 2.0; needs --validation_file.")
-    validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
-    max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
-    doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
-    beam_size: int = option(20, "Beam size of the joint head: number of starts, and of ends for each start.", POSITIVE)
-    n_best_size: int = option(
-        20, "Number of answers kept per question; for the independent head, also of starts and of ends.", POSITIVE
-    )
-    max_answer_length: int = option(30, "Maximum length of an answer in tokens.", POSITIVE)
-
-
-TaskOptions = TypeVar("TaskOptions", bound=ProtocolArguments, covariant=True)
-
-
-@dataclass(frozen=True)
-class Arguments(Generic[TaskOptions]):
+class Arguments:
     """All options of one command."""
 
     encoder: EncoderArguments
-    options: TaskOptions  # data, seeds and output of this kind of task
+    options: Any  # a `ProtocolArguments`: data, seeds and output of this kind of task
     tuning: FineTuningArguments  # before `resolve`
     record: dict[str, Any] = field(default_factory=dict)  # to be written for --config: see `CommandLine`
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
@@ -330,15 +214,16 @@ class Arguments(Generic[TaskOptions]):
 
 def parse_data_options(
     groups: Sequence[type], description: str, argv: Sequence[str] | None, **default: str
-) -> Arguments[Any]:
-    """The options of a command on two files of the user, or else on a data set, by default `default`."""
+) -> Arguments:
+    """The options of a command on files of the user, or else on a data set, by default `default`."""
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
     given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
     if given and options.dataset_name is not None:
         raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
     if not given and options.dataset_name is None:
-        options = replace(options, **{name: getattr(options, name) or value for name, value in default.items()})
+        missing = {name: value for name, value in default.items() if getattr(options, name) is None}
+        options = replace(options, **missing)
     for name in ("train_file", "validation_file"):
         if options.dataset_name is None and name not in given:
             raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
@@ -360,7 +245,7 @@ class Tuning(FineTuningArguments):
     head: str
 
 
-def resolve(args: Arguments[Any], task: str, encoder: "Encoder", *, default_max_length: int = 128) -> Tuning:
+def resolve(args: Arguments, task: str, encoder: "Encoder", *, default_max_length: int = 128) -> Tuning:
     """The options of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
     values |= {name: value for name, value in args.overrides.get(task, {}).items() if name in HYPERPARAMETERS}

@@ -7,7 +7,7 @@ report.md, report.html       tables, from results.jsonl alone
 config.yaml                  options of the last command
 environment.json             kind of the tasks; host, commit and versions of the last command
 
-Some kinds of tasks write more.
+Tasks may add files of predictions.
 """
 
 import io
@@ -16,19 +16,20 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
-from numpy.typing import NDArray
 
 from electra.finetuning.config import Arguments
+from electra.finetuning.encoder import Encoder
+from electra.finetuning.task import Kind, Task
+from electra.finetuning.trainer import Logits
 from electra.io.console import environment
 from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
@@ -42,27 +43,37 @@ NETWORKS = ("discriminator", "generator")
 
 @dataclass
 class Evaluation:
-    """An evaluation's folder and the results in it."""
+    """What one command evaluates, and where: its options, encoder, tasks and folder, and the results in the folder."""
 
+    args: Arguments
+    encoder: Encoder  # not to be modified
+    tasks: Sequence[Task]
     folder: Path
     results: list[Result]
-    lock: BaseFileLock | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return self.tasks[0].kind
+
+    def is_start(self, task: Task) -> bool:
+        """Whether other tasks start from the encoders of this one."""
+        return any(other.start is not None and other.start.task == task.name for other in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
         return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
 
-    def is_finished(self, task: str, seed: int, *, has_test: bool) -> bool:
-        """Whether a run has its line and, with `has_test`, predictions of a test split."""
-        if self.find(task, seed) is None:
-            return False
-        return not has_test or any(split.startswith("test") for split in self.read_predictions(task, seed))
+    def best_first(self, task: Task, *more: Result) -> list[int]:
+        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
+        found = {r.seed: r for r in (*more, *self.results) if r.task == task.name}  # the first result of a run counts
+        runs = [found[seed] for seed in self.args.seeds if seed in found]
+        return [r.seed for r in sorted(runs, key=lambda r: (-task.headline(r.metrics), r.seed))]
 
-    def begin(self, args: Arguments[Any], kind: str) -> None:
+    def begin(self) -> None:
         """Create the folder and write the options; on the main process, once there is something to run."""
         self.folder.mkdir(exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
-        write_yaml(args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
-        write_json({"kind": kind, **environment()}, self.folder / ENVIRONMENT_NAME)
+        write_yaml(self.args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
+        write_json({"kind": self.kind.name, **environment()}, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
         """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""
@@ -76,41 +87,43 @@ class Evaluation:
                 result.task, result.seed, result.metrics, found.metrics,
             )  # fmt: skip
 
-    def predictions_path(self, task: str, seed: int) -> Path:
-        return self.folder / "predictions" / f"{task}-{seed}.npz"
+    # ---- files of one run
 
-    def read_predictions(self, task: str, seed: int) -> dict[str, NDArray[np.float32]]:
+    @property
+    def predictions(self) -> Path:
+        return self.folder / "predictions"
+
+    def encoder_path(self, task: str, seed: int) -> Path:
+        """Where the encoder of a run is kept, if other tasks start from it."""
+        return self.folder / "encoders" / f"{task}-{seed}"
+
+    def read_logits(self, task: str, seed: int) -> Logits:
         """Logits by split; empty if they are missing or unreadable."""
         try:
-            with np.load(self.predictions_path(task, seed), allow_pickle=False) as file:
+            with np.load(self.predictions / f"{task}-{seed}.npz", allow_pickle=False) as file:
                 return {split: file[split] for split in file.files}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return {}
 
-    def write_predictions(self, task: str, seed: int, logits: Mapping[str, NDArray[np.float32]]) -> None:
-        path = self.predictions_path(task, seed)
-        path.parent.mkdir(exist_ok=True)
+    def write_logits(self, task: str, seed: int, logits: Logits) -> None:
+        self.predictions.mkdir(exist_ok=True)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **dict(logits))
-        write_file(content.getvalue(), path)
+        write_file(content.getvalue(), self.predictions / f"{task}-{seed}.npz")
 
 
-def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
+def open_evaluation(
+    args: Arguments, encoder: Encoder, tasks: Sequence[Task], prefix: str
+) -> tuple[Evaluation, BaseFileLock | None]:
     """Lock the folder and read its results; the same on every process. Writes nothing yet.
 
     Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
     """
-    model = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
-    start = "_scratch" if args.encoder.from_scratch else ""
-    trial = f"_{os.environ['WANDB_RUN_ID']}" if is_sweep() else ""
-    name = args.options.experiment_name or f"{prefix}_{model}{start}{trial}"
-    if name in ("", "..") or Path(name).name != name:
-        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
-    folder = expand(args.options.output_dir) / name
+    folder = evaluation_folder(args, prefix)
     # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
     state = PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
     lock: BaseFileLock | None = None
-    shared: list[Any] = [None]
+    shared: list[list[Result] | Exception] = [[]]
     if state.is_main_process:
         try:
             lock = _lock(folder)
@@ -119,9 +132,23 @@ def open_evaluation(args: Arguments[Any], prefix: str) -> Evaluation:
             shared = [error]
     if state.num_processes > 1:
         broadcast_object_list(shared)
-    if isinstance(shared[0], Exception):
-        raise shared[0]
-    return Evaluation(folder, shared[0], lock)
+    (results,) = shared
+    if isinstance(results, Exception):
+        raise results
+    return Evaluation(args, encoder, tasks, folder, results), lock
+
+
+def evaluation_folder(args: Arguments, prefix: str) -> Path:
+    model = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
+    parts = [prefix, model]
+    if args.encoder.from_scratch:
+        parts.append("scratch")
+    if is_sweep():
+        parts.append(os.environ["WANDB_RUN_ID"])
+    name = args.options.experiment_name or "_".join(parts)
+    if name in ("", "..") or Path(name).name != name:
+        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
+    return expand(args.options.output_dir) / name
 
 
 def _lock(folder: Path) -> BaseFileLock:

@@ -16,8 +16,9 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.evaluation import model_name
-from electra.finetuning.task import TaskAdapter
+from electra.finetuning.evaluation import Evaluation, model_name
+from electra.finetuning.heads import TransformersHead
+from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
 from electra.io.errors import UserError
 from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
@@ -40,7 +41,7 @@ METRIC_TYPES = {
 """Names of metrics on the Hub where they differ from ours."""
 
 
-def check_can_save(args: Arguments[Any], saved_heads: Sequence[str]) -> None:
+def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
     if args.options.save_model == "none":
         return
@@ -51,62 +52,69 @@ def check_can_save(args: Arguments[Any], saved_heads: Sequence[str]) -> None:
         )
 
 
-def _is_wanted(adapter: TaskAdapter, task: str, seed: int, *more: Result) -> bool:
-    which = adapter.args.options.save_model
-    return which == "all" or (which == "best" and adapter.best_first(task, *more)[:1] == [seed])
+def _is_wanted(evaluation: Evaluation, task: Task, seed: int, *more: Result) -> bool:
+    which = evaluation.args.options.save_model
+    return which == "all" or (which == "best" and evaluation.best_first(task, *more)[:1] == [seed])
 
 
-def is_saved(adapter: TaskAdapter, task: str, seed: int) -> bool:
+def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
     """Whether the model of a finished run is there or not wanted."""
-    return not _is_wanted(adapter, task, seed) or _read_result(_folder(adapter, task, seed)).get("seed") == seed
+    if not _is_wanted(evaluation, task, seed):
+        return True
+    return _read_result(_folder(evaluation, task, seed)).get("seed") == seed
 
 
-def save_model(adapter: TaskAdapter, result: Result, model: Any, labels: Sequence[str] | None) -> None:
+def save_model(evaluation: Evaluation, task: Task, data: TaskData, result: Result, model: Any) -> None:
     """Save the model of a run if it is wanted; on the main process, before the result is written."""
-    if not _is_wanted(adapter, result.task, result.seed, result):
+    if not _is_wanted(evaluation, task, result.seed, result):
         return
-    folder = _folder(adapter, result.task, result.seed)
+    folder = _folder(evaluation, task, result.seed)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
-    exported = adapter.transformers_head(model).with_encoder(model.encoder)
-    if labels is not None:
-        exported.config.id2label = dict(enumerate(labels))
-        exported.config.label2id = {label: number for number, label in enumerate(labels)}
-    for name, value in adapter.config(result.task).items():
-        setattr(exported.config, name, value)
+    head = next(module for module in model.head.modules() if isinstance(module, TransformersHead))
+    exported = head.with_encoder(model.encoder)
+    config = exported.config
+    if data.labels is not None:
+        config.id2label = dict(enumerate(data.labels))
+        config.label2id = {label: number for number, label in enumerate(data.labels)}
+    if data.problem_type is not None:
+        config.problem_type = data.problem_type
     with silent_transformers():
         exported.save_pretrained(unfinished)
-    adapter.encoder.tokenizer.save_pretrained(unfinished)
-    kept = adapter.evaluation.find(result.task, result.seed) or result
+    evaluation.encoder.tokenizer.save_pretrained(unfinished)
+    kept = evaluation.find(task.name, result.seed) or result
     write_json(kept._asdict(), unfinished / RESULT_NAME)
     replace_folder(unfinished, folder)
 
 
-def describe_models(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
+def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
     """Write the cards of the saved models, now that all seeds are known, and log where they are."""
-    for folder in dict.fromkeys(_folder(adapter, task, seed) for task in tasks for seed in adapter.args.seeds):
-        if result := _read_result(folder):
-            describe_model(adapter, folder, result)
-            logger.info("model          %s", folder)
-    if (adapter.evaluation.folder / FOLDER_NAME).is_dir():
+    for task in tasks:
+        for folder in dict.fromkeys(_folder(evaluation, task, seed) for seed in evaluation.args.seeds):
+            if result := _read_result(folder):
+                describe_model(evaluation, task, folder, result)
+                logger.info("model          %s", folder)
+    if (evaluation.folder / FOLDER_NAME).is_dir():
         return
-    if adapter.args.tuning.head in adapter.saved_heads:
+    saved_heads = evaluation.kind.saved_heads
+    if evaluation.args.tuning.head in saved_heads:
         logger.info("The fine-tuned weights were not saved. The same command with --save_model trains and saves them.")
     else:
-        hint = f"--head {adapter.saved_heads[0]} --save_model --experiment_name NAME"
+        hint = f"--head {saved_heads[0]} --save_model --experiment_name NAME"
         logger.info("The fine-tuned weights were not saved; %s trains models that can be saved.", hint)
 
 
-def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]) -> None:
+def describe_model(evaluation: Evaluation, task: Task, folder: Path, result: Mapping[str, Any]) -> None:
     """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
-    name, model, settings = result["task"], result["model"], result["settings"]
-    (task,) = (run.tasks[name] for run in adapter.reporting.summarize(adapter.evaluation.results, ""))
-    hub_id, hub_config = (None, None) if task.other_rows else adapter.hub_dataset(name)
+    kind = task.kind
+    model, settings = result["model"], result["settings"]
+    (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
+    hub_id, hub_config = (None, None) if summary.other_rows else task.hub_dataset
     scores = [
         EvalResult(
-            task_type=adapter.pipeline,
-            dataset_type=hub_id or name,
-            dataset_name=task.task.title,
+            task_type=kind.pipeline,
+            dataset_type=hub_id or task.name,
+            dataset_name=summary.task.title,
             dataset_config=hub_config,
             dataset_split="test" if metric.startswith("test_") else "validation",
             metric_type=METRIC_TYPES.get(metric, metric.removeprefix("test_")),
@@ -117,36 +125,36 @@ def describe_model(adapter: TaskAdapter, folder: Path, result: Mapping[str, Any]
         if value is not None
     ]
     is_on_hub = may_be_hub_id(model) and not expand(model).exists()
-    data = ModelCardData(
+    metadata = ModelCardData(
         library_name="transformers",
-        pipeline_tag=adapter.pipeline,
+        pipeline_tag=kind.pipeline,
         base_model=model if result["start"] != "scratch" and is_on_hub else None,
         datasets=hub_id and [hub_id],
         metrics=sorted({score.metric_type for score in scores}),
-        model_name=f"{model_name(model)}-{name}" if scores else None,
+        model_name=f"{model_name(model)}-{task.name}" if scores else None,
         eval_results=scores or None,
     )
     rows = []
-    for metric, spread in task.metrics.items():
+    for metric, spread in summary.metrics.items():
         values = (spread.values[result["seed"]], spread.median, spread.std)
         rows.append([metric, *map(percent, values)])
     training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
     card = Card(
-        title=f"{model}, fine-tuned on {task.task.title}",
-        about=f"Inputs are truncated to {settings['max_length']} tokens. {adapter.note(name)}",
-        auto_class=adapter.auto_model.__name__,
+        title=f"{model}, fine-tuned on {summary.task.title}",
+        about=f"Inputs are truncated to {settings['max_length']} tokens. {task.note}",
+        auto_class=kind.auto_model.__name__,
         folder=str(folder),
         scores_title="Scores on the development set, percent",
-        scores=Table(["metric", "this model", f"median of {len(task.results)} seeds", "std"], rows),
+        scores=Table(["metric", "this model", f"median of {len(summary.results)} seeds", "std"], rows),
         training=[(option, str(value)) for option, value in training.items()],
-        command=shown_command(adapter.script, as_flags(adapter.args.record)),
+        command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )
-    write_card(folder / "README.md", data, card)
+    write_card(folder / "README.md", metadata, card)
 
 
-def _folder(adapter: TaskAdapter, task: str, seed: int) -> Path:
-    name = f"{task}-{seed}" if adapter.args.options.save_model == "all" else task
-    return adapter.evaluation.folder / FOLDER_NAME / name
+def _folder(evaluation: Evaluation, task: Task, seed: int) -> Path:
+    is_each = evaluation.args.options.save_model == "all"
+    return evaluation.folder / FOLDER_NAME / (f"{task.name}-{seed}" if is_each else task.name)
 
 
 def _read_result(folder: Path) -> dict[str, Any]:

@@ -8,53 +8,60 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelerate import PartialState
 from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 
-from electra.finetuning.config import HYPERPARAMETERS, Arguments, Tuning, resolve
-from electra.finetuning.encoder import Encoder, encoder_fingerprint, fresh_encoder, load_encoder
+from electra.finetuning.config import Arguments
+from electra.finetuning.encoder import Encoder, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
-from electra.finetuning.export import check_can_save, describe_models, is_saved, save_model
-from electra.finetuning.task import TaskAdapter, TaskRows
-from electra.finetuning.trainer import fine_tune
+from electra.finetuning.export import check_can_save, describe_models, save_model
+from electra.finetuning.plan import PlannedTask, log_plan, plan_runs
+from electra.finetuning.task import Task
+from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
-from electra.model.pretrained import STEP_KEY
+from electra.io.files import replace_folder, write_file, write_json
 from electra.report.blocks import text_table, write_report
-from electra.report.evaluation import Reporting
 from electra.report.results import Result
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
 logger = logging.getLogger(__name__)
 
-EVALUATION_SHARE = 1 / 3
-"""Cost of predicting a token relative to training on it."""
 
+def evaluate(args: Arguments, tasks: Sequence[Task], prefix: str) -> Evaluation | None:
+    """Fine-tune an encoder on tasks of one kind.
 
-def evaluate(args: Arguments[Any], adapter_class: type[TaskAdapter]) -> None:
-    """The command of a kind of task."""
-    check_can_save(args, adapter_class.saved_heads)
-    encoder = open_encoder(args)
-    evaluation = open_evaluation(args, adapter_class.folder_prefix(args))
-    try:
-        adapter = adapter_class(args, encoder, evaluation)
-        planned, tasks = plan_runs(adapter)
-        if args.options.plan:
-            return
-        run_all(adapter, planned)
-        if PartialState().is_main_process:
-            finish(adapter, tasks)
-    finally:
-        if evaluation.lock is not None:
-            evaluation.lock.release()
-
-
-def open_encoder(args: Arguments[Any]) -> Encoder:
-    """The encoder to fine-tune, trained or of a configuration alone."""
+    Args:
+        prefix: first part of the folder's name without --experiment_name.
+    Returns:
+        The evaluation with all results, on the main process; None elsewhere and with --plan.
+    """
+    check_can_save(args, tasks[0].kind.saved_heads)
     check_trackers(args.tuning.report_to)
+    encoder = open_encoder(args)
+    evaluation, lock = open_evaluation(args, encoder, tasks, prefix)
+    try:
+        plan = plan_runs(evaluation)
+        log_plan(evaluation, plan)
+        if args.options.plan:
+            return None
+        if PartialState().is_main_process:
+            evaluation.begin()
+        run_all(evaluation, plan.to_do)
+        if not PartialState().is_main_process:
+            return None
+        finish(evaluation, plan.available)
+        return evaluation
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def open_encoder(args: Arguments) -> Encoder:
+    """The encoder to fine-tune, trained or of a configuration alone."""
     path, tokenizer_path = args.encoder.pretrain_path, args.encoder.tokenizer_path
     if path is not None:
         return load_encoder(path, tokenizer_path)
@@ -62,227 +69,140 @@ def open_encoder(args: Arguments[Any]) -> Encoder:
     return fresh_encoder(args.encoder.from_scratch or "", tokenizer_path)
 
 
-# ---- plan
-
-
-class PlannedTask(NamedTuple):
-    """A task with runs to do."""
-
-    name: str
-    tuning: Tuning  # resolved
-    settings: dict[str, Any]  # everything a score depends on, as recorded with each result
-    data: TaskRows
-    seeds: list[int]  # that are not finished
-
-    @property
-    def steps(self) -> int:
-        """Approximate number of optimizer steps of a run on one device."""
-        batch = self.tuning.per_device_train_batch_size * self.tuning.gradient_accumulation_steps
-        return max(1, round(-(-len(self.data.train) // batch) * self.tuning.num_train_epochs))
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of a run: those trained on, and those evaluated, weighted by their cost."""
-        evaluated = sum(int(rows.lengths.sum()) for rows in self.data.dev.values())
-        epochs = self.tuning.num_train_epochs
-        evaluations = epochs if self.tuning.select == "best" else 1
-        return epochs * int(self.data.train.lengths.sum()) + EVALUATION_SHARE * evaluations * evaluated
-
-
-def plan_lines(planned: Sequence[PlannedTask], done: int) -> list[str]:
-    """A table of the runs to do; `done` runs are finished."""
-    width = max(5, *(len(p.name) for p in planned))
-    lines = [f"{'task':{width}}    train     dev  steps  epochs       rate  decay  length  seeds"]
-    for p in planned:
-        tuning = p.tuning
-        dev = sum(len(rows) for rows in p.data.dev.values())
-        lines.append(
-            f"{p.name:{width}} {len(p.data.train):8,} {dev:7,} {p.steps:6,} {tuning.num_train_epochs:7g} "
-            f"{tuning.learning_rate:10.1e} {tuning.layerwise_lr_decay:6g} {tuning.max_length:7} {len(p.seeds):6}"
-        )
-    runs = sum(len(p.seeds) for p in planned)
-    lines.append(f"{runs} runs, {done} more are done")
-    return lines
-
-
-def plan_runs(adapter: TaskAdapter) -> tuple[list[PlannedTask], list[str]]:
-    """Read and tokenize the tasks with unfinished runs, create the folder, and log the plan.
-
-    Returns:
-        What is to be run, and the names of all tasks whose data is there, finished or not.
-    """
-    args, evaluation = adapter.args, adapter.evaluation
-    names = adapter.names()
-    fingerprint = encoder_fingerprint(adapter.encoder, is_fresh=args.encoder.from_scratch is not None)
-    length = adapter.default_max_length
-    tunings = {name: resolve(args, name, adapter.encoder, default_max_length=length) for name in names}
-    settings = {
-        name: {
-            **{option: getattr(chosen, option) for option in HYPERPARAMETERS},
-            **adapter.more_settings(name),
-            "precision": chosen.precision,
-            "processes": PartialState().num_processes,
-            "encoder": fingerprint,
-            "start": adapter.start_title(name),
-        }
-        for name, chosen in tunings.items()
-    }
-    for found in evaluation.results:
-        expected = settings.get(found.task, {**found.settings, "encoder": fingerprint})
-        check_same_settings(found, expected, {}, evaluation.folder)
-
-    def unfinished_seeds(name: str, has_test: bool) -> list[int]:
-        return [
-            seed
-            for seed in args.seeds
-            if not evaluation.is_finished(name, seed, has_test=has_test)
-            or not adapter.is_kept(name, seed)
-            or not is_saved(adapter, name, seed)
-        ]
-
-    unfinished = [name for name in names if unfinished_seeds(name, adapter.wants_test)]
-    data = adapter.load(unfinished, tunings) if unfinished else {}
-    planned = []
-    for name, rows in data.items():
-        for found in evaluation.results:
-            if found.task == name:
-                check_same_settings(found, settings[name], rows.examples, evaluation.folder)
-        if seeds := unfinished_seeds(name, bool(rows.test)):
-            planned.append(PlannedTask(name, tunings[name], settings[name], rows, seeds))
-    available = [name for name in names if name in data or name not in unfinished]
-    if PartialState().is_main_process and not args.options.plan:
-        evaluation.begin(args, adapter.kind)
-    _log_plan(adapter, planned, done=len(available) * len(args.seeds) - sum(len(p.seeds) for p in planned))
-    return planned, available
-
-
-def check_same_settings(found: Result, settings: dict[str, Any], rows: dict[str, int], folder: Path) -> None:
-    """Refuse a folder whose results have other settings or, unless `rows` is empty, other numbers of examples."""
-    now = settings | {f"rows of {split}": n for split, n in rows.items()}
-    then = found.settings | {f"rows of {split}": n for split, n in found.rows.items() if rows}
-    differences = [
-        f"{name} is {then.get(name)} there and {now.get(name)} here"
-        for name in then | now
-        if then.get(name) != now.get(name)
-    ]
-    if differences:
-        raise UserError(
-            f"{folder} holds results of {found.task} with other settings: {'; '.join(differences[:4])}; choose "
-            f"another --experiment_name"
-        )
-
-
-def _log_plan(adapter: TaskAdapter, planned: Sequence[PlannedTask], done: int) -> None:
-    model, folder = adapter.encoder.model, adapter.evaluation.folder
-    step = getattr(model.config, STEP_KEY, None) if adapter.args.encoder.pretrain_path else None
-    about = f"{type(model).__name__}, {model.num_parameters():,} parameters"
-    about += "" if step is None else f", step {step:,} of pre-training"
-    logger.info("model          %s: %s", adapter.encoder.name, about)
-    logger.info("folder         %s", folder)
-    if not planned:
-        logger.info("all %d runs are finished", done)
-        return
-    for line in plan_lines(planned, done):
-        logger.info(line)
-
-
 # ---- runs
 
 
 class Progress(TrainerCallback):
-    """One bar over all runs. It advances by tokens, so that its remaining time holds across tasks."""
+    """One bar over the steps of all runs."""
 
-    def __init__(self, total: float, *, is_shown: bool) -> None:
+    def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
-        self.bar = tqdm(total=total, disable=None if is_shown else True, bar_format=form, leave=False)
-        self.tokens = self.start = 0.0
-
-    def begin(self, title: str, tokens: float) -> None:
-        self.tokens, self.start = tokens, self.bar.n
-        self.bar.set_description_str(title)
+        self.bar = tqdm(total=steps, disable=None if is_shown else True, bar_format=form, leave=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.bar.update(self.start + self.tokens * state.global_step / max(1, state.max_steps) - self.bar.n)
+        self.bar.update()
 
 
-def run_all(adapter: TaskAdapter, planned: Sequence[PlannedTask]) -> None:
+def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     """Run what is planned, in order. Each result is written as soon as its run ends."""
-    is_shown = PartialState().is_main_process and not adapter.args.tuning.disable_tqdm
-    progress = Progress(sum(p.tokens * len(p.seeds) for p in planned), is_shown=is_shown)
-    runs = [(p, seed) for p in planned for seed in p.seeds]
+    is_shown = PartialState().is_main_process and not evaluation.args.tuning.disable_tqdm
+    progress = Progress(sum(p.steps * len(p.seeds) for p in to_do), is_shown=is_shown)
+    runs = [(p, seed) for p in to_do for seed in p.seeds]
+    say = logger.info if progress.bar.disable else progress.bar.write
     try:
         for number, (p, seed) in enumerate(runs, start=1):
-            progress.begin(f"{p.name} seed {seed} ({number} of {len(runs)})", p.tokens)
+            progress.bar.set_description_str(f"{p.task.name} seed {seed} ({number} of {len(runs)})")
             started = time.monotonic()
-            result = run_one(adapter, p, seed, progress)
-            scores = [
-                f"{name} {'undefined' if value is None else format(100 * value, '.1f')}"
-                for name, value in result.metrics.items()
-            ] + ["collapsed: one answer to all"] * result.collapsed
+            result = run_one(evaluation, p, seed, progress)
             took = format_seconds(time.monotonic() - started)
-            line = f"{p.name} seed {seed}: {', '.join(scores)}  ({took}, {number} of {len(runs)})"
-            (logger.info if progress.bar.disable else progress.bar.write)(line)
+            say(f"{p.task.name} seed {seed}: {shown_scores(result)}  ({took}, {number} of {len(runs)})")
     finally:
         progress.bar.close()
 
 
-def run_one(adapter: TaskAdapter, p: PlannedTask, seed: int, progress: Progress) -> Result:
+def shown_scores(result: Result) -> str:
+    scores = []
+    for name, value in result.metrics.items():
+        scores.append(f"{name} undefined" if value is None else f"{name} {100 * value:.1f}")
+    if result.collapsed:
+        scores.append("collapsed: one answer to all")
+    return ", ".join(scores)
+
+
+def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
     """Fine-tune, score and write one run."""
-    encoder, evaluation = adapter.encoder, adapter.evaluation
-    folder = evaluation.folder
-    references = p.data.references
-    start, start_path = adapter.start(p.name, seed)
-
-    def new_encoder() -> PreTrainedModel:
-        options = adapter.args.encoder
-        if start_path is not None:
-            return load_encoder(start_path).model
-        if options.from_scratch:
-            return fresh_encoder(options.from_scratch, options.tokenizer_path).model
-        return copy.deepcopy(encoder.model)
-
-    about = {**p.settings, "task": p.name, "run_seed": seed, "started_from": start, "model": encoder.name}
-    with tracked_run(p.tuning.report_to, folder.name):
+    task, data = p.task, p.data
+    references = data.references
+    group = evaluation.folder.name
+    start, source = start_of(evaluation, task, seed)
+    about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start}
+    about["model"] = evaluation.encoder.name
+    # In a sweep the settings are the agent's.
+    callbacks = [progress] if is_sweep() else [progress, RecordSettings(about)]
+    with tracked_run(p.tuning.report_to, group):
         outcome = fine_tune(
-            lambda: adapter.make_model(new_encoder(), p.tuning, p.data),
+            lambda: task.head(new_encoder(evaluation, source), p.tuning, data),
             p.tuning,
             seed=seed,
-            train=p.data.train,
-            dev=p.data.dev,
-            score=lambda logits: adapter.headline(p.name, adapter.metrics(logits, references)),
-            collator=adapter.collator(),
-            loss=adapter.loss,
-            folder=folder / "logs" / f"{p.name}-{seed}",
-            name=f"{folder.name}-{p.name}-{seed}",
-            # In a sweep the settings are the agent's.
-            callbacks=[progress, *([] if is_sweep() else [RecordSettings(about)])],
+            train=data.train,
+            dev={name: split.rows for name, split in data.scored.items()},
+            score=lambda logits: task.headline(task.metrics(logits, references)),
+            collator=task.collator(evaluation.encoder.tokenizer.pad_token_id),
+            loss=task.loss,
+            folder=evaluation.folder / "logs" / f"{task.name}-{seed}",
+            name=f"{group}-{task.name}-{seed}",
+            callbacks=callbacks,
         )
-        metrics = adapter.metrics(outcome.logits, references)
-        prefix = f"{p.name}/" if is_sweep() else "eval_"
+        metrics = task.metrics(outcome.logits, references)
+        prefix = f"{task.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
+    development = {name: logits for name, logits in outcome.logits.items() if name.startswith("dev")}
     result = Result(
-        task=p.name,
+        task=task.name,
         seed=seed,
         metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
-        collapsed=adapter.is_collapsed(outcome.logits, references),
+        collapsed=any(task.is_collapsed(logits, references[name]) for name, logits in development.items()),
         epoch=round(outcome.epoch, 6),
         start=start,
-        model=next((found.model for found in evaluation.results), encoder.name),
-        parameters=encoder.model.num_parameters(),
-        rows=p.data.examples,
+        model=next((found.model for found in evaluation.results), evaluation.encoder.name),
+        parameters=evaluation.encoder.model.num_parameters(),
+        rows=data.examples,
         settings=p.settings,
     )
-    for split, rows in p.data.test.items():
-        outcome.logits[split] = outcome.trainer.predict_logits(rows)
+    unlabelled = {name: outcome.trainer.predict_logits(split.rows) for name, split in data.unlabelled.items()}
     if PartialState().is_main_process:
-        evaluation.write_predictions(p.name, seed, outcome.logits)
-        adapter.keep(p.name, seed, outcome, references)
-        save_model(adapter, result, outcome.trainer.model, p.data.labels)
-        evaluation.add(result)  # last: the line in results.jsonl says that the run is finished
+        keep(evaluation, p, result, {**outcome.logits, **unlabelled}, outcome.trainer.model)
     else:
         evaluation.results.append(result)
     PartialState().wait_for_everyone()
     return result
+
+
+def start_of(evaluation: Evaluation, task: Task, seed: int) -> tuple[str, Path | None]:
+    """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
+    if task.start is None:
+        return evaluation.args.start, None
+    source = task.start.task
+    if task.start.run == "best":
+        (other,) = (one for one in evaluation.tasks if one.name == source)
+        seed = evaluation.best_first(other)[0]
+        others = {r.start for r in evaluation.results if r.task == task.name} - {f"{source}-{seed}"}
+        if others:
+            named = f"{task.name} started from {' '.join(sorted(others))}, but {source}-{seed} is now the best run"
+            raise UserError(f"{evaluation.folder} holds {named}; choose another --experiment_name")
+    return f"{source}-{seed}", evaluation.encoder_path(source, seed)
+
+
+def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
+    options = evaluation.args.encoder
+    if source is not None:
+        return load_encoder(str(source)).model
+    if options.from_scratch:
+        return fresh_encoder(options.from_scratch, options.tokenizer_path).model
+    return copy.deepcopy(evaluation.encoder.model)
+
+
+def keep(evaluation: Evaluation, p: PlannedTask, result: Result, logits: Logits, model: Any) -> None:
+    """Write predictions, encoder and model of a run, and last its line, which says that it is finished."""
+    task, seed = p.task, result.seed
+    evaluation.write_logits(task.name, seed, logits)
+    for split, values in logits.items():
+        files = task.predictions(split, values, p.data.references[split])
+        for ending, content in files.items():
+            path = evaluation.predictions / f"{task.name}-{seed}{ending}"
+            path.parent.mkdir(exist_ok=True)
+            if isinstance(content, str):
+                write_file(content.encode(), path)
+            else:
+                write_json(content, path)
+    if evaluation.is_start(task):
+        folder = evaluation.encoder_path(task.name, seed)
+        unfinished = folder.with_name(f".{folder.name}.unfinished")
+        model.encoder.save_pretrained(unfinished)
+        evaluation.encoder.tokenizer.save_pretrained(unfinished)
+        replace_folder(unfinished, folder)
+    save_model(evaluation, task, p.data, result, model)
+    evaluation.add(result)
 
 
 @contextmanager
@@ -306,52 +226,65 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 # ---- after the runs
 
 
-def finish(adapter: TaskAdapter, tasks: Sequence[str]) -> None:
-    """Print the table of results, write the reports and what the adapter adds, and send them to the trackers."""
-    evaluation = adapter.evaluation
-    report = adapter.reporting.report([evaluation.folder])
+def finish(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
+    """Print the table of results, write the reports and send them to the trackers."""
+    report = evaluation.kind.reporting.report([evaluation.folder])
     reports = write_report(report, evaluation.folder)
     table = text_table(report.table.header, report.table.rows)
     logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
-    adapter.finish(tasks)
-    describe_models(adapter, tasks)
+    for task in tasks:
+        copy_predictions(evaluation, task)
+    describe_models(evaluation, tasks)
     try:
-        track(evaluation, adapter.reporting, adapter.args.tuning.report_to, reports)
+        track(evaluation, reports)
     except Exception as error:  # all files are written by now: an unreachable tracker must not fail the command
         logger.warning("the results could not be sent to --report_to: %s", error)
 
 
-def track(evaluation: Evaluation, reporting: Reporting, report_to: Sequence[str], reports: Sequence[Path]) -> None:
+def copy_predictions(evaluation: Evaluation, task: Task) -> None:
+    """Copy the file of predictions of the best run for the test set, or else the development set."""
+    run = f"{task.name}-{evaluation.best_first(task)[0]}"
+    found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
+    if found:
+        target = evaluation.folder / f"predictions{found[0].suffix}"
+        write_file(found[0].read_bytes(), target)
+        logger.info("predictions    %s (%s)", target, found[0].name)
+
+
+def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
     """Send medians, averages, tables and the report to the trackers, as a run of its own or the sweep's trial.
 
     Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
     """
-    summaries = reporting.summarize(evaluation.results, evaluation.folder.name)
-    scalars: dict[str, float | None] = {}
+    report_to = evaluation.args.tuning.report_to
+    name = evaluation.folder.name
+    scalars: dict[str, float] = {}
     spreads: list[list[Any]] = []
     runs: list[list[Any]] = []
-    for s in summaries:
-        scalars |= {name: average.value for name, average in s.averages.items()}
-        for name, task in s.tasks.items():
-            scalars[f"median/{name}"] = task.headline.median
-            for metric, spread in task.metrics.items():
-                numbers = [spread.median, spread.mean, spread.std, spread.best, len(spread.values), task.collapsed]
-                spreads.append([s.name, name, metric, *numbers])
-            for r in task.results:
-                runs += [[s.name, name, r.seed, metric, v, r.epoch, r.collapsed] for metric, v in r.metrics.items()]
+    for run in evaluation.kind.reporting.summarize(evaluation.results, name):
+        for title, average in run.averages.items():
+            if average.value is not None:
+                scalars[title] = average.value
+        for task, summary in run.tasks.items():
+            if summary.headline.median is not None:
+                scalars[f"median/{task}"] = summary.headline.median
+            for metric, spread in summary.metrics.items():
+                numbers = [spread.median, spread.mean, spread.std, spread.best, len(spread.values), summary.collapsed]
+                spreads.append([run.name, task, metric, *numbers])
+            for r in summary.results:
+                runs += [[run.name, task, r.seed, metric, v, r.epoch, r.collapsed] for metric, v in r.metrics.items()]
     tables = {
         "results": (["model", "task", "metric", "median", "mean", "std", "best", "seeds", "collapsed"], spreads),
         "runs": (["model", "task", "seed", "metric", "value", "epoch", "collapsed"], runs),
     }
-    run = None
+    own_run = None
     if "wandb" in report_to:
         import wandb
 
-        group = os.environ.get("WANDB_RUN_GROUP", evaluation.folder.name)
-        name, project = f"{evaluation.folder.name}-report", os.environ.get("WANDB_PROJECT", "huggingface")
-        run = wandb.run or wandb.init(project=project, group=group, name=name, job_type="report")
-    defined = {name: value for name, value in scalars.items() if value is not None}
+        group = os.environ.get("WANDB_RUN_GROUP", name)
+        project = os.environ.get("WANDB_PROJECT", "huggingface")
+        own_run = wandb.run or wandb.init(project=project, group=group, name=f"{name}-report", job_type="report")
     folder = evaluation.folder / "logs" / "report"
-    track_results(report_to, defined, tables, reports, folder=folder, step=len(evaluation.results))
-    if run is not None:
-        run.finish()
+    track_results(report_to, scalars, tables, reports, folder=folder, step=len(evaluation.results))
+    if own_run is not None:
+        own_run.finish()

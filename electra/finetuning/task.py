@@ -1,289 +1,199 @@
-"""The interface of a kind of task: what the runner needs to train and score it.
+"""What a task is: a value that holds plain functions. The runner does everything else.
 
-The runner does everything else: seeds, folder, resuming, plan, progress, tracking, results, report.
+The runner owns the folder, seeds, resuming, training, saving, tracking and the report. It calls the functions of a
+`Task` in this order: `load` once for all seeds, then for each seed `head`, `loss` at every step, and `metrics`,
+`is_collapsed` and `predictions` at the end.
 """
 
-import logging
 import math
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from transformers import PreTrainedModel
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoder import Encoder
-from electra.finetuning.encoding import ColumnRows, PaddingCollator, data_settings
-from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.heads import TransformersHead
-from electra.finetuning.trainer import Logits, Outcome, step_loss
-from electra.io.files import expand, write_file
+from electra.finetuning.config import Tuning
+from electra.finetuning.encoding import ColumnRows, PaddingCollator
+from electra.finetuning.sources import data_settings, hub_dataset, task_name
+from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
-from electra.report.results import Result
-
-logger = logging.getLogger(__name__)
 
 COLLAPSED_SHARE = 0.99
 """Share of examples with the same answer from which a run may be collapsed."""
 RARE_ANSWERS = 0.1
-"""A run is collapsed if its other answers are rarer than this fraction of those in the references."""
+"""A run is collapsed if the share of its other answers is below this fraction of their share in the references."""
+
+
+class Kind(NamedTuple):
+    """What all tasks of one command have in common.
+
+    Args:
+        name: of the package in electra/tasks.
+        command: what Python runs, such as `run_glue.py` or `-m electra squad`.
+        auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
+        pipeline: pipeline tag of the Hub.
+        saved_heads: heads with a `TransformersHead`, whose models can be saved; the first one is advised.
+        max_length: maximum input length in tokens without --max_length.
+    """
+
+    name: str
+    command: str
+    reporting: Reporting
+    auto_model: Any
+    pipeline: str
+    saved_heads: Sequence[str] = ("hf",)
+    max_length: int = 128
+
+
+class Split(NamedTuple):
+    """One split of a task's data.
+
+    Args:
+        rows: N tokenized rows; for training with the column `labels`.
+        references: whatever `metrics` and `predictions` compare the N logits with: labels, texts, windows.
+        examples: number of examples, recorded with each result. There may be more rows: windows of long texts.
+        is_labelled: whether it is scored; otherwise its logits are only kept.
+    """
+
+    rows: ColumnRows
+    references: Any
+    examples: int
+    is_labelled: bool = True
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The data of a task.
+
+    Args:
+        splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
+        labels: names of the classes by number, for a saved model; None if there are none.
+        problem_type: of a saved sequence classifier, as in transformers' configuration.
+    """
+
+    splits: Mapping[str, Split]
+    labels: Sequence[str] | None = None
+    problem_type: str | None = None
+
+    @property
+    def train(self) -> ColumnRows:
+        return self.splits["train"].rows
+
+    @property
+    def scored(self) -> dict[str, Split]:
+        """The labelled splits besides train."""
+        return {name: split for name, split in self.splits.items() if split.is_labelled and name != "train"}
+
+    @property
+    def unlabelled(self) -> dict[str, Split]:
+        return {name: split for name, split in self.splits.items() if not split.is_labelled}
+
+    @property
+    def references(self) -> dict[str, Any]:
+        return {name: split.references for name, split in self.splits.items()}
+
+    @property
+    def examples(self) -> dict[str, int]:
+        return {name: split.examples for name, split in self.splits.items() if split.is_labelled}
+
+
+class Start(NamedTuple):
+    """A run starts from the encoder that another task has trained: that of its best run, or of the same seed."""
+
+    task: str
+    run: str  # "best" or "same_seed"
+
+
+Load = Callable[[PreTrainedTokenizerBase, Tuning], TaskData | None]
+Head = Callable[[PreTrainedModel, Tuning, TaskData], nn.Module]
+Metrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
+Score = Callable[[NDArray[np.float32], Any], dict[str, float]]
+"""Metrics of one split from its logits (N, ...) and references."""
+Predictions = Callable[[str, NDArray[np.float32], Any], Mapping[str, str | dict[str, Any]]]
+
+
+def no_predictions(split: str, logits: NDArray[np.float32], references: Any) -> dict[str, str | dict[str, Any]]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. Functions that need options or the data's source have them bound, by `functools.partial`.
+
+    Args:
+        kind: facts that all tasks of the command share.
+        name: of the task in results and file names: word characters, dots and hyphens.
+        headlines: the metric that runs are ranked by, then substitutes for results that do not have it.
+        settings: what a score depends on besides the hyperparameters, recorded with each result: data, options.
+
+        load: (tokenizer, tuning) -> `TaskData`; None, after a warning, if the data is not there.
+        head: (encoder, tuning, data) -> a module with the attributes `encoder` and `head`, drawn from torch's random
+            state. It maps a batch without its labels to one tensor (B, ...), B rows.
+        metrics: (logits by split, references by split) -> metric -> fraction; more is better, nan is undefined. Logits
+            are float32 (N, ...), in the order of the rows, of all scored splits.
+        is_collapsed: (logits, references) of one development set -> whether (almost) all examples get one answer.
+
+        loss: (output of the model (B, ...), labels (B, ...), num_items) -> the batch's contribution to the mean loss
+            of its step, (), in which `num_items` labels are not -100.
+        collator: pad token id -> function of a list of rows that makes a batch of tensors.
+        predictions: (split, logits, references) -> end of a file's name -> text, or values to be written as JSON. The
+            files are written for each run and split; their names begin with predictions/TASK-SEED.
+        must_predict: splits of which a finished run must have logits, if they are there.
+        start: where runs start, unless at the pre-trained encoder.
+        note: for users of a saved model.
+        hub_dataset: Hub id and configuration of the data, for the card of a saved model.
+    """
+
+    kind: Kind
+    name: str
+    headlines: Sequence[str]
+    settings: Mapping[str, Any]
+    load: Load
+    head: Head
+    metrics: Metrics
+    is_collapsed: Callable[[NDArray[np.float32], Any], bool]
+    loss: Loss = step_loss
+    collator: Callable[[int], Collator] = PaddingCollator
+    predictions: Predictions = no_predictions
+    must_predict: Sequence[str] = ()
+    start: Start | None = None
+    note: str = ""
+    hub_dataset: tuple[str | None, str | None] = (None, None)
+
+    def headline(self, metrics: Mapping[str, float | None]) -> float:
+        """The score that runs are ranked by; -infinity if it is undefined."""
+        value = next((metrics[name] for name in self.headlines if name in metrics), None)
+        return -math.inf if value is None or not math.isfinite(value) else value
+
+
+def file_task(kind: Kind, options: Any, **facts: Any) -> Task:
+    """A `Task` on files of the user or a data set: named after its data; `facts` are the other fields."""
+    return Task(
+        kind=kind,
+        name=task_name(options, kind.name),
+        hub_dataset=hub_dataset(options),
+        must_predict=("dev", "test") if options.test_file else (),
+        **{"settings": data_settings(options), **facts},
+    )
+
+
+def by_split(score: Score) -> Metrics:
+    """`Task.metrics` from a function of one split's logits and references; names of test metrics begin with test_."""
+
+    def metrics(logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for split, values in logits.items():
+            prefix = "" if split == "dev" else f"{split}_"
+            for name, value in score(values, references[split]).items():
+                found[f"{prefix}{name}"] = value
+        return found
+
+    return metrics
 
 
 def is_one_answer(share: float, expected: float) -> bool:
     """Whether a `share` of almost all examples gets one answer, which only an `expected` share of references is."""
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))
-
-
-@dataclass(frozen=True)
-class TaskRows:
-    """Tokenized data of a task; `dev` and `test` by name of the split.
-
-    Args:
-        examples: numbers of examples in train and dev, recorded with each result. There may be more rows: pairs in
-            both orders, windows of long texts.
-        references: what the logits of a split are compared with, and the texts that its predictions are written with.
-        labels: names of the classes; None if there are none.
-    """
-
-    train: ColumnRows
-    dev: dict[str, ColumnRows]
-    examples: dict[str, int]
-    references: Mapping[str, Any]
-    labels: Sequence[str] | None = None
-    test: dict[str, ColumnRows] = field(default_factory=dict)
-
-    @classmethod
-    def of_splits(
-        cls,
-        rows: Mapping[str, ColumnRows],
-        examples: Mapping[str, Sized],
-        references: Mapping[str, Any],
-        labels: Sequence[str] | None = None,
-    ) -> Self:
-        """From rows, examples and references by split. Splits without labels are test splits."""
-        labelled = [split for split in rows if "labels" in rows[split].columns]
-        dev = {split: rows[split] for split in labelled if split != "train"}
-        test = {split: found for split, found in rows.items() if split not in labelled}
-        counts = {split: len(examples[split]) for split in labelled}
-        return cls(rows["train"], dev, counts, references, labels, test)
-
-
-class TaskAdapter(ABC):
-    """The tasks of one kind in one command. The model of `encoder` must not be modified.
-
-    Attributes:
-        kind: name of the package in electra/tasks.
-        script: what Python runs as this command, such as `run_glue.py` or `-m electra squad`.
-        default_max_length: maximum input length in tokens without --max_length.
-        auto_model: class of transformers that loads a saved model, such as `AutoModelForSequenceClassification`.
-        pipeline: pipeline tag of the Hub for this kind of task.
-        saved_heads: heads that are a `TransformersHead`: their models can be saved.
-    """
-
-    kind: ClassVar[str]
-    script: ClassVar[str]
-    reporting: ClassVar[Reporting]
-    default_max_length: ClassVar[int] = 128
-    auto_model: ClassVar[Any]
-    pipeline: ClassVar[str]
-    saved_heads: ClassVar[Sequence[str]]
-
-    def __init__(self, args: Arguments[Any], encoder: Encoder, evaluation: Evaluation) -> None:
-        self.args, self.encoder, self.evaluation = args, encoder, evaluation
-
-    @classmethod
-    def folder_prefix(cls, args: Any) -> str:
-        """First part of the folder's name without --experiment_name."""
-        return cls.kind
-
-    # ---- data
-
-    @abstractmethod
-    def names(self) -> list[str]:
-        """The tasks in the order in which they are run."""
-
-    @abstractmethod
-    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
-        """Read and tokenize unfinished tasks, with their resolved options. Tasks without data may be left out."""
-
-    def hub_dataset(self, task: str) -> tuple[str | None, str | None]:
-        """Hub id and configuration of a task's data; None if it is read from files."""
-        name = getattr(self.args.options, "dataset_name", None)
-        if name is None or expand(name).is_dir():
-            return None, None
-        return name, getattr(self.args.options, "dataset_config_name", None)
-
-    # ---- training
-
-    @abstractmethod
-    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> nn.Module:
-        """A module with the attributes `encoder` and `head`, which is drawn from torch's random state.
-
-        It takes the collator's output without `labels` and returns one tensor (B, ...).
-        """
-
-    def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-        """The contribution of a batch to the loss of its step, in which so many labels are not -100."""
-        return step_loss(output, labels, num_items_in_batch)
-
-    def collator(self) -> Callable[[Any], dict[str, Tensor]]:
-        """Rows -> a batch."""
-        return PaddingCollator(self.encoder.tokenizer.pad_token_id)
-
-    def more_settings(self, task: str) -> dict[str, Any]:
-        """What a score depends on besides the hyper-parameters, recorded with each result."""
-        return {}
-
-    # ---- scores
-
-    @abstractmethod
-    def metrics(self, logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
-        """Metrics of the development splits as fractions; more is better; nan if undefined."""
-
-    @abstractmethod
-    def headlines(self, task: str) -> Sequence[str]:
-        """The metric that runs are ranked by, then substitutes if a run does not have it."""
-
-    def headline(self, task: str, metrics: Mapping[str, float | None]) -> float:
-        """The score that runs are ranked by; -infinity if it is undefined."""
-        value = next((metrics[name] for name in self.headlines(task) if name in metrics), None)
-        return value if value is not None and math.isfinite(value) else -math.inf
-
-    @abstractmethod
-    def is_collapsed(self, logits: Logits, references: Mapping[str, Any]) -> bool:
-        """Whether a run gives the same answer to (almost) every example."""
-
-    def best_first(self, task: str, *more: Result) -> list[int]:
-        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
-        found = {(r.task, r.seed): r for r in (*more, *self.evaluation.results)}  # the first result of a run counts
-        runs = [r for r in found.values() if r.task == task and r.seed in self.args.seeds]
-        return [r.seed for r in sorted(runs, key=lambda r: (-self.headline(task, r.metrics), r.seed))]
-
-    # ---- saved models
-
-    def transformers_head(self, model: Any) -> TransformersHead:
-        """The head of a model with one of the heads in `saved_heads`."""
-        head: TransformersHead = model.head
-        return head
-
-    def config(self, task: str) -> dict[str, Any]:
-        """Additional values of a saved model's configuration."""
-        return {}
-
-    def note(self, task: str) -> str:
-        """A hint for users of a saved model."""
-        return ""
-
-    # ---- optional steps
-
-    @property
-    def wants_test(self) -> bool:
-        """Whether a finished run must have predictions of test splits."""
-        return False
-
-    def start_title(self, task: str) -> str:
-        """What the runs of a task start from, recorded as a setting."""
-        return self.args.start
-
-    def start(self, task: str, seed: int) -> tuple[str, str | None]:
-        """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
-        return self.args.start, None
-
-    def is_kept(self, task: str, seed: int) -> bool:
-        """Whether the output of `keep` exists."""
-        return True
-
-    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, Any]) -> None:  # noqa: B027
-        """Write output of a run besides its logits; on the main process, before the result is written."""
-
-    def finish(self, tasks: Sequence[str]) -> None:  # noqa: B027
-        """Write output of all runs besides the report; on the main process."""
-
-
-class FileTask(TaskAdapter):
-    """One task on files of the user or a data set, named after its data. In addition to the usual files it writes:
-
-    predictions/TASK-SEED-SPLIT.SUFFIX   predictions of one run
-    predictions.SUFFIX                   predictions of the best run for the test set, or else the development set
-    """
-
-    suffix: ClassVar[str]
-
-    @staticmethod
-    def data_name(args: Arguments[Any]) -> str:
-        """--task_name or the last part of the data set's name, usable as a file name; "" if neither is given."""
-        return _as_name(args.options.task_name or args.options.dataset_name or "")
-
-    @classmethod
-    def task_name(cls, args: Arguments[Any]) -> str:
-        """The name of the data, or else that of the folder of the (first) training file."""
-        path = next(iter(_paths(args.options.train_file)), "")
-        return cls.data_name(args) or _as_name(expand(path).absolute().parent.name) or cls.kind
-
-    def names(self) -> list[str]:
-        return [self.task_name(self.args)]
-
-    @cached_property
-    def files(self) -> dict[str, list[str]]:
-        """The files by split; empty with a data set."""
-        options = self.args.options
-        files = {"train": options.train_file, "dev": options.validation_file, "test": options.test_file}
-        return {split: _paths(named) for split, named in files.items() if named}
-
-    def more_settings(self, task: str) -> dict[str, Any]:
-        options = self.args.options
-        train, dev = (self.files.get(split, []) for split in ("train", "dev"))
-        return data_settings(train, dev, options.dataset_name, options.dataset_config_name)
-
-    @abstractmethod
-    def score(self, logits: NDArray[np.float32], references: Any) -> dict[str, float]:
-        """Metrics of one split, as fractions."""
-
-    @abstractmethod
-    def predictions_text(self, logits: NDArray[np.float32], references: Any) -> str:
-        """Content of the file of predictions."""
-
-    def metrics(self, logits: Logits, references: Mapping[str, Any]) -> dict[str, float]:
-        """Those of the test set have the prefix test_."""
-        found: dict[str, float] = {}
-        for split, values in logits.items():
-            prefix = "" if split == "dev" else f"{split}_"
-            scores = self.score(values, references[split])
-            found |= {f"{prefix}{name}": value for name, value in scores.items()}
-        return found
-
-    def _path(self, task: str, seed: int, split: str) -> Path:
-        return self.evaluation.folder / "predictions" / f"{task}-{seed}-{split}.{self.suffix}"
-
-    def is_kept(self, task: str, seed: int) -> bool:
-        splits = ["dev", "test"] if self.args.options.test_file else ["dev"]
-        return all(self._path(task, seed, split).is_file() for split in splits)
-
-    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, Any]) -> None:
-        for split, logits in outcome.logits.items():
-            text = self.predictions_text(logits, references[split])
-            write_file(text.encode(), self._path(task, seed, split))
-
-    def finish(self, tasks: Sequence[str]) -> None:
-        for task in tasks:
-            paths = [self._path(task, self.best_first(task)[0], split) for split in ("test", "dev")]
-            best = next(path for path in paths if path.is_file())
-            target = self.evaluation.folder / f"predictions.{self.suffix}"
-            write_file(best.read_bytes(), target)
-            logger.info("predictions    %s (%s)", target, best.name)
-
-
-def _as_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", Path(text).name)
-
-
-def _paths(files: str | list[str] | None) -> list[str]:
-    """The paths of an option that takes one file or several."""
-    return [files] if isinstance(files, str) else files or []

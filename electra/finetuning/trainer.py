@@ -35,6 +35,8 @@ from electra.schedules import product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
+Collator = Callable[[Any], dict[str, Tensor]]
+"""A list of rows -> a batch."""
 Logits = dict[str, NDArray[np.float32]]
 """Logits by name of the split."""
 
@@ -197,7 +199,7 @@ def fine_tune(
     train: ColumnRows,
     dev: Mapping[str, ColumnRows],
     score: Callable[[Logits], float],
-    collator: Callable[[Any], dict[str, Tensor]],
+    collator: Collator,
     loss: Loss = step_loss,
     folder: Path,
     name: str,

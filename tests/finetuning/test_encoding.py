@@ -1,10 +1,8 @@
-"""Examples to ids and batches: exact ids, truncation, padding; what says which data a result is of."""
+"""Examples to ids and batches: exact ids, truncation, padding."""
 
 import numpy as np
-from pytest import raises
 
-from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, data_settings, encode, fingerprint
-from electra.io.errors import UserError
+from electra.finetuning.encoding import Examples, PaddingCollator, both_orders, encode
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):
@@ -53,29 +51,3 @@ def test_both_orders_are_every_pair_twice_with_its_label():
     assert doubled == Examples(["a", "b", "c", "d"], ["c", "d", "a", "b"], [1, 0, 1, 0])
     single = Examples(["a"], None, [1])
     assert both_orders(single) is single
-
-
-def write(path, text):
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def test_a_fingerprint_is_of_bytes_and_not_of_names(tmp_path):
-    a, b, c = (write(tmp_path / name, text) for name, text in (("a", "one"), ("b", "two"), ("c", "one")))
-    assert fingerprint([a]) == fingerprint([c]) != fingerprint([b])
-    assert len({fingerprint(paths) for paths in ([a, b], [b, a], [a], [a, c])}) == 4
-    assert data_settings([a], [b], None) == {"train_data": fingerprint([a]), "validation_data": fingerprint([b])}
-    with raises(UserError, match="nowhere"):
-        fingerprint([tmp_path / "nowhere"])
-
-
-def test_a_data_set_is_its_name_or_its_files_but_the_test_set(tmp_path):
-    assert data_settings([], [], "squad") == {"train_data": "squad train", "validation_data": "squad validation"}
-    assert data_settings([], [], "arc", "easy")["train_data"] == "arc easy train"
-    write(tmp_path / "set" / "train.jsonl", "one")
-    before = data_settings([], [], str(tmp_path / "set"))
-    write(tmp_path / "set" / "test.jsonl", "two")
-    assert data_settings([], [], str(tmp_path / "set")) == before
-    write(tmp_path / "set" / "train.jsonl", "three")
-    assert data_settings([], [], str(tmp_path / "set")) != before

@@ -3,12 +3,11 @@
 from types import SimpleNamespace
 
 from huggingface_hub import ModelCard
-from transformers import AutoModelForSequenceClassification
 
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.export import check_can_save, describe_model
 from electra.report.results import Result
-from electra.tasks.glue.report import REPORTING
+from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -31,13 +30,9 @@ def test_a_card_tells_the_hub_what_was_scored_on_what(rows, tmp_path):
         for seed, model in ((4, "google/electra-small-discriminator"), (6, "google/electra-small-discriminator"))
     ]
     args = SimpleNamespace(record={"pretrain_path": "google/electra-small-discriminator"})
-    adapter = SimpleNamespace(
-        args=args, evaluation=Evaluation(tmp_path, results), reporting=REPORTING, script="run_glue.py",
-        auto_model=AutoModelForSequenceClassification, pipeline="text-classification",
-        note=lambda task: "Scores are on [0, 5].",
-        hub_dataset=lambda task: ("nyu-mll/glue", task),
-    )  # fmt: skip
-    describe_model(adapter, tmp_path, results[1]._asdict())
+    task = SimpleNamespace(kind=GLUE, name="cola", note="Scores are on [0, 5].", hub_dataset=("nyu-mll/glue", "cola"))
+    evaluation = Evaluation(args, None, [task], tmp_path, results)
+    describe_model(evaluation, task, tmp_path, results[1]._asdict())
     card = ModelCard.load(tmp_path / "README.md")
     (score,) = card.data.eval_results  # an undefined metric has no entry
     assert (score.metric_type, score.metric_value, score.dataset_split) == ("matthews_correlation", 0.6, "validation")

@@ -5,7 +5,7 @@ import pytest
 from pytest import approx
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from electra.finetuning.encoding import fingerprint
+from electra.finetuning.sources import fingerprint
 from electra.report.results import read_results
 from electra.tasks.squad.command import main as squad
 from electra.tasks.squad.data import read_questions
@@ -25,7 +25,7 @@ def trained(tmp_path_factory, glue_tokenizer):
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
     write_squad(folder / "squad")
-    squad(flags(folder, **LEARN))
+    squad(flags(folder, head="joint", **LEARN))
     return folder
 
 
@@ -64,7 +64,7 @@ def test_version_1_is_learned_and_its_files_agree(trained):
     assert all(text in report for text in ("87599", "10570", "ELECTRA-Base ", "84.5", "90.8"))
 
 
-@parametrize(("head", "options"), [("joint", {}), ("independent", {"save_model": "best"})])
+@parametrize(("head", "options"), [("joint", {}), ("hf", {"save_model": "best"})])
 def test_version_2_is_learned_and_scored_at_its_best_threshold(trained, tmp_path, head, options):
     write_squad(tmp_path / "squad", version_2=True)
     squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))

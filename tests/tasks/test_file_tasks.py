@@ -2,17 +2,18 @@
 
 from importlib import import_module
 
+from electra.finetuning.sources import data_name, task_name
 from electra.io.files import CONFIGS
-from electra.tasks.glue.task import Glue
+from electra.tasks.glue.task import GLUE
 from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.multiple_choice.command import parse_arguments as parse_swag
-from electra.tasks.multiple_choice.task import MultipleChoice
+from electra.tasks.multiple_choice.task import MULTIPLE_CHOICE
 from electra.tasks.squad.command import main as squad
 from electra.tasks.squad.command import parse_arguments as parse_squad
-from electra.tasks.squad.task import Squad
+from electra.tasks.squad.task import SQUAD
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.command import parse_arguments as parse_tagging
-from electra.tasks.tagging.task import Tagging
+from electra.tasks.tagging.task import TAGGING
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.multiple_choice.files import flags as choice_flags
@@ -34,21 +35,21 @@ def test_the_configurations_are_those_of_their_sources():
 
 
 @parametrize(
-    ("adapter", "args", "task", "prefix"),
+    ("args", "task", "data"),
     [
-        (Tagging, parse_tagging(FILES), "x", "tagging"),
-        (Tagging, parse_tagging([*FILES, "--task_name", "CoNLL 2003"]), "CoNLL_2003", "tagging_CoNLL_2003"),
-        (MultipleChoice, parse_swag(["--pretrain_path=a"]), "swag", "swag"),
-        (MultipleChoice, parse_swag(FILES), "x", "multiple_choice"),
+        (parse_tagging(FILES), "x", ""),
+        (parse_tagging([*FILES, "--task_name", "CoNLL 2003"]), "CoNLL_2003", "CoNLL_2003"),
+        (parse_swag(["--pretrain_path=a"]), "swag", "swag"),
+        (parse_swag(FILES), "x", ""),
     ],
 )
-def test_a_task_is_named_after_its_data_or_as_asked(adapter, args, task, prefix):
-    assert adapter.task_name(args) == task and adapter.folder_prefix(args) == prefix
+def test_a_task_is_named_after_its_data_or_as_asked(args, task, data):
+    assert (task_name(args.options, "kind"), data_name(args.options)) == (task, data)
 
 
-@parametrize("adapter", [Glue, Squad, Tagging, MultipleChoice])
-def test_the_kind_of_a_task_is_where_its_report_is_found(adapter):
-    assert import_module(f"electra.tasks.{adapter.kind}.report").REPORTING is adapter.reporting
+@parametrize("kind", [GLUE, SQUAD, TAGGING, MULTIPLE_CHOICE])
+def test_the_kind_of_a_task_is_where_its_report_is_found(kind):
+    assert import_module(f"electra.tasks.{kind.name}.report").REPORTING is kind.reporting
 
 
 @parametrize("parse", [parse_squad, parse_tagging, parse_swag])
@@ -58,30 +59,31 @@ def test_data_are_two_files_or_a_data_set(parse):
         refused(lambda argv=argv: parse(argv))
 
 
-TAGGING, CHOICE = (tag, tagging_flags), (choose, choice_flags)
-SQUAD = squad, squad_flags
+TAG = tag, tagging_flags
+CHOOSE = choose, choice_flags
+ASK = squad, squad_flags
 NO_FILES = {"train_file": None, "validation_file": None}
 
 
 @parametrize(
     ("command", "options", "named"),
     [
-        (TAGGING, NO_FILES, "--train_file"),
-        (TAGGING, {"train_file": "nowhere.txt"}, "nowhere.txt"),
-        (TAGGING, {"label_column": 5}, "--label_column 5"),
-        (TAGGING, {"label_column": "ner"}, "--label_column ner"),
-        (TAGGING, {"label_column": 1, "scheme": "iob2"}, "--scheme iob2"),
-        (TAGGING, {"max_length": 4096}, "--max_length 4096"),
-        (TAGGING, {"validation_file": "type.txt"}, "type.txt line"),
-        (TAGGING, {"validation_file": "tag.txt"}, "tag.txt line"),
-        (TAGGING, {"train_file": "width.txt"}, "width.txt line"),
-        (CHOICE, {"train_file": "nowhere.csv"}, "nowhere.csv"),
-        (CHOICE, NO_FILES, "data set allenai/swag"),  # the default, without a network
-        (SQUAD, {"train_file": "nowhere.json"}, "nowhere.json"),
-        (SQUAD, NO_FILES, "data set squad "),
-        (SQUAD, {"max_length": 12}, "--max_length 12 "),
-        (SQUAD, {"head": "google"}, "'google'"),
-        (SQUAD, {"save_model": "best"}, "--head independent"),  # the joint head has no class in transformers
+        (TAG, NO_FILES, "--train_file"),
+        (TAG, {"train_file": "nowhere.txt"}, "nowhere.txt"),
+        (TAG, {"label_column": 5}, "--label_column 5"),
+        (TAG, {"label_column": "ner"}, "--label_column ner"),
+        (TAG, {"label_column": 1, "scheme": "iob2"}, "--scheme iob2"),
+        (TAG, {"max_length": 4096}, "--max_length 4096"),
+        (TAG, {"validation_file": "type.txt"}, "type.txt line"),
+        (TAG, {"validation_file": "tag.txt"}, "tag.txt line"),
+        (TAG, {"train_file": "width.txt"}, "width.txt line"),
+        (CHOOSE, {"train_file": "nowhere.csv"}, "nowhere.csv"),
+        (CHOOSE, NO_FILES, "data set allenai/swag"),  # the default, without a network
+        (ASK, {"train_file": "nowhere.json"}, "nowhere.json"),
+        (ASK, NO_FILES, "data set squad "),
+        (ASK, {"max_length": 12}, "--max_length 12 "),
+        (ASK, {"head": "google"}, "'google'"),
+        (ASK, {"head": "joint", "save_model": "best"}, "--head hf"),  # the joint head has no class in transformers
     ],
 )
 def test_bad_options_and_files_are_one_line_and_leave_nothing(files, tmp_path, command, options, named, monkeypatch):

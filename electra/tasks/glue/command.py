@@ -6,17 +6,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from electra.finetuning.config import (
-    HYPERPARAMETERS,
-    Arguments,
-    EncoderArguments,
-    GlueArguments,
-    GlueTuningArguments,
-)
+from electra.finetuning.config import HYPERPARAMETERS, Arguments, EncoderArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.options import CommandLine, Values, as_flags
+from electra.tasks.glue.options import GlueArguments, GlueTuningArguments
 from electra.tasks.glue.tasks import TASKS, task_by_name
 
 DEMO = CONFIGS / "glue" / "demo.yaml"
@@ -25,7 +20,7 @@ TASK_OPTIONS = {*HYPERPARAMETERS, "double_unordered"}
 GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments[GlueArguments]:
+def parse_arguments(argv: list[str] | None = None) -> Arguments:
     """Parse and check the command line. `--tasks demo` without `--config` uses configs/glue/demo.yaml."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
@@ -82,6 +77,9 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.glue.task import Glue
+    from electra.tasks.glue.submission import submit
+    from electra.tasks.glue.task import open_tasks
 
-    evaluate(args, Glue)
+    evaluation = evaluate(args, open_tasks(args), "glue")
+    if evaluation is not None and args.options.predict_test != "none":
+        submit(evaluation)

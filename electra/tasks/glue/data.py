@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.finetuning.encoding import Examples, data_settings, load_tables
+from electra.finetuning.encoding import Examples
+from electra.finetuning.sources import dataset_settings, file_settings, load_tables
 from electra.io.errors import UserError
 from electra.tasks.glue.demo import demo_data
-from electra.tasks.glue.tasks import REGRESSION_RANGE, TASKS, Task
+from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
 logger = logging.getLogger(__name__)
 
@@ -27,24 +28,8 @@ COLA_COLUMNS = ["source", "label", "star", "sentence"]
 SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
 
 
-def load_tasks(names: Sequence[str], glue_dir: str | None, *, with_test: bool) -> dict[str, dict[str, Examples]]:
-    """The rows of tasks by split; without `glue_dir` from the Hub. Tasks that the folder lacks are left out."""
-    loaded = {}
-    for name in names:
-        task = TASKS[name]
-        found = load_task(task, glue_dir, [split for split in task.rows if with_test or split not in task.test_files])
-        if {"train", "dev"} <= set(found):
-            loaded[name] = found
-        else:
-            logger.warning("%s is skipped", task.title)
-    if not loaded:
-        titles = " ".join(TASKS[name].title for name in names)
-        raise UserError(f"--glue_dir {glue_dir} does not have the files of {titles}; the warnings name them")
-    return loaded
-
-
-def load_task(task: Task, glue_dir: str | None, splits: Sequence[str]) -> dict[str, Examples]:
-    """Splits of a task; those that the folder lacks are left out with a warning."""
+def load_task(task: GlueTask, glue_dir: str | None, splits: Sequence[str]) -> dict[str, Examples]:
+    """Splits of a task, without `glue_dir` from the Hub; a warning names files that the folder lacks."""
     if task.name == "demo":
         return demo_data()
     if glue_dir is None:
@@ -61,21 +46,21 @@ def load_task(task: Task, glue_dir: str | None, splits: Sequence[str]) -> dict[s
     return found
 
 
-def task_data_settings(task: Task, glue_dir: str | None) -> dict[str, str]:
+def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
     """Identity of a task's training and development data, recorded with each result; empty for the demo."""
     if task.name == "demo":
         return {}
     if glue_dir is None:
-        return data_settings([], [], HUB_ID, task.name)
+        return dataset_settings(HUB_ID, task.name)
     paths = {split: path for split, path in tsv_paths(task, glue_dir, [*task.rows]).items() if path.exists()}
     train, dev = ([path for split, path in paths.items() if split.startswith(part)] for part in ("train", "dev"))
-    return data_settings(train, dev, None)
+    return file_settings(train, dev)
 
 
 # ---- the Hub
 
 
-def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
+def load_from_hub(task: GlueTask, splits: Sequence[str]) -> dict[str, Examples]:
     """Load splits of a task from `nyu-mll/glue`, downloaded or from the local cache."""
     tables = load_tables(HUB_ID, task.name, "name a folder with GLUE's TSV files with --glue_dir")
     examples = {}
@@ -92,7 +77,7 @@ def load_from_hub(task: Task, splits: Sequence[str]) -> dict[str, Examples]:
 # ---- TSV files
 
 
-def tsv_paths(task: Task, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
+def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
     """The official file of each split, whether it exists or not."""
     if not Path(glue_dir).is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
@@ -100,7 +85,7 @@ def tsv_paths(task: Task, glue_dir: str, splits: Sequence[str]) -> dict[str, Pat
     return {split: folder / SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv") for split in splits}
 
 
-def read_tsv(path: Path, task: Task, split: str) -> Examples:
+def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     """Read the file of one split; test splits have no labels.
 
     Raises:
@@ -143,7 +128,7 @@ def read_tsv(path: Path, task: Task, split: str) -> Examples:
     return Examples(first, second[0] if second else None, labels)
 
 
-def parse_label(text: str, task: Task, place: str) -> float:
+def parse_label(text: str, task: GlueTask, place: str) -> float:
     """Class id, or score of a regression."""
     if task.is_regression:
         low, high = REGRESSION_RANGE

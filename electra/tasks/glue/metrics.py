@@ -14,7 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from electra.finetuning.task import is_one_answer
-from electra.tasks.glue.tasks import REGRESSION_RANGE, Task
+from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
 Labels = np.ndarray | Sequence[int] | Sequence[float]
 
@@ -52,7 +52,7 @@ class GlueMetric(evaluate.Metric):
             return {self.config_name: float(METRICS[self.config_name](references, predictions))}
 
 
-def decide(logits: np.ndarray, task: Task) -> np.ndarray:
+def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
     """Answers of one run: class ids (N,) int64 by argmax, or scores (N,) float64 on GLUE's scale.
 
     The logits are (N, C); those of a regression are (N, 1), trained on targets scaled to [0, 1] as in
@@ -65,7 +65,7 @@ def decide(logits: np.ndarray, task: Task) -> np.ndarray:
     return np.asarray(low + (high - low) * logits[:, 0].astype(np.float64))
 
 
-def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
+def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
     """Answers of an ensemble of finite logits (N, C), from mean probabilities, or mean scores clipped to the scale."""
     if len(logits) == 1:
         mean = logits[0]  # without softmax, whose rounding can create ties
@@ -76,7 +76,7 @@ def combine(logits: Sequence[np.ndarray], task: Task) -> np.ndarray:
     return np.clip(answers, *REGRESSION_RANGE) if task.is_regression else answers
 
 
-def score(task: Task, answers: Mapping[str, np.ndarray], references: Mapping[str, Labels]) -> dict[str, float]:
+def score(task: GlueTask, answers: Mapping[str, np.ndarray], references: Mapping[str, Labels]) -> dict[str, float]:
     """Metrics of a task's development set, as fractions; nan where undefined.
 
     Args:
@@ -101,7 +101,7 @@ def score(task: Task, answers: Mapping[str, np.ndarray], references: Mapping[str
     return found if len(found) < len(halves) else {**found, "accuracy": sum(found.values()) / len(halves)}
 
 
-def is_collapsed(task: Task, answers: np.ndarray, references: Labels) -> bool:
+def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> bool:
     """Whether a model gives (almost) all examples the same answer although the references differ.
 
     Scores are clipped first, because a model that varies only outside the scale gives every example the same score.

@@ -12,7 +12,7 @@ from electra.report.results import ScoredTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(ScoredTask):
+class GlueTask(ScoredTask):
     """One task. Its name is also the configuration of the Hub's data set, its title the folder of the TSV files.
 
     Args:
@@ -57,37 +57,134 @@ MNLI_ROWS = {"train": 392702, "dev": 9815, "dev_mismatched": 9832, "test": 9796,
 TASKS = {
     task.name: task
     for task in (
-        Task("cola", "CoLA", "mcc", "MCC", _rows(8551, 1043, 1063), text_columns=SENTENCE,
-             labels=("unacceptable", "acceptable"), metrics=("mcc", "accuracy"), test_files={"test": "CoLA"}),
-        Task("sst2", "SST-2", "accuracy", "acc", _rows(67349, 872, 1821), text_columns=SENTENCE,
-             labels=("negative", "positive"), test_files={"test": "SST-2"}),
-        Task("mrpc", "MRPC", "accuracy", "acc", _rows(3668, 408, 1725), text_columns=PAIR,
-             labels=("not_equivalent", "equivalent"), metrics=("accuracy", "f1"), test_files={"test": "MRPC"},
-             tsv_columns=("#1 String", "#2 String"), tsv_label="Quality"),
-        Task("stsb", "STS-B", "spearman", "Spearman", _rows(5749, 1500, 1379), text_columns=PAIR,
-             metrics=("pearson", "spearman"), test_files={"test": "STS-B"}, tsv_label="score"),
-        Task("qqp", "QQP", "accuracy", "acc", _rows(363846, 40430, 390965), text_columns=("question1", "question2"),
-             labels=("not_duplicate", "duplicate"), metrics=("accuracy", "f1"), test_files={"test": "QQP"},
-             tsv_label="is_duplicate"),
+        GlueTask(
+            "cola",
+            "CoLA",
+            "mcc",
+            "MCC",
+            _rows(8551, 1043, 1063),
+            text_columns=SENTENCE,
+            labels=("unacceptable", "acceptable"),
+            metrics=("mcc", "accuracy"),
+            test_files={"test": "CoLA"},
+        ),
+        GlueTask(
+            "sst2",
+            "SST-2",
+            "accuracy",
+            "acc",
+            _rows(67349, 872, 1821),
+            text_columns=SENTENCE,
+            labels=("negative", "positive"),
+            test_files={"test": "SST-2"},
+        ),
+        GlueTask(
+            "mrpc",
+            "MRPC",
+            "accuracy",
+            "acc",
+            _rows(3668, 408, 1725),
+            text_columns=PAIR,
+            labels=("not_equivalent", "equivalent"),
+            metrics=("accuracy", "f1"),
+            test_files={"test": "MRPC"},
+            tsv_columns=("#1 String", "#2 String"),
+            tsv_label="Quality",
+        ),
+        GlueTask(
+            "stsb",
+            "STS-B",
+            "spearman",
+            "Spearman",
+            _rows(5749, 1500, 1379),
+            text_columns=PAIR,
+            metrics=("pearson", "spearman"),
+            test_files={"test": "STS-B"},
+            tsv_label="score",
+        ),
+        GlueTask(
+            "qqp",
+            "QQP",
+            "accuracy",
+            "acc",
+            _rows(363846, 40430, 390965),
+            text_columns=("question1", "question2"),
+            labels=("not_duplicate", "duplicate"),
+            metrics=("accuracy", "f1"),
+            test_files={"test": "QQP"},
+            tsv_label="is_duplicate",
+        ),
         # `dev` and `test` are the matched sets. The headline is the mean of both sets; with only one there is none.
-        Task("mnli", "MNLI", "accuracy", "acc m/mm", MNLI_ROWS, text_columns=PREMISE, labels=NLI,
-             test_files={"test": "MNLI-m", "test_mismatched": "MNLI-mm"}, tsv_columns=PAIR, tsv_label="gold_label",
-             has_named_labels=True, columns={"accuracy_matched": "acc m", "accuracy_mismatched": "acc mm"}),
-        Task("qnli", "QNLI", "accuracy", "acc", _rows(104743, 5463, 5463), text_columns=("question", "sentence"),
-             labels=ENTAILMENT, test_files={"test": "QNLI"}, has_named_labels=True),
-        Task("rte", "RTE", "accuracy", "acc", _rows(2490, 277, 3000), text_columns=PAIR,
-             labels=ENTAILMENT, test_files={"test": "RTE"}, has_named_labels=True),
-        Task("wnli", "WNLI", "accuracy", "acc", _rows(635, 71, 146), text_columns=PAIR,
-             labels=("not_entailment", "entailment"), test_files={"test": "WNLI"}),
-        Task("demo", "demo", "mcc", "MCC", text_columns=SENTENCE, labels=("disturbed", "original"),
-             metrics=("mcc", "accuracy")),
+        GlueTask(
+            "mnli",
+            "MNLI",
+            "accuracy",
+            "acc m/mm",
+            MNLI_ROWS,
+            text_columns=PREMISE,
+            labels=NLI,
+            test_files={"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
+            tsv_columns=PAIR,
+            tsv_label="gold_label",
+            has_named_labels=True,
+            columns={"accuracy_matched": "acc m", "accuracy_mismatched": "acc mm"},
+        ),
+        GlueTask(
+            "qnli",
+            "QNLI",
+            "accuracy",
+            "acc",
+            _rows(104743, 5463, 5463),
+            text_columns=("question", "sentence"),
+            labels=ENTAILMENT,
+            test_files={"test": "QNLI"},
+            has_named_labels=True,
+        ),
+        GlueTask(
+            "rte",
+            "RTE",
+            "accuracy",
+            "acc",
+            _rows(2490, 277, 3000),
+            text_columns=PAIR,
+            labels=ENTAILMENT,
+            test_files={"test": "RTE"},
+            has_named_labels=True,
+        ),
+        GlueTask(
+            "wnli",
+            "WNLI",
+            "accuracy",
+            "acc",
+            _rows(635, 71, 146),
+            text_columns=PAIR,
+            labels=("not_entailment", "entailment"),
+            test_files={"test": "WNLI"},
+        ),
+        GlueTask(
+            "demo",
+            "demo",
+            "mcc",
+            "MCC",
+            text_columns=SENTENCE,
+            labels=("disturbed", "original"),
+            metrics=("mcc", "accuracy"),
+        ),
     )
-}  # fmt: skip
+}
 """All tasks that can be trained, by name, in the order of GLUE's tables."""
-DIAGNOSTICS = Task(
-    "ax", "AX", "", "", {"ax": 1104}, text_columns=PREMISE, labels=NLI, test_files={"ax": "AX"}, tsv_columns=PAIR,
+DIAGNOSTICS = GlueTask(
+    "ax",
+    "AX",
+    "",
+    "",
+    {"ax": 1104},
+    text_columns=PREMISE,
+    labels=NLI,
+    test_files={"ax": "AX"},
+    tsv_columns=PAIR,
     has_named_labels=True,
-)  # fmt: skip
+)
 """GLUE's diagnostic set: no training data, predicted by the model of MNLI."""
 AVG_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 """`AVG`: mean of eight headline metrics, without WNLI, as in the ELECTRA paper."""
@@ -96,7 +193,7 @@ GLUE_TASKS = (*AVG_TASKS, "wnli")
 averages the two metrics of MRPC, QQP and STS-B."""
 
 
-def task_by_name(name: str) -> Task:
+def task_by_name(name: str) -> GlueTask:
     """The task of that name in any spelling: `stsb`, `STS-B`, `sts`."""
     written = "".join(c for c in name.lower() if c.isalnum())
     written = {"sts": "stsb", "sst": "sst2"}.get(written, written)

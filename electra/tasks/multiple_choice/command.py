@@ -1,18 +1,14 @@
-"""The command `electra choose`: its options."""
+"""The command `electra choose`."""
 
-from electra.finetuning.config import (
-    Arguments,
-    ClassificationArguments,
-    EncoderArguments,
-    MultipleChoiceArguments,
-    parse_data_options,
-)
+from electra.finetuning.config import Arguments, ClassificationArguments, EncoderArguments, parse_data_options
+from electra.finetuning.sources import data_name
 from electra.io.console import setup_logging
+from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 
 GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments[MultipleChoiceArguments]:
+def parse_arguments(argv: list[str] | None = None) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(GROUPS, about, argv, dataset_name="allenai/swag", dataset_config_name="regular")
 
@@ -21,6 +17,6 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.multiple_choice.task import MultipleChoice
+    from electra.tasks.multiple_choice.task import open_task
 
-    evaluate(args, MultipleChoice)
+    evaluate(args, [open_task(args)], data_name(args.options) or "multiple_choice")

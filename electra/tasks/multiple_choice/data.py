@@ -17,7 +17,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from electra.finetuning.encoding import SPLITS, load_hub_splits
+from electra.finetuning.sources import SPLITS, load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand
 

@@ -1,18 +1,13 @@
-"""The command `electra squad`: its options."""
+"""The command `electra squad`."""
 
-from electra.finetuning.config import (
-    Arguments,
-    EncoderArguments,
-    SpanArguments,
-    SquadArguments,
-    parse_data_options,
-)
+from electra.finetuning.config import Arguments, EncoderArguments, parse_data_options
 from electra.io.console import setup_logging
+from electra.tasks.squad.options import SpanArguments, SquadArguments
 
 GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments[SquadArguments]:
+def parse_arguments(argv: list[str] | None = None) -> Arguments:
     return parse_data_options(GROUPS, "Fine-tune an encoder on SQuAD and score it.", argv, dataset_name="squad")
 
 
@@ -20,6 +15,6 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.squad.task import Squad
+    from electra.tasks.squad.task import open_task
 
-    evaluate(args, Squad)
+    evaluate(args, [open_task(args)], "squad")

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from electra.finetuning.encoding import load_hub_splits
+from electra.finetuning.sources import files_by_split, load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand, is_encodable
 
@@ -47,11 +47,17 @@ def read_questions(path: str | Path) -> Questions:
     return _parse(_read_json(path), str(path))
 
 
-def load_dataset_questions(name: str) -> dict[str, Questions]:
-    """The splits `train` and `dev` of a data set with SQuAD's columns: a Hub id, or a folder saved by `datasets`."""
+def load_questions(options: Any) -> dict[str, Questions]:
+    """The splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
+    if options.dataset_name is None:
+        return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
+    name = options.dataset_name
     tables = load_hub_splits(name, None)
-    paragraphs = {split: [{**row, "qas": [row]} for row in tables[split]] for split in ("train", "dev")}
-    return {split: _parse({"data": [{"paragraphs": p}]}, f"{name} ({split})") for split, p in paragraphs.items()}
+    loaded = {}
+    for split in ("train", "dev"):
+        paragraphs = [{**row, "qas": [row]} for row in tables[split]]
+        loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{name} ({split})")
+    return loaded
 
 
 def _read_json(path: str | Path) -> Any:

@@ -1,12 +1,8 @@
-"""Span heads: hidden states -> scores of starts and ends, and of there being no answer -> answers, by `decode`.
+"""Span heads: hidden states -> scores of starts and ends, and of there being no answer.
 
-The joint head is that of ELECTRA: an end is scored for a given start; in training that is the true start, in
-evaluation each of the best starts (google-research/electra, finetune/qa/qa_tasks.py, get_prediction_module). The
-independent head is that of BERT: starts and ends have one logit each, and [CLS] stands for no answer.
-
-The best starts and ends of all windows become the n best answers to each question, as pieces of its paragraph (source:
-finetune/qa/qa_metrics.py, write_predictions). Answers are cut out of the paragraph at the characters of their tokens,
-where the original projects lower-cased tokens back.
+joint   ELECTRA's: an end is scored for a given start; in training that is the true start, in evaluation each of the
+        best starts (google-research/electra, finetune/qa/qa_tasks.py, get_prediction_module)
+hf      BERT's, the class of transformers: starts and ends have one logit each, and [CLS] stands for no answer
 """
 
 from typing import Any, NamedTuple
@@ -14,16 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
 from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
-from electra.finetuning.task import is_one_answer
 from electra.model.networks import gather_hidden
-from electra.tasks.squad.data import Questions
-from electra.tasks.squad.windows import END, START, UNANSWERABLE, Windows
+from electra.tasks.squad.windows import END, START, UNANSWERABLE
 
 HIDDEN_SIZE = 512
 """Width of the layers that read two vectors, whatever the width of the encoder."""
@@ -42,7 +35,7 @@ class SpanLogits(NamedTuple):
 class Candidates(NamedTuple):
     """The K best starts of each window and the K best ends of each of J starts: tensors, or arrays once predicted.
 
-    J is K in the joint head, and 1 in the independent one, whose ends do not depend on the start. Scores are in
+    J is K in the joint head, and 1 in the other, whose ends do not depend on the start. Scores are in
     descending order; -infinity fills up windows that have fewer positions.
     """
 
@@ -54,14 +47,15 @@ class Candidates(NamedTuple):
 
     def pack(self) -> Tensor:
         """As one tensor, float32 (B, 1 + 2 K + 2 J K), because Trainer gathers tensors."""
-        return torch.cat([self.unanswerable.unsqueeze(1), *(part.flatten(1).float() for part in self[:4])], dim=1)
+        parts = [part.flatten(1).float() for part in self[:4]]
+        return torch.cat([self.unanswerable.unsqueeze(1), *parts], dim=1)
 
     @classmethod
     def unpack(cls, rows: NDArray[np.float32], beam_size: int) -> "Candidates":
         """The inverse of `pack`, of arrays; K is `beam_size`."""
-        start_scores, starts, ends = np.split(rows[:, 1:], [beam_size, 2 * beam_size], axis=1)
-        end_scores, ends = ends.reshape(len(rows), 2, -1, beam_size).swapaxes(0, 1)
-        return cls(start_scores, starts.astype(np.int64), end_scores, ends.astype(np.int64), rows[:, 0])
+        unanswerable, start_scores, starts, rest = np.split(rows, [1, 1 + beam_size, 1 + 2 * beam_size], axis=1)
+        end_scores, ends = rest.reshape(len(rows), 2, -1, beam_size).swapaxes(0, 1)
+        return cls(start_scores, starts.astype(np.int64), end_scores, ends.astype(np.int64), unanswerable[:, 0])
 
 
 class IndependentHead(nn.Module):
@@ -80,8 +74,10 @@ class IndependentHead(nn.Module):
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
         """Scores are logits."""
         start, end, _ = self(hidden, can_be_answer)
-        ends = _best(end.unsqueeze(1), beam_size)
-        return Candidates(*_best(start, beam_size), *ends, start[:, 0] + end[:, 0])
+        start_scores, starts = _best(start, beam_size)
+        end_scores, ends = _best(end.unsqueeze(1), beam_size)
+        unanswerable = start[:, 0] + end[:, 0]
+        return Candidates(start_scores, starts, end_scores, ends, unanswerable)
 
 
 class JointHead(nn.Module):
@@ -98,8 +94,10 @@ class JointHead(nn.Module):
         self.end_of_token = nn.Linear(width, HIDDEN_SIZE)
         self.end_of_start = nn.Linear(width, HIDDEN_SIZE, bias=False)
         self.end_logit = nn.Linear(HIDDEN_SIZE, 1)
-        layers = [nn.Linear(2 * width, HIDDEN_SIZE), nn.GELU(), nn.Linear(HIDDEN_SIZE, 1)] if has_classifier else []
-        self.unanswerable = nn.Sequential(*layers) if has_classifier else None
+        self.unanswerable: nn.Sequential | None = None
+        if has_classifier:
+            hidden_layer = nn.Linear(2 * width, HIDDEN_SIZE)
+            self.unanswerable = nn.Sequential(hidden_layer, nn.GELU(), nn.Linear(HIDDEN_SIZE, 1))
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
         """From hidden states (B, L, D), whether positions can be answers (B, L), and true starts (B,), 0 for none."""
@@ -112,17 +110,24 @@ class JointHead(nn.Module):
         """Scores are log-probabilities, that of no answer is a logit."""
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
-        features, given = self.end_of_token(hidden), gather_hidden(hidden, starts)
+        features = self.end_of_token(hidden)
+        given = gather_hidden(hidden, starts)
+        end_scores = []
+        ends = []
         # One window at a time: all windows with all starts would take as much memory as many encoder layers.
-        windows = zip(features.split(1), given.split(1), can_be_answer.split(1), strict=True)
-        ends = [_best(self._ends(*window).log_softmax(-1), beam_size) for window in windows]
-        end_scores, end_positions = (torch.cat(parts) for parts in zip(*ends, strict=True))
-        unanswerable = self._unanswerable(hidden, start) if self.unanswerable else start.new_zeros(len(start))
-        return Candidates(start_scores, starts, end_scores, end_positions, unanswerable)
+        for window in zip(features.split(1), given.split(1), can_be_answer.split(1), strict=True):
+            scores, places = _best(self._ends(*window).log_softmax(-1), beam_size)
+            end_scores.append(scores)
+            ends.append(places)
+        unanswerable = self._unanswerable(hidden, start)
+        if unanswerable is None:
+            unanswerable = start.new_zeros(len(start))
+        return Candidates(start_scores, starts, torch.cat(end_scores), torch.cat(ends), unanswerable)
 
     def _ends(self, features: Tensor, given: Tensor, can_be_answer: Tensor) -> Tensor:
         """Logits (B, J, L) for J starts with hidden states `given` (B, J, D); `features` of tokens (B, L, 512)."""
-        logits = self.end_logit(gelu(features.unsqueeze(1) + self.end_of_start(given).unsqueeze(2)))
+        both = features.unsqueeze(1) + self.end_of_start(given).unsqueeze(2)
+        logits = self.end_logit(gelu(both))
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
 
     def _unanswerable(self, hidden: Tensor, start: Tensor) -> Tensor | None:
@@ -145,7 +150,7 @@ def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 class SpanModel(TaskModel):
-    """An encoder with a span head, "joint" or "independent".
+    """An encoder with a span head, "joint" or "hf".
 
     Evaluation keeps `beam_size` starts and ends. The original has no dropout in front of the head.
     """
@@ -176,7 +181,8 @@ class SpanModel(TaskModel):
         """
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        can_be_answer = (positions >= context[:, :1]) & (positions < context[:, 1:]) | (positions == 0)
+        is_context = (positions >= context[:, :1]) & (positions < context[:, 1:])
+        can_be_answer = is_context | (positions == 0)
         with full_precision(hidden):
             hidden = self.dropout(hidden.float())
             head: Any = self.head
@@ -191,100 +197,14 @@ def span_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | i
     The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`
     is the number of labels of the step: Trainer counts three for each window.
     """
-    losses = cross_entropy(logits.start, labels[:, START], reduction="none") / 2
-    losses = losses + cross_entropy(logits.end, labels[:, END], reduction="none") / 2
+    starts = cross_entropy(logits.start, labels[:, START], reduction="none")
+    ends = cross_entropy(logits.end, labels[:, END], reduction="none")
+    losses = starts / 2 + ends / 2
     if logits.unanswerable is not None:
         targets = labels[:, UNANSWERABLE].float()
         classifier = binary_cross_entropy_with_logits(logits.unanswerable, targets, reduction="none")
         losses = losses + ANSWERABLE_WEIGHT * classifier
-    return losses.mean() if num_items_in_batch is None else losses.sum() / (num_items_in_batch / labels.shape[1])
-
-
-class Decoded(NamedTuple):
-    """Predictions for all questions, by id of the question.
-
-    `nbest` has the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
-    among these answers, `start_logit`, `end_logit`; a single "" if there is none.
-    """
-
-    nbest: dict[str, list[dict[str, Any]]]
-    null_odds: dict[str, float]  # score of there being no answer
-
-    @property
-    def predictions(self) -> dict[str, str]:
-        """The best answers, as the official scripts read them."""
-        return {name: answers[0]["text"] for name, answers in self.nbest.items()}
-
-
-def decode(
-    data: Questions,
-    windows: Windows,
-    candidates: Candidates,
-    n_best_size: int,
-    max_answer_length: int,
-    has_classifier: bool,
-) -> Decoded:
-    """Chooses the answers.
-
-    An answer starts at a token that its window shows with most context, ends in the same window's piece of the
-    paragraph, not before its start, and has at most `max_answer_length` tokens. The null odds are the lowest
-    `unanswerable` of the question's windows; without a classifier, that minus the score of the best answer.
-    """
-    starts = candidates.starts
-    ends = candidates.ends
-    is_start = (starts >= windows.most_context[:, :1]) & (starts < windows.most_context[:, 1:])
-    is_start &= np.isfinite(candidates.start_scores)
-    length = ends - starts[:, :, None] + 1
-    possible = is_start[:, :, None] & (length >= 1) & (length <= max_answer_length)
-    possible &= (ends < windows.context[:, 1, None, None]) & np.isfinite(candidates.end_scores)
-    scores = candidates.start_scores.astype(np.float64)[:, :, None] + candidates.end_scores
-    window, start, end = np.nonzero(possible)
-    order = np.lexsort((-scores[possible], windows.questions[window]))  # question by question, best first
-    window = window[order]
-    start = start[order]
-    end = end[order]
-    bounds = np.searchsorted(windows.questions[window], np.arange(len(data) + 1))
-    row = np.minimum(start, ends.shape[1] - 1)  # the independent head has one row of ends for all starts
-    shift = (windows.first_tokens - windows.context[:, 0])[window]
-    firsts = (starts[window, start] + shift).tolist()
-    lasts = (ends[window, row, end] + shift).tolist()
-    start_scores = candidates.start_scores[window, start].tolist()
-    end_scores = candidates.end_scores[window, row, end].tolist()
-    lowest = np.full(len(data), np.inf)
-    np.minimum.at(lowest, windows.questions, candidates.unanswerable.astype(np.float64))
-
-    nbest, null_odds = {}, {}
-    for index, question in enumerate(data.questions):
-        paragraph, offsets = data.paragraphs[question.paragraph], windows.offsets[question.paragraph]
-        found: dict[str, tuple[float, float]] = {}
-        for i in range(bounds[index], bounds[index + 1]):
-            text = paragraph[offsets[firsts[i], 0] : offsets[lasts[i], 1]].strip()
-            if text and text not in found:
-                found[text] = start_scores[i], end_scores[i]
-                if len(found) == n_best_size:
-                    break
-        found = found or {"": (0.0, 0.0)}
-        totals = [start_score + end_score for start_score, end_score in found.values()]
-        nbest[question.id] = [
-            {"text": text, "probability": share, "start_logit": start_score, "end_logit": end_score}
-            for (text, (start_score, end_score)), share in zip(found.items(), softmax(totals).tolist(), strict=True)
-        ]
-        null_odds[question.id] = float(lowest[index]) - (0 if has_classifier else totals[0])
-    return Decoded(nbest, null_odds)
-
-
-def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
-    """Whether a run has collapsed: its scores are not finite, or (almost) all best starts are at one place.
-
-    The place is counted in the window or in its piece of the paragraph. Position 0 is skipped: most windows of a long
-    paragraph rightly say that they have no answer. It is no collapse if the true answers all start at one place.
-    """
-    if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
-        return True
-
-    def largest_share(places: Any) -> float:
-        return float(np.unique(places, return_counts=True)[1].max(initial=0) / max(1, len(places)))
-
-    best = candidates.starts[np.arange(len(candidates.starts)), (candidates.starts > 0).argmax(1)]
-    expected = largest_share([question.start for question in questions.questions if question.start is not None])
-    return any(is_one_answer(largest_share(places), expected) for places in (best, best - windows.context[:, 0]))
+    if num_items_in_batch is None:
+        return losses.mean()
+    num_windows = num_items_in_batch / labels.shape[1]
+    return losses.sum() / num_windows

@@ -1,35 +1,57 @@
-"""SQuAD: options, data as windows, span heads, answers and official scores."""
+"""SQuAD 1.1 or 2.0, whichever the data is: windows, span heads, answers, official scores.
+
+predictions/TASK-SEED/ has the answers, the n best answers and the null odds by id of the question, and the output of
+the official script.
+"""
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import AutoModelForQuestionAnswering, PreTrainedModel
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import (
-    Tuning,
-)
-from electra.finetuning.encoding import data_settings
-from electra.finetuning.heads import TransformersHead
-from electra.finetuning.task import TaskAdapter, TaskRows, is_one_answer
-from electra.finetuning.trainer import Logits, Outcome
-from electra.io.files import write_json
-from electra.tasks.squad.data import Questions, check_answers, load_dataset_questions, read_questions
-from electra.tasks.squad.heads import Candidates, Decoded, SpanModel, decode, has_one_start, span_loss
+from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.sources import data_settings, hub_dataset
+from electra.finetuning.task import Kind, Split, Task, TaskData, is_one_answer
+from electra.finetuning.trainer import Logits
+from electra.tasks.squad.answers import Decoded, decode, has_one_start
+from electra.tasks.squad.data import Questions, check_answers, load_questions
+from electra.tasks.squad.heads import Candidates, SpanModel, span_loss
 from electra.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from electra.tasks.squad.report import REPORTING, TASKS
+from electra.tasks.squad.report import REPORTING
 from electra.tasks.squad.windows import Windows, encode_questions
 
+SQUAD = Kind(
+    "squad", "-m electra squad", REPORTING, AutoModelForQuestionAnswering, "question-answering", max_length=384
+)
 WINDOW_OPTIONS = ("max_query_length", "doc_stride", "beam_size", "n_best_size", "max_answer_length")
 
 logger = logging.getLogger(__name__)
+
+
+def open_task(args: Arguments) -> Task:
+    options = args.options
+    data = load_questions(options)
+    is_version_2 = any(split.is_version_2 for split in data.values())
+    return Task(
+        kind=SQUAD,
+        name="squad_v2" if is_version_2 else "squad_v1",
+        headlines=("f1",),
+        settings={**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data_settings(options)},
+        load=partial(load, data, is_version_2, options),
+        head=head,
+        loss=span_loss,
+        metrics=metrics,
+        is_collapsed=is_collapsed,
+        predictions=predictions,
+        note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
+        hub_dataset=hub_dataset(options),
+    )
 
 
 @dataclass(frozen=True)
@@ -71,116 +93,73 @@ class References:
         return -math.inf if found["best_f1"] <= silence else found["best_f1_thresh"]
 
 
-class Squad(TaskAdapter):
-    """SQuAD 1.1 or 2.0, whichever the data is. The predictions of a run are in predictions/TASK-SEED/, see `keep`."""
-
-    kind, script = "squad", "-m electra squad"
-    reporting = REPORTING
-    default_max_length = 384
-    auto_model, pipeline, saved_heads = AutoModelForQuestionAnswering, "question-answering", ("independent",)
-
-    @cached_property
-    def questions(self) -> dict[str, Questions]:
-        """Questions of train and dev as they are in the data."""
-        options = self.args.options
-        if options.dataset_name is not None:
-            return load_dataset_questions(options.dataset_name)
-        files = {"train": options.train_file, "dev": options.validation_file}
-        return {split: read_questions(path or "") for split, path in files.items()}
-
-    @property
-    def is_version_2(self) -> bool:
-        return any(split.is_version_2 for split in self.questions.values())
-
-    def names(self) -> list[str]:
-        return ["squad_v2" if self.is_version_2 else "squad_v1"]
-
-    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
-        (name,) = names
-        if self.is_version_2 and all(question.answers for question in self.questions["train"].questions):
-            logger.warning("all training questions have an answer, but some of the development set have none")
-        data = self.questions
-        check_answers(data["train"])
-        chosen, tokenizer = self.args.options, self.encoder.tokenizer
-        lengths = tunings[name].max_length, chosen.max_query_length, chosen.doc_stride
-        windows = {s: encode_questions(data[s], tokenizer, *lengths, is_training=s == "train") for s in data}
-        left_out = len(data["train"]) - len(np.unique(windows["train"].questions))
-        if left_out:
-            logger.warning("%d questions are left out: no token covers their answer", left_out)
-        for split in data:
-            logger.info("%-14s %d questions, %d windows", split, len(self.questions[split]), len(windows[split]))
-        examples = {split: len(questions) for split, questions in self.questions.items()}
+def load(
+    data: Mapping[str, Questions],
+    is_version_2: bool,
+    options: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    tuning: Tuning,
+) -> TaskData:
+    if is_version_2 and all(question.answers for question in data["train"].questions):
+        logger.warning("all training questions have an answer, but some of the development set have none")
+    check_answers(data["train"])
+    lengths = tuning.max_length, options.max_query_length, options.doc_stride
+    is_joint = tuning.head == "joint"
+    splits = {}
+    for split, questions in data.items():
+        windows = encode_questions(questions, tokenizer, *lengths, is_training=split == "train")
+        logger.info("%-14s %d questions, %d windows", split, len(questions), len(windows))
         references = References(
-            self.questions["dev"],
-            windows["dev"],
-            self.is_version_2,
-            is_joint=tunings[name].head == "joint",
-            beam_size=chosen.beam_size if tunings[name].head == "joint" else chosen.n_best_size,
-            n_best_size=chosen.n_best_size,
-            max_answer_length=chosen.max_answer_length,
+            questions,
+            windows,
+            is_version_2,
+            is_joint,
+            beam_size=options.beam_size if is_joint else options.n_best_size,
+            n_best_size=options.n_best_size,
+            max_answer_length=options.max_answer_length,
         )
-        return {name: TaskRows(windows["train"], {"dev": windows["dev"]}, examples, {"dev": references})}
+        splits[split] = Split(windows, references, len(questions))
+    left_out = len(data["train"]) - len(np.unique(splits["train"].references.windows.questions))
+    if left_out:
+        logger.warning("%d questions are left out: no token covers their answer", left_out)
+    return TaskData(splits)
 
-    def more_settings(self, task: str) -> dict[str, Any]:
-        options = self.args.options
-        data = data_settings([options.train_file or ""], [options.validation_file or ""], options.dataset_name)
-        return {**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data}
 
-    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> SpanModel:
-        references = data.references["dev"]
-        return SpanModel(encoder, tuning.head, references.is_version_2, references.beam_size, tuning.head_dropout)
+def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
+    dev = data.references["dev"]
+    return SpanModel(encoder, tuning.head, dev.is_version_2, dev.beam_size, tuning.head_dropout)
 
-    def loss(self, output: Any, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-        return span_loss(output, labels, num_items_in_batch)
 
-    def transformers_head(self, model: Any) -> TransformersHead:
-        head: TransformersHead = model.head.transformers
-        return head
+def metrics(logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
+    """Exact match and F1; in version 2.0 at the threshold with the best F1, and by kind of question."""
+    dev = references["dev"]
+    official = dev.official_metrics(dev.decode(logits["dev"]))
+    names = {"exact_match": "exact_match", "f1": "f1"}
+    if dev.is_version_2:
+        names = {"exact_match": "best_exact", "f1": "best_f1"}
+        names |= {name: name for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact") if name in official}
+    return {name: official[theirs] / 100 for name, theirs in names.items()}
 
-    def note(self, task: str) -> str:
-        return "An answer that starts and ends at the first token means that there is none." * self.is_version_2
 
-    def metrics(self, logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
-        """Exact match and F1; in version 2.0 at the threshold with the best F1, and by kind of question."""
-        dev = references["dev"]
-        official = dev.official_metrics(dev.decode(logits["dev"]))
-        names = {"exact_match": "exact_match", "f1": "f1"}
-        if dev.is_version_2:
-            names = {"exact_match": "best_exact", "f1": "best_f1"}
-            names |= {name: name for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact") if name in official}
-        return {name: official[theirs] / 100 for name, theirs in names.items()}
+def is_collapsed(rows: NDArray[np.float32], dev: References) -> bool:
+    """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
+    if has_one_start(Candidates.unpack(rows, dev.beam_size), dev.windows, dev.data):
+        return True
+    if not dev.is_version_2:
+        return False
+    decoded = dev.decode(rows)
+    unanswered = np.mean(np.array(list(decoded.null_odds.values())) > dev.threshold(decoded))
+    unanswerable = np.mean([not question.answers for question in dev.data.questions])
+    return is_one_answer(float(unanswered), float(unanswerable))
 
-    def headlines(self, task: str) -> Sequence[str]:
-        return (TASKS[task].headline,)
 
-    def is_collapsed(self, logits: Logits, references: Mapping[str, References]) -> bool:
-        """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
-        dev = references["dev"]
-        rows = logits["dev"]
-        if has_one_start(Candidates.unpack(rows, dev.beam_size), dev.windows, dev.data):
-            return True
-        if not dev.is_version_2:
-            return False
-        decoded = dev.decode(rows)
-        unanswered = np.mean(np.array(list(decoded.null_odds.values())) > dev.threshold(decoded))
-        unanswerable = np.mean([not question.answers for question in dev.data.questions])
-        return is_one_answer(float(unanswered), float(unanswerable))
-
-    def _predictions_folder(self, task: str, seed: int) -> Path:
-        return self.evaluation.predictions_path(task, seed).with_suffix("")
-
-    def is_kept(self, task: str, seed: int) -> bool:
-        names = ["predictions", "nbest_predictions", "metrics"] + ["null_odds"] * self.is_version_2
-        return all((self._predictions_folder(task, seed) / f"{name}.json").is_file() for name in names)
-
-    def keep(self, task: str, seed: int, outcome: Outcome, references: Mapping[str, References]) -> None:
-        """Write answers, n best answers and null odds by id of the question, and the official script's output."""
-        dev = references["dev"]
-        decoded = dev.decode(outcome.logits["dev"])
-        folder = self._predictions_folder(task, seed)
-        folder.mkdir(exist_ok=True)
-        write_json(decoded.predictions, folder / "predictions.json")
-        write_json(decoded.nbest, folder / "nbest_predictions.json")
-        if self.is_version_2:
-            write_json(decoded.null_odds, folder / "null_odds.json")
-        write_json(dev.official_metrics(decoded), folder / "metrics.json")
+def predictions(split: str, rows: NDArray[np.float32], dev: References) -> dict[str, dict[str, Any]]:
+    decoded = dev.decode(rows)
+    files: dict[str, dict[str, Any]] = {
+        "/predictions.json": decoded.predictions,
+        "/nbest_predictions.json": decoded.nbest,
+        "/metrics.json": dev.official_metrics(decoded),
+    }
+    if dev.is_version_2:
+        files["/null_odds.json"] = decoded.null_odds
+    return files

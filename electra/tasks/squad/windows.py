@@ -5,18 +5,13 @@ would tokenize it again for each question.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import (
-    ColumnRows,
-    cut_windows,
-    tokenize,
-    windows_with_most_context,
-)
+from electra.finetuning.encoding import ColumnRows, cut_windows, tokenize, windows_with_most_context
 from electra.io.errors import UserError
 from electra.tasks.squad.data import Questions
 
@@ -24,6 +19,10 @@ SHORTEST_CONTEXT = 8
 """A window must have room for this many tokens of the paragraph."""
 START, END, UNANSWERABLE = range(3)
 """Columns of a window's labels."""
+NO_ANSWER = (0, 0, 1)
+"""Labels of a window that does not hold the whole answer."""
+NOWHERE = (-1, -1)
+"""First and last token of an answer that is in no window."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,37 @@ class Windows(ColumnRows):
     offsets: list[NDArray[np.int32]]  # for each paragraph, the characters of its T tokens (T, 2)
 
 
+class Frame(NamedTuple):
+    """How a tokenizer encodes a pair of texts: its output for two texts of one token each."""
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.uint8]
+    first: int  # positions of the two texts
+    second: int
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
+        pair = tokenizer("a", "a", return_token_type_ids=True)
+        texts = pair.sequence_ids(0)  # None at special tokens
+        kept = [i for i, text in enumerate(texts) if text is None or texts.index(text) == i]
+        ids = np.array(pair["input_ids"], np.int32)[kept]
+        types = np.array(pair["token_type_ids"], np.uint8)[kept]
+        return cls(ids, types, texts.index(0), kept.index(texts.index(1)))
+
+    def fill(self, question: NDArray[np.int32], piece: NDArray[np.int32]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Ids and token types of a window."""
+        repeats = np.ones(len(self.ids), np.int64)
+        repeats[[self.first, self.second]] = len(question), len(piece)
+        ids = np.repeat(self.ids, repeats)
+        start = self.start_of_piece(question)
+        ids[self.first : self.first + len(question)] = question
+        ids[start : start + len(piece)] = piece
+        return ids, np.repeat(self.types, repeats)
+
+    def start_of_piece(self, question: NDArray[np.int32]) -> int:
+        return self.second - 1 + len(question)
+
+
 def encode_questions(
     data: Questions,
     tokenizer: PreTrainedTokenizerBase,
@@ -54,54 +84,62 @@ def encode_questions(
 
     For training, windows have labels, and questions whose answer no token covers are left out.
     """
-    pair = tokenizer("a", "a", return_token_type_ids=True)
-    texts = pair.sequence_ids(0)  # None at special tokens
-    first, second = (slice(texts.index(text), texts.index(text) + texts.count(text)) for text in (0, 1))
-    pair_ids, pair_types = np.array(pair["input_ids"]), np.array(pair["token_type_ids"])
-
-    def replace_texts(row: NDArray[Any], question: Any, piece: Any) -> NDArray[Any]:
-        special = row[: first.start], row[first.stop : second.start], row[second.stop :]
-        return np.concatenate([special[0], question, special[1], piece, special[2]])
-
+    frame = Frame.of(tokenizer)
     tokenized = tokenize(tokenizer, data.paragraphs, add_special_tokens=False, return_offsets_mapping=True)
-    paragraphs, offsets = tokenized["input_ids"], [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
-    texts_asked = [question.text for question in data.questions]
-    asked = tokenize(tokenizer, texts_asked, add_special_tokens=False)["input_ids"]
+    offsets = [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
+    texts = [question.text for question in data.questions]
+    asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
     ids: list[NDArray[np.int32]] = []
     type_ids: list[NDArray[np.uint8]] = []
-    numbers: list[tuple[int, ...]] = []  # columns of a table
+    table: list[tuple[int, ...]] = []  # a row per window; all but `start` counts questions and tokens of paragraphs
     for index, question in enumerate(data.questions):
-        question_ids, paragraph = asked[index][:max_query_length], paragraphs[question.paragraph]
-        room = max_length - len(question_ids) - texts.count(None)
-        if room < SHORTEST_CONTEXT:
-            raise UserError(
-                f"--max_length {max_length} is too short for a question of {len(question_ids)} tokens; set it to "
-                f"{max_length + SHORTEST_CONTEXT - room} or more, or lower --max_query_length"
-            )
-        answer = None
+        question_ids = asked[index][:max_query_length]
+        paragraph = tokenized["input_ids"][question.paragraph]
+        room = max_length - len(question_ids) - (len(frame.ids) - 2)
+        check_room(room, max_length, len(question_ids))
+        answer = NOWHERE
         if is_training and question.start is not None:
-            answer = answer_tokens(offsets[question.paragraph], question.start, len(question.answers[0]))
-            if answer is None:
+            found = answer_tokens(offsets[question.paragraph], question.start, len(question.answers[0]))
+            if found is None:
                 continue
-        start = len(question_ids) + texts[: second.start].count(None)
+            answer = found
         edges = cut_windows(len(paragraph), room, doc_stride)
-        owners = windows_with_most_context(edges)
-        own = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
+        # The windows' shares of the tokens: each token belongs to the window that shows most context.
+        shares = np.searchsorted(windows_with_most_context(edges), np.arange(len(edges) + 1)).tolist()
         for number, (begin, end) in enumerate(edges.tolist()):
-            types = np.full(len(question_ids), pair_types[first.start]), np.full(end - begin, pair_types[second.start])
-            ids.append(replace_texts(pair_ids, question_ids, paragraph[begin:end]).astype(np.int32))
-            type_ids.append(replace_texts(pair_types, *types).astype(np.uint8))
-            shift = start - begin  # index of a token in the paragraph -> its position
-            has_answer = answer is not None and begin <= answer[0] and answer[1] < end
-            label = (answer[0] + shift, answer[1] + shift, 0) if answer and has_answer else (0, 0, 1)
-            numbers.append((index, begin, start, end + shift, own[number] + shift, own[number + 1] + shift, *label))
-    questions, first_tokens, context, most_context, labels = np.split(
-        np.array(numbers, dtype=np.int64).reshape(-1, 9), [1, 2, 4, 6], axis=1
-    )
-    columns: dict[str, Any] = {"input_ids": ids, "token_type_ids": type_ids, "context": context}
-    lengths = np.array([len(row) for row in ids], dtype=np.int64)
-    columns |= {"labels": labels, "start_positions": labels[:, START]} if is_training else {}
-    return Windows(columns, lengths, questions[:, 0], first_tokens[:, 0], context, most_context, offsets)
+            window_ids, window_types = frame.fill(question_ids, paragraph[begin:end])
+            ids.append(window_ids)
+            type_ids.append(window_types)
+            start = frame.start_of_piece(question_ids)
+            table.append((index, start, begin, end, shares[number], shares[number + 1], *answer))
+    return make_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
+
+
+def check_room(room: int, max_length: int, question_length: int) -> None:
+    if room < SHORTEST_CONTEXT:
+        raise UserError(
+            f"--max_length {max_length} is too short for a question of {question_length} tokens; set it to "
+            f"{max_length + SHORTEST_CONTEXT - room} or more, or lower --max_query_length"
+        )
+
+
+def make_windows(
+    columns: dict[str, Any], table: list[tuple[int, ...]], offsets: list[NDArray[np.int32]], is_training: bool
+) -> Windows:
+    """Turn places in paragraphs into places in windows; `table` is that of `encode_questions`."""
+    questions, start, begin, end, low, high, first, last = np.array(table, dtype=np.int64).reshape(-1, 8).T
+    shift = start - begin
+    context = np.stack([start, end + shift], axis=1)
+    most_context = np.stack([low + shift, high + shift], axis=1)
+    columns["context"] = context
+    if is_training:
+        has_answer = (first >= begin) & (last < end)
+        answers = np.stack([first + shift, last + shift, np.zeros_like(first)], axis=1)
+        labels = np.where(has_answer[:, None], answers, NO_ANSWER)
+        columns["labels"] = labels
+        columns["start_positions"] = labels[:, START]
+    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
+    return Windows(columns, lengths, questions, begin, context, most_context, offsets)
 
 
 def answer_tokens(offsets: NDArray[np.int32], start: int, length: int) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra.finetuning.encoding import SPLITS, load_hub_splits
+from electra.finetuning.sources import SPLITS, load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand
 

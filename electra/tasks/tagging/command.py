@@ -1,18 +1,14 @@
-"""The command `electra tag`: its options."""
+"""The command `electra tag`."""
 
-from electra.finetuning.config import (
-    Arguments,
-    EncoderArguments,
-    FineTuningArguments,
-    TaggingArguments,
-    parse_data_options,
-)
+from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, parse_data_options
+from electra.finetuning.sources import data_name
 from electra.io.console import setup_logging
+from electra.tasks.tagging.options import TaggingArguments
 
 GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 
 
-def parse_arguments(argv: list[str] | None = None) -> Arguments[TaggingArguments]:
+def parse_arguments(argv: list[str] | None = None) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
     return parse_data_options(GROUPS, about, argv)
 
@@ -21,6 +17,7 @@ def main(argv: list[str] | None = None) -> None:
     setup_logging()
     args = parse_arguments(argv)
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
-    from electra.tasks.tagging.task import Tagging
+    from electra.tasks.tagging.task import open_task
 
-    evaluate(args, Tagging)
+    name = data_name(args.options)
+    evaluate(args, [open_task(args)], f"tagging_{name}" if name else "tagging")

@@ -8,6 +8,7 @@ labels that their scheme does not allow.
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from seqeval.metrics import classification_report
@@ -71,9 +72,72 @@ def detect_scheme(sentences: Labels) -> str:
     return "iob1" if sum(repaired["iob1"]) < sum(repaired["iob2"]) else "iob2"
 
 
+def choose_scheme(asked: str, found: str) -> str:
+    """The scheme to train in: the one that was asked for, or by default that of the data, with IOB2 for IOB1."""
+    if asked == "auto":
+        return "iob2" if found == "iob1" else found
+    if found == "plain":
+        raise UserError(f"--scheme {asked} needs labels with prefixes such as B-; leave it out for these")
+    return asked
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How labels are written.
+
+    Args:
+        scheme: of the data.
+        training_scheme: in which `tags`, the classes, are.
+        is_bilou: whether the data has L and U where BIOES has E and S.
+    """
+
+    scheme: str
+    training_scheme: str
+    is_bilou: bool
+    tags: Sequence[str]
+
+    @classmethod
+    def of(cls, labels: Labels, asked: str) -> "Notation":
+        """The notation of the training data's labels, to be trained in the scheme that was asked for."""
+        scheme = detect_scheme(labels)
+        training_scheme = choose_scheme(asked, scheme)
+        prefixes = {label[:2] for sentence in labels for label in sentence}
+        is_bilou = scheme == "bioes" and not prefixes.isdisjoint(("L-", "U-"))
+        return cls(scheme, training_scheme, is_bilou, tag_set(labels, training_scheme))
+
+    def for_training(self, labels: Labels) -> list[list[str]]:
+        return [convert(sentence, self.training_scheme) for sentence in labels]
+
+    def as_written(self, labels: Labels) -> list[list[str]]:
+        written = [convert(sentence, self.scheme) for sentence in labels]
+        return [to_bilou(sentence) for sentence in written] if self.is_bilou else written
+
+
+def check_known(places: Sequence[str], sentences: Labels, tags: Sequence[str], scheme: str) -> None:
+    """Refuse labels, or types of entities, that do not occur in the training data.
+
+    Args:
+        places: where each sentence is, for the message.
+        tags: the labels of the training data.
+    """
+    known = set(tags)
+    if scheme != "plain":
+        known = {tag[2:] for tag in tags if tag != OUTSIDE}
+    for place, labels in zip(places, sentences, strict=True):
+        for label in labels:
+            is_known = label in known if scheme == "plain" else LABEL.fullmatch(label) and label[2:] in known
+            if not is_known and label != OUTSIDE:
+                raise UserError(
+                    f"{place}, or after it: the label '{label}' is not in the training data, which has "
+                    f"{' '.join(sorted(known)) or 'none'}; correct the file"
+                )
+
+
 def count_repaired(sentences: Labels, scheme: str) -> int:
     """Number of labels that the scheme does not allow where they are."""
-    pairs = [zip(to_bioes(labels), convert(labels, scheme), strict=True) for labels in sentences if scheme != "plain"]
+    if scheme == "plain":
+        return 0
+    pairs = [zip(to_bioes(labels), convert(labels, scheme), strict=True) for labels in sentences]
     return sum(old != new for old, new in chain.from_iterable(pairs))
 
 

@@ -1,236 +1,146 @@
-"""Tagging of words: options, data as windows, a tag for each word, entity F1 and files of predictions.
+"""Tagging of words, such as names: a label for each word, entity F1, files of predictions.
 
-A word's tag is predicted at its first token. A sentence that is too long becomes several windows that overlap by half.
-Each word is labelled in one window only, the one with most context around it. The head is that of
-google-research/electra, finetune/tagging/tagging_tasks.py.
+The head is that of google-research/electra, finetune/tagging/tagging_tasks.py.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.finetuning.config import Tuning
-from electra.finetuning.encoding import IGNORED, ColumnRows, cut_windows, windows_with_most_context
+from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.encoding import IGNORED
 from electra.finetuning.heads import TaskModel, TransformersHead
-from electra.finetuning.task import FileTask, TaskRows
-from electra.finetuning.trainer import Logits, step_loss
-from electra.io.errors import UserError
+from electra.finetuning.sources import data_settings, files_by_split
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
+from electra.finetuning.trainer import step_loss
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
 from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions
 from electra.tasks.tagging.report import REPORTING
+from electra.tasks.tagging.schemes import Notation
+from electra.tasks.tagging.windows import Windows, make_windows
 
-Words = Sequence[Sequence[str]]
-"""Those of each sentence."""
+TAGGING = Kind(
+    "tagging", "-m electra tag", REPORTING, AutoModelForTokenClassification, "token-classification", ("linear",), 256
+)
 
 logger = logging.getLogger(__name__)
 
 
+def open_task(args: Arguments) -> Task:
+    options = args.options
+    return file_task(
+        TAGGING,
+        options,
+        headlines=("f1", "accuracy"),
+        settings={"scheme": options.scheme, "label_column": options.label_column, **data_settings(options)},
+        load=partial(load, options),
+        head=head,
+        loss=loss,
+        metrics=by_split(score),
+        is_collapsed=is_collapsed,
+        predictions=predictions,
+        note='A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.',
+    )
+
+
 @dataclass(frozen=True)
-class Windows(ColumnRows):
-    """The windows of one split.
+class References:
+    """A split: its sentences, their windows, the notation of labels."""
 
-    Columns: `input_ids` with special tokens; `positions` of the first token of each word of this window; `labels` of
-    these words, if known. `sentences` has the index of the sentence of each window, in ascending order.
-    """
+    sentences: Sentences
+    windows: Windows
+    notation: Notation
 
-    sentences: list[int]
+    def predicted(self, logits: NDArray[np.float32]) -> list[list[str]]:
+        """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
+        numbers = self.windows.predictions(logits.argmax(-1))
+        labels = [[self.notation.tags[number] for number in sentence] for sentence in numbers]
+        return self.notation.for_training(labels)
 
-    def predictions(self, values: NDArray[Any]) -> list[list[Any]]:
-        """Predictions (windows, most words in a window) as one list per sentence."""
-        found: list[list[Any]] = [[] for _ in range(self.sentences[-1] + 1)]
-        for row, sentence, positions in zip(values, self.sentences, self.columns["positions"], strict=True):
-            found[sentence] += row[: len(positions)].tolist()
-        return found
-
-
-def make_windows(
-    sentences: Words, labels: Sequence[Sequence[int]] | None, tokenizer: PreTrainedTokenizerBase, max_length: int
-) -> Windows:
-    """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
-    whole, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
-    begin = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
-    before, behind = whole[:begin], whole[begin + len(bare) :]
-    size = max_length - len(before) - len(behind)
-    columns: dict[str, list[NDArray[Any]]] = {"input_ids": [], "positions": [], "labels": []}
-    owners: list[int] = []
-    for number, pieces in enumerate(_tokenize_words(sentences, tokenizer)):
-        tokens = list(chain.from_iterable(pieces))
-        first_tokens = np.cumsum([0, *map(len, pieces[:-1])])
-        edges = cut_windows(len(tokens), size, max(1, size // 2), is_last_full=True)
-        chosen = windows_with_most_context(edges)[first_tokens]
-        for window, (start, end) in enumerate(edges.tolist()):
-            own = np.flatnonzero(chosen == window)
-            if len(own):  # a window inside a word of very many tokens has none
-                columns["input_ids"].append(np.array([*before, *tokens[start:end], *behind], np.int32))
-                columns["positions"].append(first_tokens[own] - start + len(before))
-                owners.append(number)
-                if labels is not None:
-                    columns["labels"].append(np.array(labels[number], np.int64)[own])
-    if labels is None:
-        del columns["labels"]
-    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
-    return Windows(columns, lengths, owners)
+    @property
+    def labels(self) -> list[list[str]]:
+        """The right labels in the scheme of training; none if they are unknown."""
+        return self.notation.for_training(self.sentences.labels or [])
 
 
-def _tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Sentence -> word -> token ids, at least one for each word. Each distinct word is tokenized once.
+def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
+    files = {split: path for split, (path,) in files_by_split(options).items()}
+    data = load_splits(files, options.dataset_name, options.dataset_config_name, options.label_column)
+    notation = Notation.of(data["train"].labels or [], options.scheme)
+    check_labels(data, notation)
+    numbers = {tag: number for number, tag in enumerate(notation.tags)}
+    splits = {}
+    for split, sentences in data.items():
+        classes = None
+        if sentences.labels is not None:
+            labels = notation.for_training(sentences.labels)
+            classes = [[numbers[label] for label in sentence] for sentence in labels]
+        windows = make_windows(sentences.words, classes, tokenizer, tuning.max_length)
+        if len(windows) > len(sentences):
+            logger.info("%s: %d sentences in %d windows", split, len(sentences), len(windows))
+        references = References(sentences, windows, notation)
+        splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
+    return TaskData(splits, notation.tags)
 
-    A word after another one is tokenized with a space before it, which byte-level tokenizers need and others ignore. A
-    word without any token, such as a zero-width space, becomes the unknown token.
-    """
-    spelled = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
-    texts = sorted(set(chain.from_iterable(spelled)))
-    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
-    ids = {text: list(row) or [tokenizer.unk_token_id] for text, row in zip(texts, encoded, strict=True)}
-    return [[ids[text] for text in words] for words in spelled]
+
+def check_labels(data: Mapping[str, Sentences], notation: Notation) -> None:
+    """Log the labels; refuse those, or types of entities, that do not occur in the training data."""
+    repaired = 0
+    for sentences in data.values():
+        if sentences.labels is not None:
+            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
+            repaired += schemes.count_repaired(sentences.labels, notation.scheme)
+    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
+    if repaired:
+        logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, notation.scheme)
 
 
 class EncoderWithTagger(TaskModel):
     """An encoder, and transformers' head of this architecture on the first token of each word."""
 
     def __init__(self, encoder: PreTrainedModel, num_labels: int, dropout: float) -> None:
-        head = TransformersHead(AutoModelForTokenClassification, encoder.config, dropout, num_labels)
-        super().__init__(encoder, head)
+        super().__init__(
+            encoder, TransformersHead(AutoModelForTokenClassification, encoder.config, dropout, num_labels)
+        )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor) -> Tensor:
         """Logits of W words, float32 (B, W, num_labels), with their first tokens at `positions`, int64 (B, W)."""
-        words = gather_hidden(self.hidden_states(input_ids, attention_mask), positions)
+        hidden = self.hidden_states(input_ids, attention_mask)
+        words = gather_hidden(hidden, positions)
         logits: Tensor = self.head(words, torch.ones_like(positions)).logits
         return logits
 
 
-@dataclass(frozen=True)
-class References:
-    """A split, its windows and the labels that a tagger has.
-
-    Args:
-        scheme: in which the source is written; `training_scheme`: in which `tags`, the classes, are.
-        is_bilou: whether the source writes L and U where BIOES has E and S.
-    """
-
-    sentences: Sentences
-    windows: Windows
-    tags: Sequence[str]
-    scheme: str
-    training_scheme: str
-    is_bilou: bool
-
-    @property
-    def labels(self) -> list[list[str]]:
-        """The right labels in the scheme of training; none if they are unknown."""
-        return [schemes.convert(labels, self.training_scheme) for labels in self.sentences.labels or []]
-
-    def predicted(self, logits: NDArray[np.float32]) -> list[list[str]]:
-        """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
-        sentences = self.windows.predictions(logits.argmax(-1))
-        named = [[self.tags[number] for number in sentence] for sentence in sentences]
-        return [schemes.convert(labels, self.training_scheme) for labels in named]
+def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithTagger:
+    return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
 
 
-class Tagging(FileTask):
-    """A task of tagging. Files of predictions are the lines of the data with one more column."""
-
-    kind, script, suffix = "tagging", "-m electra tag", "txt"
-    reporting = REPORTING
-    default_max_length = 256
-    auto_model, pipeline, saved_heads = AutoModelForTokenClassification, "token-classification", ("linear",)
-
-    @classmethod
-    def folder_prefix(cls, args: Any) -> str:
-        return "_".join(filter(None, (cls.kind, cls.data_name(args))))
-
-    def load(self, names: Sequence[str], tunings: Mapping[str, Tuning]) -> dict[str, TaskRows]:
-        (name,) = names
-        chosen = self.args.options
-        files = {split: path for split, (path,) in self.files.items()}
-        data = load_splits(files, chosen.dataset_name, chosen.dataset_config_name, chosen.label_column)
-        labelled = {split: sentences.labels for split, sentences in data.items() if sentences.labels is not None}
-        scheme = schemes.detect_scheme(labelled["train"])
-        training_scheme = choose_scheme(chosen.scheme, scheme)
-        tags = schemes.tag_set(labelled["train"], training_scheme)
-        for split in labelled:
-            check_labels(data[split], tags, scheme)
-        logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
-        repaired = sum(schemes.count_repaired(labels, scheme) for labels in labelled.values())
-        if repaired:
-            logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, scheme)
-        written = {label[:2] for labels in labelled["train"] for label in labels}
-        is_bilou = scheme == "bioes" and not written.isdisjoint(("L-", "U-"))
-        numbers = {tag: number for number, tag in enumerate(tags)}
-        rows = {}
-        references = {}
-        for split, sentences in data.items():
-            classes = None
-            if sentences.labels is not None:
-                converted = [schemes.convert(labels, training_scheme) for labels in sentences.labels]
-                classes = [[numbers[label] for label in labels] for labels in converted]
-            windows = make_windows(sentences.words, classes, self.encoder.tokenizer, tunings[name].max_length)
-            if len(windows) > len(sentences):
-                logger.info("%s: %d sentences in %d windows", split, len(sentences), len(windows))
-            rows[split] = windows
-            references[split] = References(sentences, windows, tags, scheme, training_scheme, is_bilou)
-        return {name: TaskRows.of_splits(rows, data, references, tags)}
-
-    def make_model(self, encoder: PreTrainedModel, tuning: Tuning, data: TaskRows) -> nn.Module:
-        return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
-
-    def loss(self, output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-        """Mean cross-entropy over the words of a step."""
-        is_word = labels != IGNORED
-        return step_loss(output[is_word], labels[is_word], num_items_in_batch)
-
-    def more_settings(self, task: str) -> dict[str, Any]:
-        chosen = self.args.options
-        return {"scheme": chosen.scheme, "label_column": chosen.label_column, **super().more_settings(task)}
-
-    def score(self, logits: NDArray[np.float32], references: References) -> dict[str, float]:
-        return schemes.score(references.predicted(logits), references.labels, references.scheme)
-
-    def headlines(self, task: str) -> Sequence[str]:
-        return "f1", "accuracy"
-
-    def is_collapsed(self, logits: Logits, references: Mapping[str, References]) -> bool:
-        if np.isnan(logits["dev"]).any():
-            return True
-        return schemes.has_one_label(references["dev"].predicted(logits["dev"]), references["dev"].labels)
-
-    def predictions_text(self, logits: NDArray[np.float32], references: References) -> str:
-        """The notation is that of the training data."""
-        predicted = [schemes.convert(labels, references.scheme) for labels in references.predicted(logits)]
-        if references.is_bilou:
-            predicted = [schemes.to_bilou(labels) for labels in predicted]
-        return with_predictions(references.sentences, predicted)
-
-    def note(self, task: str) -> str:
-        return 'A word has the label of its first token: use the pipeline with `aggregation_strategy="first"`.'
+def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """Mean cross-entropy over the words of a step."""
+    is_word = labels != IGNORED
+    return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
-def choose_scheme(asked: str, found: str) -> str:
-    """The scheme to train in: the one that was asked for, or by default that of the data, with IOB2 for IOB1."""
-    if asked == "auto":
-        return "iob2" if found == "iob1" else found
-    if found == "plain":
-        raise UserError(f"--scheme {asked} needs labels with prefixes such as B-; leave it out for these")
-    return asked
+def score(logits: NDArray[np.float32], references: References) -> dict[str, float]:
+    return schemes.score(references.predicted(logits), references.labels, references.notation.scheme)
 
 
-def check_labels(sentences: Sentences, tags: Sequence[str], scheme: str) -> None:
-    """Refuses labels, or types of entities, that do not occur in the training data."""
-    known = set(tags) if scheme == "plain" else {tag[2:] for tag in tags if tag != schemes.OUTSIDE}
-    for place, labels in zip(sentences.places, sentences.labels or [], strict=True):
-        for label in labels:
-            kind = label if scheme == "plain" else label[2:] if schemes.LABEL.fullmatch(label) else None
-            if kind not in known and label != schemes.OUTSIDE:
-                raise UserError(
-                    f"{place}, or after it: the label '{label}' is not in the training data, which has "
-                    f"{' '.join(sorted(known)) or 'none'}; correct the file"
-                )
+def is_collapsed(logits: NDArray[np.float32], references: References) -> bool:
+    if np.isnan(logits).any():
+        return True
+    return schemes.has_one_label(references.predicted(logits), references.labels)
+
+
+def predictions(split: str, logits: NDArray[np.float32], references: References) -> dict[str, str]:
+    """The lines of the data with one more column, in the notation of the training data."""
+    labels = references.notation.as_written(references.predicted(logits))
+    return {f"-{split}.txt": with_predictions(references.sentences, labels)}

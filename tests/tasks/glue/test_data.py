@@ -5,7 +5,7 @@ from pytest import raises
 
 from electra.finetuning.encoding import Examples
 from electra.io.errors import UserError
-from electra.tasks.glue.data import load_task, load_tasks, read_tsv, task_data_settings
+from electra.tasks.glue.data import load_task, read_tsv, task_data_settings
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 from tests.helpers import parametrize
 
@@ -89,26 +89,24 @@ def test_a_file_that_cannot_be_the_task_is_refused(task, text, word, tmp_path):
 
 def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path):
     with raises(UserError, match=r"--glue_dir .*nowhere"):
-        load_tasks(["cola"], str(tmp_path / "nowhere"), with_test=False)
+        load_task(TASKS["cola"], str(tmp_path / "nowhere"), ["train"])
 
 
-def test_tasks_that_are_not_there_are_skipped_with_a_warning(tmp_path, caplog):
-    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA, MRPC_notes="")
-    loaded = load_tasks(["cola", "rte", "wnli", "mrpc"], folder, with_test=False)
-    assert loaded == {"rte": {split: Examples(["p", "P"], ["h", "H"], [0, 1]) for split in ("train", "dev")}}
-    skipped = [message.split()[0] for message in caplog.messages if "skipped" in message]
-    assert skipped == ["CoLA", "WNLI", "MRPC"]
-    with raises(UserError, match="CoLA WNLI"):
-        load_tasks(["cola", "wnli"], folder, with_test=False)
+def test_files_that_are_not_there_are_left_out_and_named(tmp_path, caplog):
+    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA)
+    rows = Examples(["p", "P"], ["h", "H"], [0, 1])
+    assert load_task(TASKS["rte"], folder, ["train", "dev"]) == {"train": rows, "dev": rows}
+    caplog.clear()
+    assert set(load_task(TASKS["cola"], folder, ["train", "dev"])) == {"train"}
+    assert f"{tmp_path}/CoLA/dev.tsv" in caplog.text
 
 
 def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
     names = ("train", "dev_matched", "test_matched", "test_mismatched")
     folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
-    assert list(load_tasks(["mnli"], folder, with_test=False)["mnli"]) == ["train", "dev"]  # no test files
     write(tmp_path, MNLI_dev_mismatched=row.format("dev_mismatched"))
-    found = load_tasks(["mnli"], folder, with_test=True)["mnli"]
+    found = load_task(TASKS["mnli"], folder, list(TASKS["mnli"].rows))
     assert [(split, examples.first) for split, examples in found.items()] == [
         ("train", ["train"]), ("dev", ["dev_matched"]), ("dev_mismatched", ["dev_mismatched"]),
         ("test", ["test_matched"]), ("test_mismatched", ["test_mismatched"]),
@@ -118,7 +116,7 @@ def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
 
 def test_data_are_told_apart_by_number_and_content(tmp_path, caplog):
     folder = write(tmp_path, CoLA_train=COLA * 1234, CoLA_dev=COLA * 1043)
-    load_tasks(["cola"], folder, with_test=False)
+    load_task(TASKS["cola"], folder, ["train", "dev"])
     (message,) = caplog.messages
     assert all(word in message for word in ("CoLA train", "1,234", "8,551"))
     before = task_data_settings(TASKS["cola"], folder)
@@ -152,4 +150,4 @@ def test_without_the_hub_the_way_out_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)  # nobody's earlier download
     with raises(UserError, match=r"nyu-mll/glue.*--glue_dir"):
-        load_tasks(["rte"], None, with_test=False)
+        load_task(TASKS["rte"], None, ["train"])

@@ -8,7 +8,7 @@ import numpy as np
 from pytest import approx
 
 from electra.tasks.glue.metrics import METRICS, combine, decide, is_collapsed, score
-from electra.tasks.glue.task import write_submission
+from electra.tasks.glue.submission import write_submission
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 from tests.helpers import parametrize
 

@@ -7,7 +7,7 @@ import pytest
 from electra.report.blocks import write_report
 from electra.tasks.glue.published import PUBLISHED
 from electra.tasks.glue.report import report
-from electra.tasks.glue.tasks import AVG_TASKS, TASKS, Task
+from electra.tasks.glue.tasks import AVG_TASKS, TASKS, GlueTask
 from electra.tasks.multiple_choice.report import REPORTING as CHOICE
 from electra.tasks.tagging.report import REPORTING as TAGGING
 from tests.helpers import parametrize
@@ -90,7 +90,7 @@ def test_nothing_published_stands_beside_the_demonstration(tmp_path):
 
 def test_a_task_outside_glue_is_reported(tmp_path, monkeypatch):
     rows, columns = {"train": 9, "dev": 9}, ("a", "b")
-    task = Task("paws", "PAWS", "accuracy", "acc", rows, text_columns=columns, labels=("no", "yes"))
+    task = GlueTask("paws", "PAWS", "accuracy", "acc", rows, text_columns=columns, labels=("no", "yes"))
     monkeypatch.setitem(TASKS, "paws", task)
     markdown, _ = write([run_folder(tmp_path / "run", all_tasks("paws"))])
     assert table(section(markdown, "By task"))[0]["Median"] == "51.00"

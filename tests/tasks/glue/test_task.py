@@ -16,6 +16,7 @@ from electra.finetuning.config import resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.runner import start_of
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
 from electra.options import write_yaml
@@ -23,7 +24,8 @@ from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.glue.command import main as glue
 from electra.tasks.glue.command import parse_arguments
-from electra.tasks.glue.task import Glue
+from electra.tasks.glue.submission import submit
+from electra.tasks.glue.task import open_tasks
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue
@@ -181,7 +183,7 @@ def test_interrupted_and_started_again_it_ends_in_the_same_file(folder, copy, mo
 
     def stop(self, found):
         if len(self.results) == 3:
-            assert "dev" in self.read_predictions(found.task, found.seed)  # the line that ends a run comes last
+            assert "dev" in self.read_logits(found.task, found.seed)  # the line that ends a run comes last
             raise KeyboardInterrupt
         append(self, found)
 
@@ -208,11 +210,12 @@ def test_the_run_of_mnli_is_the_best_or_that_of_the_same_seed(tmp_path):
         args = parse("--tasks", "rte", "--start_from_mnli", "rte", *argv)
         results = [result("mnli", 42, mnli(0.7, 0.1)), result("mnli", 43, second or mnli(0.6, 0.5))]
         results.append(result("rte", 42, {"accuracy": 0.5}, start=earlier))
-        return Glue(args, None, Evaluation(tmp_path, results)).start("rte", 42)
+        evaluation = Evaluation(args, None, open_tasks(args), tmp_path, results)
+        return start_of(evaluation, evaluation.tasks[1], 42)
 
-    assert start() == ("mnli-43", str(tmp_path / "encoders" / "mnli-43"))
-    assert start(second={"accuracy_matched": 0.6}) == ("mnli-43", str(tmp_path / "encoders" / "mnli-43"))
-    assert start("--mnli_run", "same_seed") == ("mnli-42", str(tmp_path / "encoders" / "mnli-42"))
+    assert start() == ("mnli-43", tmp_path / "encoders" / "mnli-43")
+    assert start(second={"accuracy_matched": 0.6}) == ("mnli-43", tmp_path / "encoders" / "mnli-43")
+    assert start("--mnli_run", "same_seed") == ("mnli-42", tmp_path / "encoders" / "mnli-42")
     with raises(UserError, match="rte started from mnli-42"):
         start(earlier="mnli-42")
 
@@ -220,11 +223,11 @@ def test_the_run_of_mnli_is_the_best_or_that_of_the_same_seed(tmp_path):
 @parametrize(("chosen", "first"), [("best", "entailment"), ("ensemble", "not_entailment")])
 def test_a_submission_is_of_the_best_usable_run_or_of_all(chosen, first, tmp_path, capsys):
     results = [result("rte", seed, {"accuracy": seed / 100}) for seed in (42, 43, 44)]
-    evaluation = Evaluation(tmp_path, results)
-    for seed, logits in ((42, [[0, 3], [0, 3]]), (43, [[1, 0], [0, 1]]), (44, [[np.nan, 0], [0, 0]])):
-        evaluation.write_predictions("rte", seed, {"test": np.array(logits, dtype=np.float32)})
     args = parse("--tasks", "rte", "--num_seeds", "3", "--predict_test", chosen)
-    Glue(args, None, evaluation).finish(["rte"])
+    evaluation = Evaluation(args, None, open_tasks(args), tmp_path, results)
+    for seed, logits in ((42, [[0, 3], [0, 3]]), (43, [[1, 0], [0, 1]]), (44, [[np.nan, 0], [0, 0]])):
+        evaluation.write_logits("rte", seed, {"test": np.array(logits, dtype=np.float32)})
+    submit(evaluation)
     with zipfile.ZipFile(tmp_path / "submission.zip") as archive:
         assert archive.read("RTE.tsv").decode().split()[3::2] == [first, "not_entailment"]
 
@@ -234,12 +237,13 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder, monkeypat
     monkeypatch.setattr("electra.tasks.glue.data.demo_data", lambda: demo)
 
     def rows(*argv):
-        args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", *argv)
         names = ["mrpc", "stsb", "rte", "demo"]
+        args = parse("--glue_dir", str(folder / "glue"), "--max_length", "32", "--tasks", *names, *argv)
         encoder = load_encoder(str(folder / "encoder"))
-        loaded = Glue(args, encoder, Evaluation(folder, [])).load(names, {n: resolve(args, n, encoder) for n in names})
-        assert {name: r.examples["train"] for name, r in loaded.items()} == dict.fromkeys(names, 24)
-        labels = {name: found.dev["dev"].columns["labels"].tolist() for name, found in loaded.items()}
+        tuning = resolve(args, "rte", encoder)
+        loaded = {task.name: task.load(encoder.tokenizer, tuning) for task in open_tasks(args)}
+        assert {name: data.examples["train"] for name, data in loaded.items()} == dict.fromkeys(names, 24)
+        labels = {name: data.splits["dev"].rows.columns["labels"].tolist() for name, data in loaded.items()}
         assert sorted(set(labels["stsb"])) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
         assert labels["demo"] == [1]
         return {name: len(found.train) for name, found in loaded.items()}

@@ -6,7 +6,8 @@ import datasets
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.tasks.squad.data import check_answers, load_dataset_questions, read_questions
+from electra.tasks.squad.data import check_answers, load_questions, read_questions
+from electra.tasks.squad.options import SquadArguments
 from tests.helpers import parametrize
 
 
@@ -83,7 +84,7 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path):
     columns = {"id": names, "context": contexts, "question": [f"{name}?" for name in names], "answers": answers}
     table = datasets.Dataset.from_dict(columns)
     datasets.DatasetDict(train=table, validation=table.select([0])).save_to_disk(tmp_path / "saved")
-    found = load_dataset_questions(str(tmp_path / "saved"))
+    found = load_questions(SquadArguments(dataset_name=str(tmp_path / "saved")))
     asked = [question("a", ("Rome", 3)), question("c", ("In", 0), ("In Rome", 0))]
     expected = read_questions(write(tmp_path / "q.json", ("In Rome.", asked), ("Pisa.", [question("b")])))
     assert found["train"].paragraphs == expected.paragraphs and found["train"].is_version_2
@@ -93,6 +94,6 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path):
     without = table.remove_columns("answers")
     datasets.DatasetDict(train=without, validation=without).save_to_disk(tmp_path / "without")
     with raises(UserError, match=r"\(train\).*'answers'"):
-        load_dataset_questions(str(tmp_path / "without"))
+        load_questions(SquadArguments(dataset_name=str(tmp_path / "without")))
     with raises(UserError, match="nobody/nothing"):
-        load_dataset_questions("nobody/nothing")
+        load_questions(SquadArguments(dataset_name="nobody/nothing"))

@@ -1,25 +1,26 @@
-"""The adapter of SQuAD without training: options, the threshold of no answer, collapsed runs."""
+"""SQuAD without training: options, the threshold of no answer, collapsed runs."""
 
 import numpy as np
 
 from electra.finetuning.config import resolve
-from electra.finetuning.evaluation import open_evaluation
 from electra.finetuning.runner import open_encoder
+from electra.tasks.squad.answers import Decoded
 from electra.tasks.squad.command import parse_arguments
-from electra.tasks.squad.heads import Decoded
-from electra.tasks.squad.task import Squad
+from electra.tasks.squad.task import head, is_collapsed, open_task
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 
 
-def load(files, output_dir, **options):
-    args = parse_arguments(flags(files, output_dir=output_dir, **options))
-    squad = Squad(args, open_encoder(args), open_evaluation(args, "squad"))
-    return squad, squad.load(["squad_v2"], {"squad_v2": resolve(args, "squad_v2", squad.encoder)})["squad_v2"]
+def load(files, **options):
+    args = parse_arguments(flags(files, **options))
+    encoder = open_encoder(args)
+    tuning = resolve(args, "squad_v2", encoder)
+    data = open_task(args).load(encoder.tokenizer, tuning)
+    return data, head(encoder.model, tuning, data)
 
 
-def test_if_answering_nothing_is_best_nothing_is_answered(files, tmp_path):
-    dev = load(files, tmp_path)[1].references["dev"]
+def test_if_answering_nothing_is_best_nothing_is_answered(files):
+    dev = load(files)[0].references["dev"]
     references = dev.data.references
     wrong = {name: [{"text": "nowhere"}] for name in references}
     odds = {name: -5.0 - number for number, name in enumerate(references)}
@@ -31,8 +32,8 @@ def test_if_answering_nothing_is_best_nothing_is_answered(files, tmp_path):
     assert dev.threshold(some) == -1.0 and dev.official_metrics(some)["f1"] == 100.0
 
 
-def test_a_run_that_answers_nothing_is_collapsed(files, tmp_path):
-    squad, data = load(files, tmp_path, head="joint", beam_size=1)
+def test_a_run_that_answers_nothing_is_collapsed(files):
+    data, _ = load(files, head="joint", beam_size=1)
     dev = data.references["dev"]
     starts = dev.windows.context[:, 0] + np.arange(len(dev.windows)) % 3  # not all at one place
     has_answer = np.array([bool(question.answers) for question in dev.data.questions])
@@ -40,19 +41,18 @@ def test_a_run_that_answers_nothing_is_collapsed(files, tmp_path):
     zeros = np.zeros(len(dev.windows))
     rows = np.stack([odds, zeros, starts, zeros, starts], axis=1).astype(np.float32)
     found = dev.official_metrics(dev.decode(rows))
-    assert found["best_f1"] == 50.0 and squad.is_collapsed({"dev": rows}, data.references)
+    assert found["best_f1"] == 50.0 and is_collapsed(rows, dev)
 
 
-@parametrize(("head", "beam_size"), [("joint", 4), ("independent", 3)])
-def test_options_reach_windows_model_and_answers(files, tmp_path, head, beam_size):
+@parametrize(("head", "beam_size"), [("joint", 4), ("hf", 3)])
+def test_options_reach_windows_model_and_answers(files, head, beam_size):
     options = {"max_length": 17, "max_query_length": 2, "doc_stride": 3, "beam_size": 4}
     options |= {"n_best_size": 3, "max_answer_length": 2}
-    squad, data = load(files, tmp_path, head=head, **options, head_dropout=0.25)
+    data, model = load(files, head=head, **options, head_dropout=0.25)
     dev = data.references["dev"]
     assert data.train.lengths.max() == 17 and "labels" in data.train[0] and "labels" not in dev.windows[0]
     assert set(dev.windows.context[:, 0]) == {4}  # behind [CLS], two tokens and [SEP]
     assert {0, 3, 6} < set(dev.windows.first_tokens.tolist())
-    model = squad.make_model(squad.encoder.model, resolve(squad.args, "squad_v2", squad.encoder), data)
     assert (model.beam_size, model.dropout.p) == (beam_size, 0.25)
     width = 1 + 2 * beam_size + (32 if head == "joint" else 6)
     rows = np.random.default_rng(0).integers(4, 17, (len(dev.windows), width))

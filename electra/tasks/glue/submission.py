@@ -1,0 +1,68 @@
+"""submission.zip for gluebenchmark.com, from the predictions of an evaluation."""
+
+import io
+import logging
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from electra.finetuning.evaluation import Evaluation
+from electra.io.files import write_file
+from electra.tasks.glue.metrics import combine
+from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
+
+logger = logging.getLogger(__name__)
+
+
+def submit(evaluation: Evaluation) -> None:
+    """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
+    answers: dict[str, np.ndarray] = {}
+    for task in evaluation.tasks:
+        glue_task = TASKS[task.name]
+        files = dict(glue_task.test_files)
+        if task.name == "mnli":
+            files |= DIAGNOSTICS.test_files
+        logits = [evaluation.read_logits(task.name, seed) for seed in evaluation.best_first(task)]
+        for split, title in files.items():
+            runs = [run[split] for run in logits if split in run and np.isfinite(run[split]).all()]
+            if unusable := len(logits) - len(runs):
+                logger.warning("%s: %d of %d runs have no usable predictions", title, unusable, len(logits))
+            if runs:
+                chosen = runs[:1] if evaluation.args.options.predict_test == "best" else runs
+                answers[title] = combine(chosen, glue_task)
+    path = evaluation.folder / "submission.zip"
+    logger.info("submission     %s", path)
+    for note in write_submission(path, answers):
+        logger.info("  %s", note)
+
+
+def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]:
+    """Write the zip for gluebenchmark.com, even if it is incomplete. The same answers give the same bytes.
+
+    Args:
+        answers: file title ("CoLA") -> answers of `combine`, (N,). Without WNLI all its answers become the majority
+            class of its training data (0, right on 65.1 % of the test data), as is usual.
+    Returns:
+        What was filled in, and what the server will reject.
+    """
+    notes = []
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for task in (*TASKS.values(), DIAGNOSTICS):
+            for split, title in task.test_files.items():
+                found, rows = answers.get(title), task.rows[split]
+                if found is None and title == "WNLI":
+                    found = np.zeros(rows, dtype=np.int64)
+                    notes.append("WNLI.tsv was not predicted; it has 0, the majority class of the training data")
+                if found is None:
+                    notes.append(f"{title}.tsv is missing; the server rejects the zip without it")
+                    continue
+                if len(found) != rows:
+                    notes.append(f"{title}.tsv has {len(found)} rows, expected {rows}; the server rejects it")
+                words = [f"{a:.3f}" if task.is_regression else task.written_labels[int(a)] for a in found]
+                lines = ["index\tprediction", *(f"{index}\t{word}" for index, word in enumerate(words)), ""]
+                archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), "\n".join(lines))  # dated 1980, as all of them
+    write_file(content.getvalue(), path)
+    return notes

@@ -1,0 +1,143 @@
+"""The best starts and ends of all windows -> the n best answers to each question, as pieces of its paragraph.
+
+Source: google-research/electra, finetune/qa/qa_metrics.py, write_predictions. Answers are cut out of the paragraph at
+the characters of their tokens, where the original projects lower-cased tokens back.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from electra.finetuning.task import is_one_answer
+from electra.tasks.squad.data import Questions
+from electra.tasks.squad.heads import Candidates
+from electra.tasks.squad.windows import Windows
+
+
+class Decoded(NamedTuple):
+    """Predictions for all questions, by id of the question.
+
+    `nbest` has the best answers with distinct texts, best first, as the original writes them: `text`, `probability`
+    among these answers, `start_logit`, `end_logit`; a single "" if there is none.
+    """
+
+    nbest: dict[str, list[dict[str, Any]]]
+    null_odds: dict[str, float]  # score of there being no answer
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        """The best answers, as the official scripts read them."""
+        return {name: answers[0]["text"] for name, answers in self.nbest.items()}
+
+
+class Spans(NamedTuple):
+    """Possible answers, question by question and best first, (A,) each."""
+
+    questions: NDArray[Any]  # indices
+    firsts: NDArray[Any]  # first and last tokens, by index in the paragraph
+    lasts: NDArray[Any]
+    start_scores: NDArray[Any]
+    end_scores: NDArray[Any]
+
+
+def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: int) -> Spans:
+    """The candidates that can be answers.
+
+    An answer starts at a token that its window shows with most context, ends in the same window's piece of the
+    paragraph, not before its start, and has at most `max_answer_length` tokens.
+    """
+    starts = candidates.starts
+    ends = candidates.ends  # (N, 1 or K, K)
+    low, high = windows.most_context[:, :1], windows.most_context[:, 1:]
+    is_start = (starts >= low) & (starts < high) & np.isfinite(candidates.start_scores)
+    is_end = (ends < windows.context[:, 1, None, None]) & np.isfinite(candidates.end_scores)
+    length = ends - starts[:, :, None] + 1
+    is_possible = is_start[:, :, None] & is_end & (length >= 1) & (length <= max_answer_length)
+    scores = candidates.start_scores.astype(np.float64)[:, :, None] + candidates.end_scores
+
+    window, start, end = np.nonzero(is_possible)
+    order = np.lexsort((-scores[is_possible], windows.questions[window]))
+    window = window[order]
+    start = start[order]
+    end = end[order]
+    row = np.minimum(start, ends.shape[1] - 1)  # the head hf has one row of ends for all starts
+    shift = windows.first_tokens[window] - windows.context[window, 0]
+    return Spans(
+        questions=windows.questions[window],
+        firsts=starts[window, start] + shift,
+        lasts=ends[window, row, end] + shift,
+        start_scores=candidates.start_scores[window, start],
+        end_scores=candidates.end_scores[window, row, end],
+    )
+
+
+def decode(
+    data: Questions,
+    windows: Windows,
+    candidates: Candidates,
+    n_best_size: int,
+    max_answer_length: int,
+    has_classifier: bool,
+) -> Decoded:
+    """Chooses the answers.
+
+    The null odds are the lowest `unanswerable` of the question's windows; without a classifier, that minus the score
+    of the best answer.
+    """
+    spans = possible_spans(windows, candidates, max_answer_length)
+    bounds = np.searchsorted(spans.questions, np.arange(len(data) + 1))
+    unanswerable = np.full(len(data), np.inf)
+    np.minimum.at(unanswerable, windows.questions, candidates.unanswerable.astype(np.float64))
+    nbest = {}
+    null_odds = {}
+    for index, question in enumerate(data.questions):
+        own = Spans(*(column[bounds[index] : bounds[index + 1]] for column in spans))
+        paragraph = data.paragraphs[question.paragraph]
+        answers = best_answers(paragraph, windows.offsets[question.paragraph], own, n_best_size)
+        nbest[question.id] = answers
+        null_odds[question.id] = float(unanswerable[index])
+        if not has_classifier:
+            null_odds[question.id] -= answers[0]["start_logit"] + answers[0]["end_logit"]
+    return Decoded(nbest, null_odds)
+
+
+def best_answers(paragraph: str, offsets: NDArray[np.int32], spans: Spans, n_best_size: int) -> list[dict[str, Any]]:
+    """The first spans with distinct texts, as `Decoded.nbest` has them."""
+    found: dict[str, tuple[float, float]] = {}
+    _, *columns = (column.tolist() for column in spans)
+    for first, last, start_score, end_score in zip(*columns, strict=True):
+        text = paragraph[offsets[first, 0] : offsets[last, 1]].strip()
+        if text and text not in found:
+            found[text] = start_score, end_score
+        if len(found) == n_best_size:
+            break
+    if not found:
+        found[""] = 0.0, 0.0
+    shares = softmax([start_score + end_score for start_score, end_score in found.values()]).tolist()
+    return [
+        {"text": text, "probability": share, "start_logit": start_score, "end_logit": end_score}
+        for (text, (start_score, end_score)), share in zip(found.items(), shares, strict=True)
+    ]
+
+
+def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
+    """Whether a run has collapsed: its scores are not finite, or (almost) all best starts are at one place.
+
+    The place is counted in the window or in its piece of the paragraph. Position 0 is skipped: most windows of a long
+    paragraph rightly say that they have no answer. It is no collapse if the true answers all start at one place.
+    """
+    if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
+        return True
+    first_behind_cls = (candidates.starts > 0).argmax(1)
+    best = candidates.starts[np.arange(len(candidates.starts)), first_behind_cls]
+    true_starts = [question.start for question in questions.questions if question.start is not None]
+    expected = largest_share(true_starts)
+    return any(is_one_answer(largest_share(places), expected) for places in (best, best - windows.context[:, 0]))
+
+
+def largest_share(places: Any) -> float:
+    """The share of the most frequent value, 0 without any."""
+    counts = np.unique(places, return_counts=True)[1]
+    return float(counts.max(initial=0) / max(1, len(places)))

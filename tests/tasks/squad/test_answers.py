@@ -1,0 +1,124 @@
+"""Answers from hand-made scores of both heads, and from random ones against a loop over all candidates."""
+
+import math
+
+import numpy as np
+from pytest import approx
+
+from electra.tasks.squad.answers import decode, has_one_start
+from electra.tasks.squad.data import Question, Questions
+from electra.tasks.squad.heads import Candidates
+from electra.tasks.squad.windows import encode_questions
+from tests.helpers import parametrize
+
+WORDS = "10 11 12 13 14"
+"""The paragraph; behind a question of one token its positions are 3 to 7, and 8 is [SEP]."""
+LONG = " ".join(map(str, range(10, 26)))
+"""A paragraph of two windows of ten tokens, if windows have 14: 10 to 19 and 16 to 25."""
+NEVER = -math.inf
+
+
+def encode(tokenizer, *paragraphs, places=(), asked=(), max_length=40):
+    """A question on each paragraph, "7" if not `asked`; its answer, of two characters, is at `places`."""
+    questions = []
+    for i, paragraph in enumerate(paragraphs):
+        start = places[i] if places else None
+        answers = () if start is None else (paragraph[start : start + 2],)
+        questions.append(Question(f"q{i}", asked[i] if asked else "7", i, answers, start))
+    data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
+    return data, encode_questions(data, tokenizer, max_length, max_query_length=9, doc_stride=6, is_training=False)
+
+
+def candidates(starts, *ends, null=0.0):
+    """Of one window; one dictionary of ends for all starts, or one for each."""
+    return Candidates(
+        np.array([list(starts.values())], np.float32), np.array([list(starts)]),
+        np.array([[list(row.values()) for row in ends]], np.float32), np.array([[list(row) for row in ends]]),
+        np.array([null], np.float32),
+    )  # fmt: skip
+
+
+def stack(*windows):
+    return Candidates(*map(np.concatenate, zip(*windows, strict=True)))
+
+
+def decoded(found, scores, n=20, longest=30, has_classifier=False):
+    return decode(*found, scores, n, longest, has_classifier)
+
+
+def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):
+    data, windows = encode(wordpiece_tokenizer, "the  WÖRDS,\n are Réal.", max_length=60)
+    starts = windows.offsets[0][:, 0].tolist()
+    base, first, comma = int(windows.context[0, 0]), starts.index(5), starts.index(10)
+    scores = candidates({base + first: 1.0}, {base + comma - 1: 1.0, base + len(starts) - 2: 0.0})
+    answers = decoded((data, windows), scores).nbest["q0"]
+    assert [answer["text"] for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
+
+
+def test_odds_of_no_answer(framed_tokenizer):
+    """BERT's: [CLS] against the best answer, over all windows. The original's: what the classifier says, no more."""
+    two = encode(framed_tokenizer, LONG, max_length=14)
+    both = stack(candidates({5: 1.0}, {5: 1.0}, null=4.0), candidates({8: 2.0}, {8: 0.0}, null=3.5))
+    assert decoded(two, both, has_classifier=True).null_odds == {"q0": 3.5}  # where there is an answer is enough
+    assert decoded(two, both).null_odds == {"q0": 1.5}
+
+
+def test_probabilities_are_a_softmax_over_the_answers(framed_tokenizer):
+    one = encode(framed_tokenizer, WORDS)
+    found = decoded(one, candidates({3: 2.0, 4: 1.0, 5: NEVER}, {4: 0.5}))
+    total = math.exp(2.5) + math.exp(1.5)
+    assert found.nbest == {"q0": [
+        {"text": "10 11", "probability": approx(math.exp(2.5) / total), "start_logit": 2.0, "end_logit": 0.5},
+        {"text": "11", "probability": approx(math.exp(1.5) / total), "start_logit": 1.0, "end_logit": 0.5},
+    ]}  # fmt: skip
+    assert decoded(one, candidates({0: 9.0, 5: 0.0, 3: NEVER}, {4: 0.0})).predictions == {"q0": ""}  # nothing will do
+
+
+@parametrize("has_joint_head", [True, False])
+def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_joint_head):
+    rng, size = np.random.default_rng(0), 6
+    paragraphs = [" ".join(map(str, rng.integers(10, 17, rng.integers(1, 40)))) for _ in range(12)]
+    data, windows = encode(framed_tokenizer, *paragraphs, max_length=18)
+    starts, ends = (len(windows), size), (len(windows), size if has_joint_head else 1, size)
+    scores = Candidates(
+        rng.normal(size=starts).astype(np.float32), rng.integers(0, 18, starts),
+        rng.normal(size=ends).astype(np.float32), rng.integers(0, 18, ends),
+        rng.normal(size=len(windows)).astype(np.float32),
+    )  # fmt: skip
+    found = decoded((data, windows), scores, n=4, longest=5, has_classifier=True)
+    for index, question in enumerate(data.questions):
+        best = {}
+        for w in np.flatnonzero(windows.questions == index):
+            for k, j in np.ndindex(size, size):
+                row = k if has_joint_head else 0
+                start, end = int(scores.starts[w, k]), int(scores.ends[w, row, j])
+                low, high = windows.most_context[w]
+                if low <= start < high and start <= end < windows.context[w, 1] and end - start < 5:
+                    text = " ".join(map(str, windows[w]["input_ids"][start : end + 1]))
+                    score = float(scores.start_scores[w, k]) + float(scores.end_scores[w, row, j])
+                    best[text] = max(best.get(text, -99.0), score)
+        expected = sorted(best.items(), key=lambda item: -item[1])[:4] or [("", 0.0)]
+        answers = found.nbest[question.id]
+        assert [(a["text"], a["start_logit"] + a["end_logit"]) for a in answers] == expected
+        assert found.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()
+
+
+@parametrize(
+    ("starts", "null", "places", "same"),
+    [
+        ([3, 4, 5], 0.0, (), False),
+        ([0, 0, 0], 0.0, (), True),  # [CLS]
+        ([3, 3, 4], 0.0, (), True),  # the first word of each paragraph
+        ([4, 4, 4], 0.0, (), True),  # the same position of each window
+        ([3, 4, 5], math.nan, (), True),
+        ([3, 3, 4], 0.0, (0, 0, 0), False),  # where all true answers start
+        ([3, 3, 4], 0.0, (0, 3, 6), True),
+    ],
+)
+@parametrize("behind_cls", [True, False])
+def test_a_run_that_starts_everywhere_alike_has_one_start(framed_tokenizer, starts, null, places, same, behind_cls):
+    data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, places=places, asked=("7", "7", "7 8"))
+    assert windows.context[:, 0].tolist() == [3, 3, 4]
+    first = {0: 0.0} if behind_cls else {}  # the best answer is behind that there is none
+    found = stack(*(candidates({**first, start: -1.0}, {3: 0.0}, null=null) for start in starts))
+    assert has_one_start(found, windows, data) is same
