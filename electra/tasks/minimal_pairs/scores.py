@@ -22,8 +22,8 @@ so the best discriminator has (1 - D) / D = p (1 - P + P q) / (P (1 - p) q), whi
 
 P is the share of chosen tokens times the share of these that the generator does not see. It copies the chosen tokens
 that are kept, so they are as if they were not chosen. For `electra_15`, whose loss is at the chosen
-positions only, all tokens of the loss are chosen. The derivation takes q as what the samples were drawn from:
-temperature 1 and without --disallow_correct. Electric (Clark et al. 2020, arXiv:2012.08561) labels samples as replaced
+positions only, all tokens of the loss are chosen. q is what the samples were drawn from, at the run's --temperature;
+the derivation does not hold with --disallow_correct. Electric (Clark et al. 2020, arXiv:2012.08561) labels samples as replaced
 even if they equal the original, which gives p = q (1 - D) / D * P / (1 - P); ELECTRA's labels need the other terms.
 
 q must not depend on x_t, so `corrected` masks each token: as many passes of the small generator as the sentence has
@@ -96,6 +96,7 @@ class Scorer:
         discriminator, generator: in evaluation mode, on the same device; the generator is any masked language model.
         batch_size: sentences per forward pass.
         replaced_share: P.
+        temperature: of the samples in pre-training.
     """
 
     discriminator: PreTrainedModel | None
@@ -103,6 +104,7 @@ class Scorer:
     mask_token_id: int
     batch_size: int
     replaced_share: float = 0.1275
+    temperature: float = 1.0
     hides_progress: bool = True
 
     def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Values]:
@@ -137,7 +139,8 @@ class Scorer:
             return -logits
         if name == "discriminator":
             return log_sigmoid(-logits)
-        return corrected(-logits, self.log_q(sentences, masks_rest_of_word=False), self.replaced_share)
+        log_q = self.log_q(sentences, masks_rest_of_word=False, temperature=self.temperature)
+        return corrected(-logits, log_q, self.replaced_share)
 
     @torch.inference_mode()
     def replaced_logits(self, sentences: Sentences) -> Values:
@@ -149,7 +152,7 @@ class Scorer:
         return np.concatenate(logits)
 
     @torch.inference_mode()
-    def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool) -> Values:
+    def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool, temperature: float = 1.0) -> Values:
         """The generator's log probability of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
@@ -174,7 +177,8 @@ class Scorer:
             end = start + len(hidden)
             column = torch.as_tensor(columns[first[start:end]])
             states = hidden[torch.arange(len(hidden)), column]  # (B, L, D) -> (B, D)
-            log_p = self._lm_logits(states).log_softmax(1, dtype=torch.float32)
+            logits = self._lm_logits(states).float() / temperature
+            log_p = logits.log_softmax(1)
             between = np.searchsorted(input_of[order], (start, end))
             tokens = order[slice(*between)]
             log_q = log_p.cpu().numpy()[input_of[tokens] - start, targets[tokens]]

@@ -81,8 +81,8 @@ def judges_of(networks: Networks) -> Judges:
 def chosen_scores(args: MinimalPairArguments, judges: Judges) -> list[str]:
     """The requested scores, or by default those that the networks allow.
 
-    The derivation of `corrected` does not hold for samples that were not drawn from the generator's own distribution,
-    so there it is not a default.
+    The derivation of `corrected` does not hold where the generator could not sample the original, so there it is not a
+    default.
     """
     for name in args.score:
         if name not in judges.possible:
@@ -92,7 +92,7 @@ def chosen_scores(args: MinimalPairArguments, judges: Judges) -> list[str]:
             )
     if args.score:
         return list(dict.fromkeys(args.score))
-    if judges.corruption.sampling_temperature != 1 or judges.corruption.disallow_correct:
+    if judges.corruption.disallow_correct:
         return [name for name in judges.possible if name != "corrected"]
     return judges.possible
 
@@ -188,5 +188,6 @@ def make_scorer(args: MinimalPairArguments, judges: Judges, mask_token_id: int) 
         mask_token_id,
         args.per_device_eval_batch_size,
         share,
+        judges.corruption.sampling_temperature,
         args.disable_tqdm,
     )

@@ -71,6 +71,11 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
     odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.9, 0.1)])
     by_token = np.log(odds / (1 + odds))
     assert found["corrected"] == approx([2 * by_token[0], by_token.sum(), by_token.sum()])
+    scorer.temperature = 0.5  # samples of .81 / .82 and .01 / .82; the language model's own score stays
+    sampled = scorer.scores(encode_sentences(["dog", "f"], wordpiece_tokenizer), ["corrected", "pll"])
+    odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.81 / 0.82, 0.01 / 0.82)])
+    assert sampled["corrected"] == approx(np.log(odds / (1 + odds)))
+    assert sampled["pll"] == approx(np.log([0.9, 0.1]))
 
 
 def test_the_correction_recovers_the_data(wordpiece_tokenizer):

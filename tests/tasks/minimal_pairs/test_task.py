@@ -14,13 +14,14 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from electra.model.pretrained import Networks
+from electra.model.pretrained import Networks, load_networks
 from electra.report.command import main as report
 from electra.tasks.minimal_pairs.command import main
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
+from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.scores import Scorer
-from electra.tasks.minimal_pairs.task import judges_of
+from electra.tasks.minimal_pairs.task import judges_of, make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
@@ -176,7 +177,7 @@ def test_a_model_of_the_hub_has_nothing_of_the_working_directory(world, wordpiec
     [
         ({"mlm_replacement_probability": 0.5, "mlm_random_probability": 0.25}, ["corrected"], 0.15 * 0.75),
         ({"objective": "electra_15"}, ["corrected"], 0.85),
-        ({"temperature": 2.0}, [], 0.15 * 0.85),
+        ({"temperature": 2.0}, ["corrected"], 0.15 * 0.85),
         ({"disallow_correct": "true"}, [], 0.15 * 0.85),
     ],
 )
@@ -186,6 +187,9 @@ def test_the_corrected_score_follows_the_options_of_the_run(world, wordpiece_tok
     written = read_json(world / "output/blimp_other/minimal_pairs.json")
     assert list(written["scores"]) == ["discriminator", *scores, "pll"]
     assert written["replaced_share"] == approx(share)
+    args = MinimalPairArguments(pretrain_path="other", use_cpu=True)
+    scorer = make_scorer(args, judges_of(load_networks("other")), 4)
+    assert scorer.temperature == options.get("temperature", 1.0)
 
 
 def test_results_of_another_model_or_other_pairs_are_kept(world, wordpiece_tokenizer, capsys):
