@@ -21,10 +21,10 @@ so the best discriminator has (1 - D) / D = p (1 - P + P q) / (P (1 - p) q), whi
     log p / (1 - p) = log (1 - D) / D + log q + log P - log(1 - P + P q)
 
 P is the share of chosen tokens times the share of these that the generator does not see. It copies the chosen tokens
-that are kept, so they are as if they were not chosen. For `electra_15`, whose loss is at the chosen
-positions only, all tokens of the loss are chosen. q is what the samples were drawn from, at the run's --temperature;
-the derivation does not hold with --disallow_correct. Electric (Clark et al. 2020, arXiv:2012.08561) labels samples as replaced
-even if they equal the original, which gives p = q (1 - D) / D * P / (1 - P); ELECTRA's labels need the other terms.
+that are kept, so they are as if they were not chosen. For `electra_15`, whose loss is at the chosen positions only,
+all tokens of the loss are chosen. q is what the samples were drawn from, at the run's --temperature; the derivation
+does not hold with --disallow_correct. Electric (Clark et al. 2020, arXiv:2012.08561) labels samples as replaced even
+if they equal the original, which gives p = q (1 - D) / D * P / (1 - P); ELECTRA's labels need the other terms.
 
 q must not depend on x_t, so `corrected` masks each token: as many passes of the small generator as the sentence has
 tokens. `pll` masks the pieces of a word to the right of x_t, too: PLL-word-l2r of Kauf and Ivanova (2023,
