@@ -43,7 +43,7 @@ from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.blocks import markdown_table
+from electra.report.blocks import Table, to_markdown
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
 WARM_UP = 3
@@ -271,7 +271,7 @@ def main() -> None:
                     hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
                     told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
                     options.output.write_text(json.dumps(told, indent=2) + "\n")
-    print(markdown_table(HEADER, [cells_of(row) for row in found]))
+    print(to_markdown([Table(HEADER, [cells_of(row) for row in found])]))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ VERBS = {
         "output/small_owt --glue output/glue_small_owt",
         """
   --output   where the page is written
-  --glue     an evaluation on GLUE; adds its scores to the page and the model card
+  --glue     an evaluation on GLUE; adds its scores to the page
   --x        for runs: unit of the horizontal axis
 """,
     ),

@@ -5,9 +5,10 @@ Blocks hold plain text; the renderers escape it. Names of models and folders may
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
@@ -55,6 +56,13 @@ class Table:
         return column > 0 and self.header[column] not in self.words
 
 
+def table_of(rows: Sequence[Mapping[str, str | Link]], words: Sequence[str] = ()) -> Table:
+    """A table of rows by column title; columns without any text are left out."""
+    titles = dict.fromkeys(title for row in rows for title in row)
+    shown = [title for title in titles if any(row.get(title) for row in rows)]
+    return Table(shown, [[row.get(title, "") for title in shown] for row in rows], words)
+
+
 @dataclass(frozen=True)
 class Figure:
     """An SVG picture; only in HTML. `text` describes it."""
@@ -90,39 +98,17 @@ class Report:
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Write report.md and report.html into a folder."""
-    texts = {
-        "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
-        "report.html": to_html(report.title, report.blocks),
-    }
+    markdown = folder / "report.md"
+    page = folder / "report.html"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_file(text.encode(errors="backslashreplace"), folder / name)
-    return [folder / name for name in texts]
+    write_file(to_markdown([Heading(report.title, 1), *report.blocks]).encode(errors="backslashreplace"), markdown)
+    write_file(to_html(report.title, report.blocks).encode(errors="backslashreplace"), page)
+    return [markdown, page]
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
     """GitHub's Markdown, with a final newline."""
-    parts = []
-    for block in blocks:
-        if isinstance(block, Heading):
-            parts.append(f"{'#' * block.level} {_escaped(block.text)}")
-        elif isinstance(block, Text):
-            parts.append(_escaped(block.text))
-        elif isinstance(block, Items):
-            parts.append("\n".join(f"- {_escaped(text)}" for text in block.texts))
-        elif isinstance(block, Code):
-            parts.append(f"```{block.language}\n{block.text.rstrip()}\n```")
-        elif isinstance(block, Table):
-            parts.append(markdown_table(block.header, block.rows, block.words))
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]], words: Sequence[str] = ()) -> str:
-    """The table in GitHub's Markdown, without a final newline; for `words` see `Table`."""
-    table = Table(header, rows, words)
-    rule = ["---:" if table.is_number(column) else "---" for column in range(len(header))]
-    first, *others = ([_escaped(cell) for cell in row] for row in (header, *rows))
-    return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *others))
+    return _render("page.md", blocks=blocks)
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]]) -> str:
@@ -130,17 +116,28 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]]) -> s
     lines = [[cell.text if isinstance(cell, Link) else cell for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
-    for first, *others in lines:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        texts.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    for line in lines:
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        cells[0] = line[0].ljust(widths[0])
+        texts.append("  ".join(cells).rstrip())
     return "\n".join(texts)
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """A complete page with its style sheet; light and dark."""
+    return _render("page.html", title=title, blocks=blocks, marked=marked)
+
+
+def _render(template: str, **values: Any) -> str:
     loader = PackageLoader("electra.report")
-    templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return templates.get_template("page.html").render(title=title, blocks=blocks, marked=marked).lstrip()
+    templates = Environment(
+        loader=loader,
+        autoescape=template.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["escaped"] = _escaped
+    return templates.get_template(template).render(values).strip() + "\n"
 
 
 def _escaped(cell: str | Link) -> str:

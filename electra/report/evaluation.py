@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from electra.io.errors import UserError
-from electra.report.blocks import Block, Heading, Items, Link, Report, Table, Text
+from electra.report.blocks import Block, Heading, Items, Link, Report, Table, Text, table_of
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize
+from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
 GENERAL_DEFINITIONS = (
@@ -47,10 +48,10 @@ class PublishedScores:
     notes: tuple[str, ...] = ()
 
     @property
-    def average(self) -> float | None:
+    def average(self) -> float:
         """Mean of the row's scores; the printed one if the row has none."""
         values = [score for by_metric in self.scores.values() for score in by_metric.values()]
-        return statistics.fmean(values) if values else self.printed_average
+        return statistics.fmean(values) if values else self.printed_average or 0.0
 
 
 @dataclass(frozen=True)
@@ -76,159 +77,151 @@ class Reporting:
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def report(self, folders: Sequence[Path]) -> Report:
-        """The report of evaluations."""
+        """The report of evaluations, and the overview with a row per score for a terminal."""
         runs = self.read_runs(folders)
-        return Report(self.title, self.blocks(runs), terminal_table(self.overview(runs)))
+        overview = self.overview(runs)
+        columns = list(zip(overview.header, *overview.rows, strict=True))
+        first = overview.header.index("Seeds")
+        terminal = Table(["percent, median ± std", *columns[0][1:]], columns[first:])
+        return Report(self.title, self.blocks(runs), terminal)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """One summary per folder and model; a folder that is named twice is read once."""
-        paths: dict[Path, Path] = {}
-        for folder in folders:
-            paths.setdefault(folder.resolve(), folder)
-        names = [path.name for path in paths]
-        runs = []
-        for path, folder in paths.items():
-            is_unique = names.count(path.name) == 1
-            runs += self.summarize(read_evaluation(folder), path.name if is_unique else str(folder))
-        return runs
+        """One summary per folder and model."""
+        return [
+            run for folder, name in names_of(folders).items() for run in self.summarize(read_evaluation(folder), name)
+        ]
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
         """One summary per model in the folder `name`."""
         return summarize(results, name, self.tasks_of(results), self.averages)
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
-        """The official tasks, then those of the results that are named after their data."""
+        """The official tasks, then the tasks of the results that are named after their data."""
         found = dict(self.tasks)
         for result in results:
-            official = self.tasks.get(result.task)
-            if official is not None and (official.headline in result.metrics or not self.headlines):
-                continue
-            headline = next((metric for metric in self.headlines if metric in result.metrics), None)
-            if headline is None:
-                raise UserError(
-                    f"there are results of the unknown task '{result.task}'; known: {' '.join(self.tasks)}"
-                )
-            title = official.title if official else result.task
-            rows = official.rows if official else {}
-            found[result.task] = ScoredTask(
-                result.task, title, headline, self.metrics[headline], rows, columns=self.metrics
-            )
+            headlines = [metric for metric in self.headlines if metric in result.metrics]
+            task = found.get(result.task)
+            if task is None and not headlines:
+                raise UserError(f"there are results of the unknown task '{result.task}'; report kinds separately")
+            if headlines and (task is None or task.headline not in result.metrics):
+                title = task.title if task else result.task
+                headline_title = self.metrics[headlines[0]]
+                found[result.task] = ScoredTask(result.task, title, headlines[0], headline_title, columns=self.metrics)
         return found
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
         """The tasks of the runs: official ones in their order, then others."""
         found = {name: summary.task for run in runs for name, summary in run.tasks.items()}
-        return {name: found[name] for name in self.tasks if name in found} | found
+        return {name: found[name] for name in [*self.tasks, *found] if name in found}
 
     # ---- blocks
 
     def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
         """The report without its title."""
-        tasks = self.tasks_in(runs)
-        found: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
-        found += [Heading("By task"), *self._details(runs)]
-        dev, test = (self._published_rows(split, tasks) for split in ("dev", "test"))
+        blocks: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
+        blocks += [Heading("By task"), *self._details(runs)]
+        found = self.tasks_in(runs)
+        has_average = any(set(names) & set(found) for names in self.averages.values())
+        rows = [row for row in self.published if set(row.scores) & set(found) or (has_average and not row.scores)]
+        dev = [row for row in rows if row.split == "dev"]
+        test = [row for row in rows if row.split == "test"]
         if dev:
-            found += [Heading("Beside published results"), self._published_table(dev, tasks, runs)]
+            blocks += [Heading("Beside published results"), self._published_table(dev, runs)]
         if test:
-            known = {name: task for name, task in self.tasks.items() if any(name in row.scores for row in test)}
-            found += [Heading("Published results: test sets"), Text(NOT_PUBLIC)]
-            found.append(self._published_table(test, known, []))
-        found += [Heading("Definitions"), Items([*self.definitions, *GENERAL_DEFINITIONS])]
-        notes = [f"{row.name}, {row.split}: {note}." for row in (*dev, *test) for note in row.notes]
+            blocks += [Heading("Published results: test sets"), Text(NOT_PUBLIC), self._published_table(test, [])]
+        blocks += [Heading("Definitions"), Items([*self.definitions, *GENERAL_DEFINITIONS])]
+        notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
         if notes:
-            found += [Heading("Notes on published rows"), Items(notes)]
-        return found
+            blocks += [Heading("Notes on published rows"), Items(notes)]
+        return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> list[Block]:
         """The overview with its remarks, all that other pages show of a report."""
-        found: list[Block] = [self.overview(runs)]
-        remarks = [
-            f"{run.name}: no {name}, which needs {', '.join(self.tasks[task].title for task in average.missing)}."
-            for run in runs
-            for name, average in run.averages.items()
-            if average.missing and set(run.tasks) & set(self.averages[name])
-        ]
-        remarks += other_data(runs)
-        if remarks:
-            found.append(Items(remarks))
-        return found
+        remarks = []
+        for run in runs:
+            for name, average in run.averages.items():
+                if average.missing and set(run.tasks) & set(self.averages[name]):
+                    titles = ", ".join(self.tasks[task].title for task in average.missing)
+                    remarks.append(f"{run.name}: no {name}, which needs {titles}.")
+            for summary in run.tasks.values():
+                for split, numbers in summary.other_rows.items():
+                    found = ", ".join(map(str, numbers))
+                    what = f"{summary.task.title} {split} ({found} instead of {summary.task.rows[split]})"
+                    remarks.append(f"{run.name}: {what} rows. The score is not comparable with published ones.")
+        overview = self.overview(runs)
+        return [overview, Items(remarks)] if remarks else [overview]
 
     def overview(self, runs: Sequence[RunSummary]) -> Table:
         """A row per run: the scores and, behind them, the averages."""
-        columns = [
-            (name, metric, f"{task.title} {title}")
-            for name, task in self.tasks_in(runs).items()
-            for metric, title in (task.columns or {task.headline: task.headline_title}).items()
-            if any(metric in run.tasks[name].metrics for run in runs if name in run.tasks)
-        ]
-        averages = [name for name, tasks in self.averages.items() if set(tasks) & set(self.tasks_in(runs))]
         rows = []
         for run in runs:
             starts = dict.fromkeys(r.start.split("-")[0] for s in run.tasks.values() for r in s.results)
-            scores = [cell(run, name, metric) for name, metric, _ in columns]
-            means = [percent(run.averages[name].value, empty="") for name in averages]
-            size = f"{run.parameters / 1e6:.1f} M"
-            rows.append([run.name, run.model, ", ".join(starts), size, seeds_cell(run), *scores, *means])
-        header = ["Run", "Model", "Start", "Params", "Seeds", *(title for *_, title in columns), *averages]
-        return Table(header, rows, words=("Model", "Start", "Seeds"))
+            row: dict[str, str | Link] = {
+                "Run": run.name,
+                "Model": run.model,
+                "Start": ", ".join(starts),
+                "Params": f"{run.parameters / 1e6:.1f} M",
+                "Seeds": seeds_cell(run),
+            }
+            for name, task in self.tasks_in(runs).items():
+                for metric, title in (task.columns or {task.headline: task.headline_title}).items():
+                    row[f"{task.title} {title}"] = cell(run, name, metric)
+            for name, average in run.averages.items():
+                row[name] = percent(average.value, empty="")
+            rows.append(row)
+        return table_of(rows, words=("Model", "Start", "Seeds"))
 
     def _details(self, runs: Sequence[RunSummary]) -> list[Block]:
         """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
-        header = ["Run", "Metric", "Median", "Mean", "Best", "Std", "By seed"]
         blocks: list[Block] = []
         for name, task in self.tasks_in(runs).items():
-            rows = []
-            for run in (run for run in runs if name in run.tasks):
-                summary = run.tasks[name]
-                for metric, spread in summary.metrics.items():
-                    title = self.metrics.get(metric, metric)
-                    rows.append([run.name, title, *_spread_cells(spread), _by_seed(summary, spread)])
-            blocks += [Heading(task.title, 3), Table(header, rows, words=("Metric", "By seed"))]
+            rows: list[dict[str, str | Link]] = []
+            for run in runs:
+                summary = run.tasks.get(name)
+                for metric, spread in summary.metrics.items() if summary else ():
+                    rows.append(
+                        {
+                            "Run": run.name,
+                            "Metric": self.metrics.get(metric, metric),
+                            "Median": percent(spread.median, 2),
+                            "Mean": percent(spread.mean, 2),
+                            "Best": percent(spread.best, 2),
+                            "Std": percent(spread.std, 2, empty=""),
+                            "By seed": _by_seed(run.tasks[name], spread),
+                        }
+                    )
+            blocks += [Heading(task.title, 3), table_of(rows, words=("Metric", "By seed"))]
         return blocks
 
-    def _published_rows(self, split: str, tasks: Mapping[str, ScoredTask]) -> list[PublishedScores]:
-        """The rows of one split that have a task of the runs; those with an average alone, if the runs have one."""
-        has_average = any(set(names) & set(tasks) for names in self.averages.values())
-        return [
-            row
-            for row in self.published
-            if row.split == split and (set(row.scores) & set(tasks) or (not row.scores and has_average))
-        ]
-
-    def _published_table(
-        self, rows: Sequence[PublishedScores], tasks: Mapping[str, ScoredTask], runs: Sequence[RunSummary]
-    ) -> Table:
-        """The runs above the published rows."""
-        columns: list[tuple[str, str]] = []
-        for row in rows:
-            found = [(task, metric) for task in tasks for metric in row.scores.get(task, {})]
-            columns += [column for column in found if column not in columns]
-        average = next(iter(self.averages), None)
-        cells: list[list[str | Link]] = []
+    def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
+        """The runs above the published rows, with the tasks that both have; all tasks without runs."""
+        tasks = self.tasks_in(runs) if runs else self.tasks
+        columns = {
+            (task, metric): f"{tasks[task].title} {self.metrics.get(metric, metric)}"
+            for task in tasks
+            for one in published
+            for metric in one.scores.get(task, ())
+        }
+        averages = list(self.averages)[:1]
+        rows: list[dict[str, str | Link]] = []
         for run in runs:
-            scores = [cell(run, task, metric, with_std=False) for task, metric in columns]
-            means = [percent(run.averages[average].value, empty="")] if average else []
-            other = [s.task.title for s in run.tasks.values() if s.other_rows]
-            protocol = f"median of {seeds_cell(run)}"
-            if other:
-                protocol += f"; other data than official: {', '.join(other)}"
-            cells.append([f"{run.name} (this report)", *scores, *means, protocol, ""])
-        for row in rows:
-            values = [row.scores.get(task, {}).get(metric) for task, metric in columns]
-            values += [row.average] if average else []
-            shown = ["" if value is None else f"{value:.1f}" for value in values]
-            cells.append([row.name, *shown, row.protocol, Link(row.table, row.source)])
-        titles = [f"{tasks[task].title} {self.metrics.get(metric, metric)}" for task, metric in columns]
-        header = ["Model", *titles, *([average] if average else []), "Protocol", "Source"]
-        return Table(header, cells, words=("Protocol", "Source"))
-
-
-def terminal_table(overview: Table) -> Table:
-    """The overview with a row per score and a column per run."""
-    columns = list(zip(overview.header, *overview.rows, strict=True))
-    first = overview.header.index("Seeds")
-    return Table(["percent, median ± std", *columns[0][1:]], columns[first:])
+            row: dict[str, str | Link] = {"Model": f"{run.name} (this report)"}
+            for (task, metric), title in columns.items():
+                row[title] = cell(run, task, metric, with_std=False)
+            for name in averages:
+                row[name] = percent(run.averages[name].value, empty="")
+            row["Protocol"] = f"median of {seeds_cell(run)}"
+            rows.append(row)
+        for one in published:
+            row = {"Model": one.name}
+            for (task, metric), title in columns.items():
+                row[title] = str(one.scores.get(task, {}).get(metric, ""))
+            for name in averages:
+                row[name] = f"{one.average:.1f}"
+            row["Protocol"] = one.protocol
+            row["Source"] = Link(one.table, one.source)
+            rows.append(row)
+        return table_of(rows, words=("Protocol", "Source"))
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
@@ -238,12 +231,10 @@ def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
 
 def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> str:
     """A score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
-    if task not in run.tasks:
+    if task not in run.tasks or metric not in {run.tasks[task].task.headline, *run.tasks[task].metrics}:
         return ""
     summary = run.tasks[task]
-    spread = summary.headline if metric == summary.task.headline else summary.metrics.get(metric)
-    if spread is None:
-        return ""
+    spread = summary.spread(metric)
     text = percent(spread.median)
     if with_std and spread.std is not None:
         text += f" ± {percent(spread.std)}"
@@ -256,26 +247,6 @@ def seeds_cell(run: RunSummary) -> str:
     """The number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def other_data(runs: Sequence[RunSummary]) -> list[str]:
-    """A sentence for each run that was not trained and evaluated on the official data."""
-    remarks = []
-    for run in runs:
-        other = [
-            f"{summary.task.title} {split} ({', '.join(map(str, numbers))} instead of {summary.task.rows[split]})"
-            for summary in run.tasks.values()
-            for split, numbers in summary.other_rows.items()
-        ]
-        if other:
-            what = f"{run.name}: the number of rows differs from the official data: {', '.join(other)}"
-            remarks.append(f"{what}. These scores are not comparable with published ones.")
-    return remarks
-
-
-def _spread_cells(spread: Spread) -> list[str]:
-    std = percent(spread.std, 2) if len(spread.values) > 1 else ""
-    return [percent(spread.median, 2), percent(spread.mean, 2), percent(spread.best, 2), std]
 
 
 def _by_seed(summary: TaskSummary, spread: Spread) -> str:

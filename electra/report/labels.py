@@ -44,19 +44,23 @@ DEFINITIONS = {
     "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
 }
 """One sentence or two for each metric that a reader may not know."""
-_WORDS = {"auc": "AUC", "f1": "F1", "mcc": "MCC", "mlm": "MLM"}
+TITLES = {
+    "loss": "total loss",
+    "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
+    "masked_accuracy_kept_token": "generator accuracy where it saw the token",
+    "sampled_accuracy": "generator accuracy of its samples",
+    "generator_entropy": "generator entropy (nats)",
+    "discriminator_precision": "discriminator precision",
+    "discriminator_recall": "discriminator recall",
+    "discriminator_f1": "discriminator F1",
+    "discriminator_mcc": "discriminator MCC",
+    "mlm_accuracy_mask_token": "MLM accuracy where it saw [MASK]",
+    "mlm_accuracy_other_token": "MLM accuracy where it saw another",
+    "mlm_accuracy_kept_token": "MLM accuracy where it saw the token",
+}
+"""Names of metrics whose label needs the one above it."""
 
 
 def metric_title(name: str) -> str:
-    """The name of a metric where it stands alone: discriminator_recall -> discriminator recall."""
-    if name == "loss":
-        return "total loss"
-    if name not in LABELS:
-        return " ".join(_WORDS.get(word, word) for word in name.split("_"))
-    label = LABELS[name]
-    if not label.startswith(" "):
-        return label
-    names = list(LABELS)
-    group = next(LABELS[n] for n in reversed(names[: names.index(name)]) if not LABELS[n].startswith(" "))
-    is_condition = label.split()[0] in ("where", "of")
-    return f"{group if is_condition else group.split()[0]} {label.strip()}"
+    """The name of a metric where it stands alone."""
+    return TITLES.get(name) or LABELS.get(name) or name.replace("_", " ")

@@ -7,7 +7,6 @@ In summaries, an undefined metric counts as the worst value, so that it cannot r
 its tasks: the mean of some of them would look like the real one.
 """
 
-import itertools
 import json
 import logging
 import math
@@ -60,23 +59,17 @@ def read_results(path: Path) -> list[Result]:
     results = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            result = Result(**json.loads(line))
-            if not all(isinstance(value, int | float | None) for value in result.metrics.values()):
-                raise TypeError("a metric is not a number")
-        except (ValueError, TypeError, AttributeError) as error:
+            results.append(Result(**json.loads(line)))
+        except (ValueError, TypeError) as error:
             raise UserError(f"{path} line {number} is not a result ({error}); delete it to repeat the run") from error
-        results.append(result)
     return results
 
 
 def read_evaluation(folder: Path) -> list[Result]:
     """The results in the folder of an evaluation, at least one."""
-    path = folder / RESULTS_NAME
-    if not path.is_file():
-        raise UserError(f"{folder} has no {RESULTS_NAME}; name the output folder of an evaluation")
-    results = read_results(path)
+    results = read_results(folder / RESULTS_NAME)
     if not results:
-        raise UserError(f"{path} is empty: no run has finished yet")
+        raise UserError(f"{folder} has no results in {RESULTS_NAME}; name the output folder of an evaluation")
     return results
 
 
@@ -124,31 +117,31 @@ class Spread:
     values: Mapping[int, float | None]
 
     @property
-    def _numbers(self) -> list[float]:
+    def defined(self) -> list[float]:
         return [value for value in self.values.values() if value is not None]
 
     @property
     def undefined(self) -> int:
-        return len(self.values) - len(self._numbers)
+        return len(self.values) - len(self.defined)
 
     @property
     def median(self) -> float | None:
         """Undefined values count as the worst; None if the median is one of them."""
-        return _defined(statistics.median([*self._numbers, *[-math.inf] * self.undefined]))
+        return _defined(statistics.median([*self.defined, *[-math.inf] * self.undefined]))
 
     @property
     def mean(self) -> float | None:
         """None if any value is undefined."""
-        return None if self.undefined else statistics.fmean(self._numbers)
+        return None if self.undefined else statistics.fmean(self.defined)
 
     @property
     def best(self) -> float | None:
-        return max(self._numbers, default=None)
+        return max(self.defined, default=None)
 
     @property
     def std(self) -> float | None:
         """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
-        return None if self.undefined or len(self.values) < 2 else statistics.stdev(self._numbers)
+        return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
 
 
 @dataclass(frozen=True)
@@ -160,14 +153,14 @@ class TaskSummary:
 
     @property
     def headline(self) -> Spread:
-        return self._spread(self.task.headline)
+        return self.spread(self.task.headline)
 
     @property
     def metrics(self) -> dict[str, Spread]:
         names = dict.fromkeys(metric for result in self.results for metric in result.metrics)
-        return {name: self._spread(name) for name in names}
+        return {name: self.spread(name) for name in names}
 
-    def _spread(self, metric: str) -> Spread:
+    def spread(self, metric: str) -> Spread:
         return Spread({result.seed: _defined(result.metrics.get(metric)) for result in self.results})
 
     @property
@@ -210,14 +203,12 @@ def summarize(
     models = list(dict.fromkeys(result.model for result in results))
     summaries = []
     for model in models:
-        own = sorted((result for result in results if result.model == model), key=lambda r: (r.task, r.seed))
-        for one, other in itertools.pairwise(own):
-            if (one.task, one.seed) == (other.task, other.seed):
-                raise UserError(f"{name} holds two results for {one.task} with seed {one.seed}; remove a line")
-        if unknown := [result.task for result in own if result.task not in known]:
-            raise UserError(f"{name} holds results of the unknown task '{unknown[0]}'; known: {' '.join(known)}")
-        by_task = {name: tuple(result for result in own if result.task == name) for name in known}
-        tasks = {name: TaskSummary(known[name], runs) for name, runs in by_task.items() if runs}
+        own = sorted((result for result in results if result.model == model), key=lambda result: result.seed)
+        tasks = {}
+        for task_name, task in known.items():
+            runs = tuple(result for result in own if result.task == task_name)
+            if runs:
+                tasks[task_name] = TaskSummary(task, runs)
         row = name if len(models) == 1 else f"{name}: {model}"
         means = {title: _average(tasks, names) for title, names in averages.items()}
         summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
@@ -225,6 +216,12 @@ def summarize(
 
 
 def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> Average:
-    medians = {name: tasks[name].headline.median if name in tasks else None for name in names}
-    missing = tuple(name for name, median in medians.items() if median is None)
-    return Average(None if missing else statistics.fmean(m for m in medians.values() if m is not None), missing)
+    medians = []
+    missing = []
+    for name in names:
+        median = tasks[name].headline.median if name in tasks else None
+        if median is None:
+            missing.append(name)
+        else:
+            medians.append(median)
+    return Average(None if missing else statistics.fmean(medians), tuple(missing))

@@ -1,9 +1,8 @@
-"""Panels hold the numbers of the logs, at the right x; a thinned curve keeps what stands out."""
+"""Panels hold the numbers of the logs, at the right x."""
 
-import math
 from pathlib import Path
 
-from pytest import approx, raises
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.report.curves import make_panels
@@ -30,9 +29,9 @@ def test_curves_are_the_columns_of_the_log():
         kind = "held-out" if key.startswith("eval_") else "training"
         curve = curve_of(panels, key.removeprefix("eval_"), kind)
         expected = [(line["step"], line[key]) for line in logs if key in line]
-        assert list(zip(curve.x.tolist(), curve.y.tolist(), strict=True)) == expected
+        assert list(zip(curve.x, curve.y, strict=True)) == expected
     curve = curve_of(panels, "generator_loss", "frequencies")
-    assert (curve.x.tolist(), curve.y.tolist()) == ([0, 100], [6.25, 6.25])
+    assert (curve.x, curve.y) == ([0, 100], [6.25, 6.25])
     recall = next(panel for panel in panels if panel.name == "discriminator_recall")
     assert [curve.kind for curve in recall.curves] == ["held-out"]  # frequencies have no recall
 
@@ -48,24 +47,30 @@ def test_the_panels_of_the_original_come_first():
     assert [panel.title for panel in panels if not panel.is_main] == ["discriminator F1"]
 
 
-def test_tokens_between_lines_of_the_log_are_interpolated():
-    logs = sorted(training_logs([10, 20, 30, 40]) + evaluation_logs([0, 15, 44]), key=lambda line: line["step"])
-    by_step = {line["step"]: line for line in logs}
-    by_step[30]["tokens_seen"] = math.nan  # passed over
-    by_step[40]["tokens_seen"] = 5280  # 200 tokens a step from 20 on
+def test_tokens_and_flops_are_proportional_to_steps():
+    logs = training_logs([10, 20, 30, 40]) + evaluation_logs([15, 44])
     panels = make_panels([record(logs)], "tokens")
-    assert curve_of(panels, "loss", "training").x.tolist() == [640, 1280, 3280, 5280]
-    expected = [0, 960, 5280 + 4 * 5280 / 40]  # behind the last line at the mean of the run
-    assert curve_of(panels, "loss", "held-out").x.tolist() == approx(expected)
+    assert curve_of(panels, "loss", "training").x == [640, 1280, 1920, 2560]
+    assert curve_of(panels, "loss", "held-out").x == [960, 44 * 64]
+    panels = make_panels([record(logs, total_flos=88e9)], "flops")
+    assert curve_of(panels, "loss", "training").x == [2e10, 4e10, 6e10, 8e10]
 
 
-@parametrize(("axis", "message"), [("tokens", "tokens_seen"), ("flops", "FLOPs")])
+def test_other_held_out_texts_share_the_panel():
+    line = {
+        "step": 5,
+        "eval_loss": 3.0,
+        "eval_new_loss": 4.0,
+        "eval_new_discriminator_auc": 0.7,
+        "eval_new_runtime": 1,
+    }
+    panels = make_panels([record([line])])
+    assert [panel.name for panel in panels] == ["loss", "discriminator_auc"]
+    assert curve_of(panels, "discriminator_auc", "held-out: new").y == [0.7]
+    assert [curve_of(panels, "loss", kind).y for kind in ("held-out", "held-out: new")] == [[3.0], [4.0]]
+
+
+@parametrize(("axis", "message"), [("tokens", "tokens"), ("flops", "FLOPs")])
 def test_a_log_that_does_not_know_the_axis_is_refused(axis, message):
     with raises(UserError, match=message):
         make_panels([record([{"step": 1, "loss": 1.0}])], axis)
-
-
-def test_values_that_are_not_finite_are_left_out():
-    logs = training_logs([1, 2, 3, 4], grad_norm=[1.0, math.nan, math.inf, 2.0])
-    curve = curve_of(make_panels([record(logs, total_flos=8e9)], "flops"), "grad_norm", "training")
-    assert (curve.x.tolist(), curve.y.tolist(), curve.not_finite) == ([2e9, 8e9], [1.0, 2.0], 2)
