@@ -4,7 +4,7 @@ A backbone is an encoder of transformers with its LM head, used unchanged. A row
 package needs to know about it; CONTRIBUTING.md shows how to add one.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 UNIFORM = "uniform"
 """Generator type without a network: tokens are drawn uniformly from the vocabulary."""
@@ -20,13 +20,10 @@ class Backbone(NamedTuple):
         takes_token_types: the encoder takes `token_type_ids`.
         has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
             `*ForSequenceClassification` misses only its classifier in an exported detector.
-        takes_attention_bias: the encoder adds a float mask (B, 1, 1, L) to its attention scores as it is. DeBERTa
-            turns 0 and 1 into a mask of its own, for its embeddings, too. The mask of documents that share a row is
-            (B, 1, L, L); tokens must meet in attention only.
+        takes_attention_bias: the encoder adds a float mask (B, 1, 1 or L, L) to its attention scores as it is. DeBERTa
+            turns 0 and 1 into a mask of its own, for its embeddings, too.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
-        block_mask: how another encoder takes the mask of documents that share a row: as floats for its full and its
-            local layers, also where rows are only padded, or as 0 and 1 in `encoder` behind `embeddings`; None: not at
-            all.
+        takes_mask_by_layer: the encoder takes such a mask for its full and one for its local layers.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
         settings: values of the configuration that are fixed here.
         renamed: names of values in the configuration that differ from BERT's.
@@ -44,7 +41,7 @@ class Backbone(NamedTuple):
     has_pooler: bool = False
     takes_attention_bias: bool = False
     counts_positions_behind_padding: bool = False
-    block_mask: Literal["full and local", "zero or one"] | None = None
+    takes_mask_by_layer: bool = False
     ffn_matrices: int = 2
     settings: dict[str, Any] = {}
     renamed: dict[str, str] = {}
@@ -78,7 +75,6 @@ BACKBONES = {
         lm_head=("cls",),
         projection="embeddings.embed_proj",
         embeddings={"word": "embeddings.word_embeddings", "position": "embeddings.position_embeddings"},
-        block_mask="zero or one",
         settings={
             "relative_attention": True,
             "pos_att_type": ["p2c", "c2p"],
@@ -95,7 +91,7 @@ BACKBONES = {
         lm_head=("head", "decoder"),
         embeddings={"word": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
         takes_token_types=False,
-        block_mask="full and local",
+        takes_mask_by_layer=True,
         ffn_matrices=3,
         settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},

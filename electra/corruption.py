@@ -9,16 +9,24 @@ Randomness is passed in as uniform numbers: the same numbers give the same masks
 docs/fidelity.md lists the differences from the public implementations, with reasons.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+Gaps = Sequence[Sequence[int]]
+"""(start, stop) of each run of ids that have no token, ascending."""
 BLOCK = 128
 """Tokens whose probabilities are summed up first when one is sampled."""
 
 
-def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids: Iterable[int]) -> Tensor:
+def maskable_tokens(
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    special_token_ids: Iterable[int],
+) -> Tensor:
     """True where a token may be masked: neither padding nor a special token.
 
     Args:
@@ -34,22 +42,42 @@ def maskable_tokens(input_ids: Tensor, attention_mask: Tensor, special_token_ids
     return maskable
 
 
-def count_chosen(maskable: Tensor, attention_mask: Tensor, mlm_probability: float) -> Tensor:
+def slots_of(length: int, mlm_probability: float) -> int:
+    """K, the slots for chosen positions in a row of `length` tokens: as many as a full row has, at least 1."""
+    return max(1, round(mlm_probability * length))
+
+
+def count_chosen(
+    maskable: Tensor,
+    attention_mask: Tensor,
+    mlm_probability: float,
+) -> Tensor:
     """Number of positions that `choose_positions` chooses in each row, int64 (B,)."""
-    slots = round(mlm_probability * maskable.size(1))
-    return share_of(attention_mask.sum(dim=1), maskable.sum(dim=1), mlm_probability, max(1, slots))
+    real = attention_mask.sum(dim=1)  # (B,)
+    available = maskable.sum(dim=1)  # (B,)
+    slots = slots_of(maskable.size(1), mlm_probability)
+    return share_of(real, available, mlm_probability, slots)
 
 
-def share_of(real: Tensor, available: Tensor, mlm_probability: float, most: int) -> Tensor:
+def share_of(
+    real: Tensor,
+    available: Tensor,
+    mlm_probability: float,
+    most: int,
+) -> Tensor:
     """round(mlm_probability * real), at least 1, at most `most` and what is available; int64, any shape."""
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
-    wanted = (real.to(precision) * mlm_probability).round().long()
-    return torch.minimum(wanted.clamp(min=1, max=most), available)
+    share = real.to(precision) * mlm_probability
+    wanted = share.round().long().clamp(min=1, max=most)
+    return torch.minimum(wanted, available)
 
 
 def choose_positions(
-    maskable: Tensor, attention_mask: Tensor, uniform: Tensor, mlm_probability: float
+    maskable: Tensor,
+    attention_mask: Tensor,
+    uniform: Tensor,
+    mlm_probability: float,
 ) -> tuple[Tensor, Tensor]:
     """Choose k = round(mlm_probability * n) positions of every row, without replacement; n counts its real tokens.
 
@@ -62,15 +90,16 @@ def choose_positions(
         uniform: one number in [0, 1) per token; the k smallest of a row's maskable ones win, float (B, L).
         mlm_probability: share of the real tokens that is chosen, in (0, 1).
     Returns:
-        mlm_positions: int64 (B, K), K = max(1, round(mlm_probability * L)); arbitrary beyond a row's k.
+        mlm_positions: int64 (B, K), see `slots_of`; arbitrary beyond a row's k.
         mlm_mask: bool (B, K), which slots are used.
     """
-    length = maskable.size(1)
-    slots = min(length, max(1, round(mlm_probability * length)))
-    order = uniform.masked_fill(~maskable, 2.0)  # behind every maskable token
-    mlm_positions = order.topk(slots, dim=1, largest=False, sorted=True).indices
-    count = count_chosen(maskable, attention_mask, mlm_probability)
-    mlm_mask = torch.arange(slots, device=maskable.device).unsqueeze(0) < count.unsqueeze(1)
+    slots = slots_of(maskable.size(1), mlm_probability)
+    order = uniform.masked_fill(~maskable, 2.0)  # (B, L); 2 is behind every maskable token
+    mlm_positions = order.topk(slots, dim=1, largest=False, sorted=True).indices  # (B, L) -> (B, K)
+
+    count = count_chosen(maskable, attention_mask, mlm_probability)  # (B,)
+    slot = torch.arange(slots, device=maskable.device)  # (K,)
+    mlm_mask = slot.unsqueeze(0) < count.unsqueeze(1)  # (1, K) < (B, 1)
     return mlm_positions, mlm_mask
 
 
@@ -84,7 +113,7 @@ def mask_tokens(
     mlm_replacement_probability: float,
     mlm_random_probability: float = 0.0,
     vocab_size: int = 0,
-    vocabulary_gaps: Sequence[Sequence[int]] = (),
+    vocabulary_gaps: Gaps = (),
 ) -> tuple[Tensor, Tensor]:
     """x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some a random token, the rest are kept.
 
@@ -102,13 +131,19 @@ def mask_tokens(
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True at [MASK].
     """
+    originals = input_ids.gather(1, mlm_positions)  # (B, L) -> (B, K)
     is_mask_token = mlm_mask & (uniform < mlm_replacement_probability)
-    shown = input_ids.gather(1, mlm_positions).masked_fill(is_mask_token, mask_token_id)
+    shown = originals.masked_fill(is_mask_token, mask_token_id)
+
     if mlm_random_probability > 0:
-        is_random = mlm_mask & ~is_mask_token & (uniform < mlm_replacement_probability + mlm_random_probability)
+        is_changed = uniform < mlm_replacement_probability + mlm_random_probability
+        is_random = mlm_mask & is_changed & ~is_mask_token
         place = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
-        shown = torch.where(is_random, draw_tokens(place, vocab_size, vocabulary_gaps), shown)
-    return input_ids.scatter(1, mlm_positions, shown), is_mask_token
+        random_ids = draw_tokens(place, vocab_size, vocabulary_gaps)
+        shown = torch.where(is_random, random_ids, shown)
+
+    masked_input_ids = input_ids.scatter(1, mlm_positions, shown)  # (B, K) -> (B, L)
+    return masked_input_ids, is_mask_token
 
 
 def sample_tokens(
@@ -117,7 +152,7 @@ def sample_tokens(
     *,
     temperature: float = 1.0,
     disallowed_ids: Tensor | None = None,
-    vocabulary_gaps: Sequence[Sequence[int]] = (),
+    vocabulary_gaps: Gaps = (),
     probabilities: Tensor | None = None,
 ) -> Tensor:
     """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
@@ -132,48 +167,67 @@ def sample_tokens(
         temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
         vocabulary_gaps: see `draw_tokens`; these ids are not drawn.
-        probabilities: softmax(logits), float32 (N, V), if it is there already.
+        probabilities: softmax(logits), float32 (N, V), if already computed.
     Returns:
         sampled ids, int64 (N,).
     """
-    weights = probabilities
-    if weights is None or temperature != 1.0 or disallowed_ids is not None or vocabulary_gaps:
+    weights = probabilities  # (N, V)
+    is_plain = temperature == 1.0 and disallowed_ids is None and not vocabulary_gaps
+    if weights is None or not is_plain:
         weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids, vocabulary_gaps)
-
     size = weights.size(1)
-    whole = size // BLOCK * BLOCK
-    sums = weights[:, :whole].unflatten(1, (-1, BLOCK)).sum(dim=2) if whole else weights[:, :0]
-    sums = torch.cat([sums, weights[:, whole:].sum(dim=1, keepdim=True)], dim=1) if whole < size else sums
-    sums = _running_sums(sums)
-    # Relative to the row's total, which rounding leaves near 1.
-    target = uniform.unsqueeze(1).to(sums.dtype) * sums[:, -1:]
-    block = _first_above(sums, target)
-    before = torch.where(block > 0, sums.gather(1, (block - 1).clamp(min=0)), 0.0)
-    ids = block * BLOCK + torch.arange(BLOCK, device=weights.device)
-    inside = torch.where(ids < size, weights.gather(1, ids.clamp(max=size - 1)), 0.0)
-    place = _first_above(_running_sums(inside), target - before)
-    return (block * BLOCK + place).squeeze(1).clamp(max=size - 1)
+
+    # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
+    up_to_block = _running_sums(_block_sums(weights))  # (N, blocks)
+    total = up_to_block[:, -1:]
+    target = uniform.unsqueeze(1).to(total.dtype) * total  # (N, 1)
+    block = _first_above(up_to_block, target)  # (N, 1)
+    before_block = F.pad(up_to_block, (1, 0)).gather(1, block)  # (N, 1)
+
+    # The token inside of the block.
+    ids = block * BLOCK + torch.arange(BLOCK, device=weights.device)  # (N, BLOCK)
+    inside = weights.gather(1, ids.clamp(max=size - 1))
+    inside = torch.where(ids < size, inside, 0.0)
+    place = _first_above(_running_sums(inside), target - before_block)  # (N, 1)
+
+    sampled_ids = (block * BLOCK + place).squeeze(1)  # (N,)
+    return sampled_ids.clamp(max=size - 1)
 
 
 def _sampling_weights(
-    scores: Tensor, temperature: float, disallowed_ids: Tensor | None, vocabulary_gaps: Sequence[Sequence[int]]
+    scores: Tensor,
+    temperature: float,
+    disallowed_ids: Tensor | None,
+    vocabulary_gaps: Gaps,
 ) -> Tensor:
     """softmax(scores / temperature) without the ids that must not be drawn, float32 (N, V)."""
     if disallowed_ids is not None:
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
-        scores = scores.scatter(1, disallowed_ids.unsqueeze(1), float("-inf"))
+        column = disallowed_ids.unsqueeze(1)  # (N, 1)
+        scores = scores.scatter(1, column, -math.inf)
     for start, stop in vocabulary_gaps:
-        scores = scores.index_fill(1, torch.arange(start, stop, device=scores.device), float("-inf"))
+        gap = torch.arange(start, stop, device=scores.device)
+        scores = scores.index_fill(1, gap, -math.inf)
     if temperature != 1.0:
         # The largest becomes 0, so that no temperature makes it infinite.
-        scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
+        largest = scores.amax(dim=1, keepdim=True)
+        scores = (scores - largest) / temperature
     return scores.softmax(dim=1)
+
+
+def _block_sums(weights: Tensor) -> Tensor:
+    """Sums of blocks of `BLOCK` tokens; the last one may be shorter: (N, V) -> (N, V // BLOCK + 1)."""
+    blocks = weights.size(1) // BLOCK
+    whole, rest = weights.tensor_split([blocks * BLOCK], dim=1)
+    sums = whole.unflatten(1, (blocks, BLOCK)).sum(dim=2)
+    return torch.cat([sums, rest.sum(dim=1, keepdim=True)], dim=1)
 
 
 def _running_sums(weights: Tensor) -> Tensor:
     """Cumulative sums of rows, (N, M)."""
     if torch.are_deterministic_algorithms_enabled():  # GPUs sum floats in varying order
-        return (weights * 2.0**30).long().cumsum(dim=1).double()
+        whole_numbers = (weights * 2.0**30).long()
+        return whole_numbers.cumsum(dim=1).double()
     return weights.cumsum(dim=1)
 
 
@@ -183,31 +237,41 @@ def _first_above(sums: Tensor, target: Tensor) -> Tensor:
     Rounding may put the target at the last sum; below it, a place of weight 0 is never found.
     """
     last = sums[:, -1:]
-    below = torch.minimum(target, torch.nextafter(last, torch.zeros_like(last)))
-    return torch.searchsorted(sums, below, right=True).clamp(max=sums.size(1) - 1)
+    below_last = torch.nextafter(last, torch.zeros_like(last))
+    place = torch.searchsorted(sums, torch.minimum(target, below_last), right=True)
+    return place.clamp(max=sums.size(1) - 1)
 
 
-def draw_tokens(uniform: Tensor, vocab_size: int, vocabulary_gaps: Sequence[Sequence[int]] = ()) -> Tensor:
+def draw_tokens(
+    uniform: Tensor,
+    vocab_size: int,
+    vocabulary_gaps: Gaps = (),
+) -> Tensor:
     """x_hat drawn uniformly from the whole vocabulary, including special tokens and the original; no generator.
 
     Args:
         uniform: a number in [0, 1) per slot, float (B, K).
         vocab_size: V, the largest id + 1.
-        vocabulary_gaps: (start, stop) of each run of ids below V that have no token, ascending.
+        vocabulary_gaps: ids below V that have no token.
     Returns:
         int64 (B, K).
 
     Source: google-research/electra, `uniform_generator`.
     """
-    tokens = vocab_size - sum(stop - start for start, stop in vocabulary_gaps)
+    missing = sum(stop - start for start, stop in vocabulary_gaps)
+    tokens = vocab_size - missing
     ids = (uniform * tokens).long().clamp(0, tokens - 1)  # float32 may round up
     for start, stop in vocabulary_gaps:
-        ids = ids + (stop - start) * (ids >= start)
+        is_behind = ids >= start
+        ids = ids + (stop - start) * is_behind
     return ids
 
 
 def replace_tokens(
-    input_ids: Tensor, mlm_positions: Tensor, mlm_mask: Tensor, sampled_ids: Tensor
+    input_ids: Tensor,
+    mlm_positions: Tensor,
+    mlm_mask: Tensor,
+    sampled_ids: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """x_corrupt = REPLACE(x, m, x_hat); a sample equal to the original counts as original.
 
@@ -219,6 +283,8 @@ def replace_tokens(
         corrupted_input_ids: int64 (B, L).
         is_replaced: bool (B, L), True where the id changed.
     """
-    originals = input_ids.gather(1, mlm_positions)
-    corrupted_input_ids = input_ids.scatter(1, mlm_positions, torch.where(mlm_mask, sampled_ids, originals))
-    return corrupted_input_ids, corrupted_input_ids != input_ids
+    originals = input_ids.gather(1, mlm_positions)  # (B, L) -> (B, K)
+    shown = torch.where(mlm_mask, sampled_ids, originals)
+    corrupted_input_ids = input_ids.scatter(1, mlm_positions, shown)  # (B, K) -> (B, L)
+    is_replaced = corrupted_input_ids != input_ids
+    return corrupted_input_ids, is_replaced

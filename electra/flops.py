@@ -44,7 +44,6 @@ def google_training_flops(
     max_length: int,
     train_batch_size: int,
     steps: int,
-    sparse_embedding_lookup: bool = False,
     mlm_positions_fraction: float = GOOGLE_MLM_POSITIONS_FRACTION,
 ) -> float:
     """Training FLOPs as the paper counts them: ELECTRA-small 1.29e18, base 6.43e19, large (400k steps) 7.12e20.
@@ -58,26 +57,27 @@ def google_training_flops(
         discriminator: with the replaced-token head at every position; None for MLM alone.
         generator: with the LM head, BERT if it is alone; None for a discriminator alone.
         max_length: positions per row; `train_batch_size` rows make an optimizer step.
-        sparse_embedding_lookup: embedding lookup is free (ELECTRA-small: 7.8e17).
         mlm_positions_fraction: share of the positions at which the LM head predicts, in [0, 1].
     """
     per_token = 0.0
     if discriminator is not None:
         hidden = discriminator.hidden_size
         head = 2 * hidden * hidden + (1 + _ACTIVATION + 2) * hidden
-        per_token += _google_encoder_per_token(discriminator, max_length, sparse_embedding_lookup) + head
+        per_token += _google_encoder_per_token(discriminator, max_length) + head
     if generator is not None:
         embedding, vocabulary = generator.embedding_size, generator.vocab_size
         transform = 2 * generator.hidden_size * embedding + (1 + _ACTIVATION + _LAYER_NORM) * embedding
         softmax_and_target = (_SOFTMAX + 2) * vocabulary
         head = transform + 2 * embedding * vocabulary + softmax_and_target
-        per_token += _google_encoder_per_token(generator, max_length, sparse_embedding_lookup)
+        per_token += _google_encoder_per_token(generator, max_length)
         per_token += mlm_positions_fraction * head
     return 2 * per_token * train_batch_size * max_length * steps
 
 
-def _google_encoder_per_token(shape: TransformerShape, max_length: int, sparse_embedding_lookup: bool) -> int:
-    hidden, intermediate, embedding = shape.hidden_size, shape.intermediate_size, shape.embedding_size
+def _google_encoder_per_token(shape: TransformerShape, max_length: int) -> int:
+    hidden = shape.hidden_size
+    intermediate = shape.intermediate_size
+    embedding = shape.embedding_size
     query_key_value = 3 * (2 * hidden * hidden + hidden)
     scores_and_values = 2 * hidden * max_length + 2 * hidden * max_length
     softmax_dropout_scale = (_SOFTMAX + _DROPOUT + 1) * max_length * shape.num_heads
@@ -86,8 +86,8 @@ def _google_encoder_per_token(shape: TransformerShape, max_length: int, sparse_e
     feed_forward_in = 2 * hidden * intermediate + (1 + _ACTIVATION) * intermediate
     feed_forward_out = 2 * hidden * intermediate + bias_dropout_residual + _LAYER_NORM * hidden
     attention = query_key_value + scores_and_values + softmax_dropout_scale + attention_output
-    words = 0 if sparse_embedding_lookup else 2 * embedding * shape.vocab_size
-    positions_and_types = 2 * embedding * (max_length + 2)  # dense in the sparse count, too
+    words = 2 * embedding * shape.vocab_size
+    positions_and_types = 2 * embedding * (max_length + 2)
     sum_norm_dropout = (2 + _LAYER_NORM + _DROPOUT) * embedding
     projection = 2 * hidden * embedding + hidden if embedding != hidden else 0
     embeddings = words + positions_and_types + sum_norm_dropout + projection
@@ -131,7 +131,9 @@ def six_n_t_flops(
 
 
 def _six_n_per_token(shape: TransformerShape, max_length: int, head_parameters: float) -> float:
-    hidden, intermediate, embedding = shape.hidden_size, shape.intermediate_size, shape.embedding_size
+    hidden = shape.hidden_size
+    intermediate = shape.intermediate_size
+    embedding = shape.embedding_size
     attention = 4 * (hidden * hidden + hidden)
     feed_forward = 2 * hidden * intermediate + intermediate + hidden
     layer_norms = 2 * 2 * hidden

@@ -27,7 +27,7 @@ from torch import Tensor
 
 
 class Objective(NamedTuple):
-    """What is trained, and the defaults that belong to it.
+    """What is trained, and the defaults that belong to it. The defaults of the fields are ELECTRA's.
 
     Args:
         has_generator: a small network fills the chosen positions; without one the main network sees [MASK].
@@ -45,9 +45,9 @@ class Objective(NamedTuple):
             as noise. The generator must not see the tokens that it predicts, so all chosen ones become [MASK].
     """
 
-    has_generator: bool
-    finds_replaced: bool
-    at_all_tokens: bool
+    has_generator: bool = True
+    finds_replaced: bool = True
+    at_all_tokens: bool = True
     mlm_replacement_probability: float = 0.85
     mlm_random_probability: float = 0.0
     discriminator_weight: float = 50.0
@@ -71,21 +71,43 @@ class Objective(NamedTuple):
         """Name of the main network's loss in logs and metrics."""
         if self.finds_replaced:
             return "discriminator_loss"
-        return "all_tokens_loss" if self.at_all_tokens else "mlm_loss"
+        if self.at_all_tokens:
+            return "all_tokens_loss"
+        return "mlm_loss"
 
 
 OBJECTIVES = {
-    "electra": Objective(has_generator=True, finds_replaced=True, at_all_tokens=True),
-    "electra_15": Objective(has_generator=True, finds_replaced=True, at_all_tokens=False),
-    "mlm": Objective(False, False, False, 0.8, 0.1, discriminator_weight=1.0),
-    "replace_mlm": Objective(True, False, False, discriminator_weight=1.0),
-    "all_tokens_mlm": Objective(True, False, True, discriminator_weight=1.0),
-    "two_stage": Objective(True, True, True, discriminator_weight=1.0, has_stages=True),
-    "adversarial": Objective(True, True, True, is_adversarial=True),
-    "electric": Objective(True, True, False, 1.0, is_energy_based=True),
+    "electra": Objective(),
+    "electra_15": Objective(at_all_tokens=False),
+    "mlm": Objective(
+        has_generator=False,
+        finds_replaced=False,
+        at_all_tokens=False,
+        mlm_replacement_probability=0.8,
+        mlm_random_probability=0.1,
+        discriminator_weight=1.0,
+    ),
+    "replace_mlm": Objective(
+        finds_replaced=False,
+        at_all_tokens=False,
+        discriminator_weight=1.0,
+    ),
+    "all_tokens_mlm": Objective(
+        finds_replaced=False,
+        discriminator_weight=1.0,
+    ),
+    "two_stage": Objective(
+        has_stages=True,
+        discriminator_weight=1.0,
+    ),
+    "adversarial": Objective(is_adversarial=True),
+    "electric": Objective(
+        at_all_tokens=False,
+        mlm_replacement_probability=1.0,
+        is_energy_based=True,
+    ),
 }
-
-
+"""By name; each says how it differs from ELECTRA."""
 NOISE_SHARE = 0.5
 """Share of the chosen positions that Electric fills with samples; at the others the original stays."""
 
@@ -95,7 +117,11 @@ def objective_of(name: str, uniform_generator: bool = False) -> Objective:
     objective = OBJECTIVES[name]
     if not uniform_generator:
         return objective
-    return objective._replace(has_generator=False, draws_uniformly=True, discriminator_weight=1.0)
+    return objective._replace(
+        has_generator=False,
+        draws_uniformly=True,
+        discriminator_weight=1.0,
+    )
 
 
 def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
@@ -107,14 +133,16 @@ def generator_nll(logits: Tensor, original_ids: Tensor) -> Tensor:
     Returns:
         float32 (N,).
     """
-    return nll_and_probabilities(logits, original_ids)[0]
+    nll, _ = nll_and_probabilities(logits, original_ids)
+    return nll
 
 
 def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
     """`generator_nll`, and p_G without gradient, float32 (N, V), of which samples are drawn, from the same softmax."""
     if torch.compiler.is_compiling():  # compilers join operations by themselves
         log_p = F.log_softmax(logits, dim=1, dtype=torch.float32)
-        return F.nll_loss(log_p, original_ids, reduction="none"), log_p.detach().exp()
+        nll = F.nll_loss(log_p, original_ids, reduction="none")
+        return nll, log_p.detach().exp()
     nll, probabilities = _SoftmaxNll.apply(logits, original_ids)
     return nll, probabilities
 
@@ -124,10 +152,12 @@ class _SoftmaxNll(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
-        probabilities = logits.softmax(dim=1, dtype=torch.float32)
-        original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1)
+        probabilities = logits.softmax(dim=1, dtype=torch.float32)  # (N, V)
+        of_original = logits.gather(1, original_ids.unsqueeze(1)).squeeze(1).float()  # (N,)
+        of_likeliest = logits.amax(dim=1).float()
         # The probability of the likeliest token is at least 1 / V, so its logarithm is exact.
-        nll = logits.amax(dim=1).float() - original.float() - probabilities.amax(dim=1).log()
+        log_p_of_likeliest = probabilities.amax(dim=1).log()
+        nll = of_likeliest - of_original - log_p_of_likeliest
         ctx.save_for_backward(probabilities, original_ids, nll)
         ctx.mark_non_differentiable(probabilities)
         ctx.set_materialize_grads(False)  # else zeros (N, V) for the probabilities
@@ -140,8 +170,10 @@ class _SoftmaxNll(torch.autograd.Function):
         probabilities, original_ids, nll = ctx.saved_tensors
         of_logits = torch.empty_like(probabilities, dtype=ctx.dtype)
         torch.mul(probabilities, gradient.unsqueeze(1), out=of_logits)
-        at_original = torch.expm1(-nll) * gradient
-        return of_logits.scatter_(1, original_ids.unsqueeze(1), at_original.unsqueeze(1).to(ctx.dtype)), None
+        at_original = torch.expm1(-nll) * gradient  # (N,)
+        column = at_original.unsqueeze(1).to(ctx.dtype)
+        of_logits.scatter_(1, original_ids.unsqueeze(1), column)
+        return of_logits, None
 
 
 def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
@@ -153,10 +185,18 @@ def discriminator_nll(logits: Tensor, is_replaced: Tensor) -> Tensor:
     Returns:
         float32 (B, L), including padding: exclude it with `weighted_mean`.
     """
-    return F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
+    return F.binary_cross_entropy_with_logits(
+        logits.float(),
+        is_replaced.float(),
+        reduction="none",
+    )
 
 
-def noise_logits(energies: Tensor, log_q: Tensor, noise_share: float = NOISE_SHARE) -> Tensor:
+def noise_logits(
+    energies: Tensor,
+    log_q: Tensor,
+    noise_share: float = NOISE_SHARE,
+) -> Tensor:
     """Log odds that a token is noise: E(x, t) + log q(x_t) + log(k / (1 - k)), float32, in the shape of the energies.
 
     Electric, section 2; google-research/electra, run_pretraining.py. A token is noise, drawn from q, with probability
@@ -168,10 +208,16 @@ def noise_logits(energies: Tensor, log_q: Tensor, noise_share: float = NOISE_SHA
         log_q: the generator's log probability of the same tokens, nats; gets no gradient.
         noise_share: k.
     """
-    return energies.float() + log_q.detach() + math.log(noise_share / (1 - noise_share))
+    log_prior_odds = math.log(noise_share / (1 - noise_share))
+    return energies.float() + log_q.detach() + log_prior_odds
 
 
-def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseline_logits: Tensor) -> Tensor:
+def adversarial_nll(
+    logits: Tensor,
+    sampled_ids: Tensor,
+    rewards: Tensor,
+    baseline_logits: Tensor,
+) -> Tensor:
     """-log p_G(x_hat_t | x_masked) [R_t - b(x_masked, t)] for each chosen position; only log p_G has a gradient.
 
     Adversarial training, appendix F. The generator maximizes the discriminator's loss, E[sum_t R_t], by REINFORCE,
@@ -191,8 +237,9 @@ def adversarial_nll(logits: Tensor, sampled_ids: Tensor, rewards: Tensor, baseli
     Returns:
         float32 (N,). Only its gradient is meaningful.
     """
-    advantages = rewards + F.logsigmoid(baseline_logits.float())
-    return advantages.detach() * generator_nll(logits, sampled_ids)
+    baseline = -F.logsigmoid(baseline_logits.float())
+    advantage = (rewards - baseline).detach()
+    return advantage * generator_nll(logits, sampled_ids)
 
 
 def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
@@ -203,15 +250,26 @@ def baseline_nll(baseline_logits: Tensor, rewards: Tensor) -> Tensor:
     Returns:
         float32 (N,), without gradient for the rewards.
     """
-    return F.binary_cross_entropy_with_logits(baseline_logits.float(), rewards.detach().neg().exp(), reduction="none")
+    probability = torch.exp(-rewards.detach())
+    return F.binary_cross_entropy_with_logits(
+        baseline_logits.float(),
+        probability,
+        reduction="none",
+    )
 
 
 def entropy(logits: Tensor) -> Tensor:
     """-sum_x p(x) log p(x) of softmax(logits), nats: any float (N, V) -> float32 (N,)."""
-    return torch.special.entr(logits.float().softmax(dim=1)).sum(dim=1)
+    probabilities = logits.float().softmax(dim=1)
+    return torch.special.entr(probabilities).sum(dim=1)
 
 
-def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor) -> Tensor:
+def copy_nll(
+    logits: Tensor,
+    copy_logits: Tensor,
+    input_ids: Tensor,
+    original_ids: Tensor,
+) -> Tensor:
     """-log p(x_t | x_corrupt), p(x_t) = D_t 1[x_t = x_corrupt_t] + (1 - D_t) softmax(logits_t)[x_t].
 
     All-Tokens MLM, section 3.5: D_t = sigmoid(copy_logits_t) is the probability of copying the input token. Computed
@@ -226,12 +284,19 @@ def copy_nll(logits: Tensor, copy_logits: Tensor, input_ids: Tensor, original_id
         float32 (N,).
     """
     copy_logits = copy_logits.float()
-    by_softmax = F.logsigmoid(-copy_logits) - generator_nll(logits, original_ids)
-    either_way = torch.logaddexp(F.logsigmoid(copy_logits), by_softmax)
-    return -torch.where(input_ids == original_ids, either_way, by_softmax)
+    log_copy = F.logsigmoid(copy_logits)  # log D
+    log_predict = F.logsigmoid(-copy_logits)  # log (1 - D)
+    by_softmax = log_predict - generator_nll(logits, original_ids)
+    either_way = torch.logaddexp(log_copy, by_softmax)
+    log_p = torch.where(input_ids == original_ids, either_way, by_softmax)
+    return -log_p
 
 
-def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> Tensor:
+def copy_prediction(
+    logits: Tensor,
+    copy_logits: Tensor,
+    input_ids: Tensor,
+) -> Tensor:
     """The most likely token under the p of `copy_nll`; ties go to the copied token.
 
     Args:
@@ -239,15 +304,20 @@ def copy_prediction(logits: Tensor, copy_logits: Tensor, input_ids: Tensor) -> T
     Returns:
         int64 (N,).
     """
-    copy_probability = copy_logits.float().sigmoid()
-    probabilities = logits.float().softmax(dim=1)
+    copy = copy_logits.float().sigmoid()  # D
+    probabilities = logits.float().softmax(dim=1)  # (N, V)
     best = probabilities.max(dim=1)
     of_input = probabilities.gather(1, input_ids.unsqueeze(1)).squeeze(1)
-    is_copied = copy_probability + (1 - copy_probability) * of_input >= (1 - copy_probability) * best.values
-    return torch.where(is_copied, input_ids, best.indices)
+    p_of_input = copy + (1 - copy) * of_input
+    p_of_best = (1 - copy) * best.values
+    return torch.where(p_of_input >= p_of_best, input_ids, best.indices)
 
 
-def weighted_mean(values: Tensor, weights: Tensor, count: Tensor | None = None) -> Tensor:
+def weighted_mean(
+    values: Tensor,
+    weights: Tensor,
+    count: Tensor | None = None,
+) -> Tensor:
     """Mean of `values` where `weights` is 1, or 0 if none is. Gradients elsewhere are exactly 0.
 
     Args:
@@ -255,10 +325,17 @@ def weighted_mean(values: Tensor, weights: Tensor, count: Tensor | None = None) 
         weights: bool or 0/1, the same shape.
         count: divisor in place of the number of ones, above 0.
     """
-    chosen = weights.bool()
-    return torch.where(chosen, values, 0.0).sum() / (chosen.sum().clamp(min=1) if count is None else count)
+    is_counted = weights.bool()
+    total = torch.where(is_counted, values, 0.0).sum()
+    if count is None:
+        count = is_counted.sum().clamp(min=1)
+    return total / count
 
 
-def electra_loss(generator_loss: Tensor, discriminator_loss: Tensor, discriminator_weight: float | Tensor) -> Tensor:
+def electra_loss(
+    generator_loss: Tensor,
+    discriminator_loss: Tensor,
+    discriminator_weight: float,
+) -> Tensor:
     """L_MLM + lambda * L_Disc, section 2; lambda = 50. L_Disc has no gradient through the generator's samples."""
     return generator_loss + discriminator_weight * discriminator_loss

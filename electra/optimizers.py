@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from transformers.trainer_pt_utils import get_parameter_names
 
-from electra.io.errors import UserError
 from electra.layer_decay import LAYER, WITHOUT_WEIGHT_DECAY
 
 SETTLED_STEP = 2**24
@@ -28,47 +27,25 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
     Arguments and defaults are those of `torch.optim.AdamW`; the original uses betas=(0.9, 0.999), eps=1e-6,
     weight_decay=0.01. torch scales m and v by 1 / (1 - beta**step), so every parameter's `step` starts where that is
     exactly 1, and stays there. `step` is part of the state: a state loaded from plain AdamW is still corrected.
-
-    Raises:
-        UserError: a beta so close to 1 that the correction would not be exactly 1.
+    AMSGrad is not supported.
 
     Source: google-research/electra, model/optimization.py, AdamWeightDecayOptimizer.
     """
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Check the betas and add a group as torch does; the constructor uses this method for its groups, too."""
-        betas = param_group.get("betas", self.defaults["betas"])
-        if any(1 - beta**SETTLED_STEP != 1 for beta in betas):
-            raise UserError(
-                f"Adam without bias correction got betas={betas}, expected at most 0.99999 each; "
-                "lower them or use Adam with bias correction"
-            )
-        super().add_param_group(param_group)
-
     def step(self, closure: Any = None) -> Any:
-        loss = None
-        if closure is not None:  # it may create the gradients
-            with torch.enable_grad():
-                loss = closure()
+        """One step; the gradients must be there before, so a closure may only compute the loss."""
         for group in self.param_groups:
+            is_on_device = group["fused"] or group["capturable"]  # other kernels read the step on the host
             for parameter in group["params"]:
-                if parameter.grad is not None and not self.state[parameter]:
-                    self.state[parameter] = self._settled_state(parameter, group)
-        super().step()
-        return loss
-
-    def _settled_state(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        """A new parameter's state as torch makes it, but for the step."""
-        is_on_device = group["fused"] or group["capturable"]  # other kernels read the step on the host
-        device = parameter.device if is_on_device else "cpu"
-        state = {
-            "step": torch.full((), SETTLED_STEP, dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-        if group["amsgrad"]:
-            state["max_exp_avg_sq"] = torch.zeros_like(parameter)
-        return state
+                if parameter.grad is None or self.state[parameter]:
+                    continue
+                device = parameter.device if is_on_device else "cpu"
+                self.state[parameter] = {
+                    "step": torch.tensor(SETTLED_STEP, dtype=torch.float32, device=device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        return super().step(closure)
 
 
 class MuonAdamW(torch.optim.AdamW):
@@ -97,9 +74,12 @@ class MuonAdamW(torch.optim.AdamW):
             loss = super().step(closure)
         finally:
             self.param_groups = groups
-        for group in self.param_groups:
+
+        for group in groups:
+            if not group.get("muon"):
+                continue
             by_shape = defaultdict(list)
-            for parameter in group["params"] if group.get("muon") else ():
+            for parameter in group["params"]:
                 if parameter.grad is not None:
                     by_shape[parameter.shape].append(parameter)
             for parameters in by_shape.values():
@@ -107,23 +87,29 @@ class MuonAdamW(torch.optim.AdamW):
         return loss
 
     def _step_matrices(self, parameters: list[Tensor], learning_rate: float, weight_decay: float) -> None:
-        """Update matrices of one shape."""
-        grad_scale = getattr(self, "grad_scale", None)
-        found_inf = getattr(self, "found_inf", None)
-        states = [self.state[parameter] for parameter in parameters]
-        for parameter, state in zip(parameters, states, strict=True):
-            if not state:  # Adam, which loads all states, expects a step in each
-                state |= {"step": parameter.new_zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
-        buffers = [state["momentum_buffer"] for state in states]
+        """Update N matrices of one shape, (A, B)."""
+        for parameter in parameters:
+            state = self.state[parameter]
+            if not state:
+                state["step"] = parameter.new_zeros(())  # Adam, which loads all states, expects it
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+        buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+
         gradients = torch.stack([parameter.grad for parameter in parameters if parameter.grad is not None])
+        grad_scale = getattr(self, "grad_scale", None)
         if grad_scale is not None:
             gradients /= grad_scale
-        old_moments = torch.stack(buffers)
-        old_weights = torch.stack(parameters)
+        old_moments = torch.stack(buffers)  # (N, A, B)
         moments = old_moments.lerp(gradients, 1 - MUON_MOMENTUM)
-        updates = orthogonalize(gradients.lerp(moments, MUON_MOMENTUM).to(self.matmul_dtype))  # Nesterov's
+
+        nesterov = gradients.lerp(moments, MUON_MOMENTUM)
+        updates = orthogonalize(nesterov.to(self.matmul_dtype))
         rate = learning_rate * 0.2 * math.sqrt(max(updates.shape[1:]))
-        weights = (old_weights * (1 - learning_rate * weight_decay)).add_(updates, alpha=-rate)
+        old_weights = torch.stack(parameters)
+        decayed = old_weights * (1 - learning_rate * weight_decay)
+        weights = decayed.add_(updates, alpha=-rate)
+
+        found_inf = getattr(self, "found_inf", None)
         if found_inf is not None:
             moments = torch.where(found_inf > 0, old_moments, moments)
             weights = torch.where(found_inf > 0, old_weights, weights)
@@ -138,14 +124,21 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """
     is_tall = matrices.size(1) > matrices.size(2)
     x = matrices.mT if is_tall else matrices
-    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
+    norm = torch.linalg.matrix_norm(x, keepdim=True)
+    x = x / norm.clamp(min=1e-7)
     for _ in range(5):
         gram = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+        polynomial = -4.7750 * gram + 2.0315 * gram @ gram
+        x = 3.4445 * x + polynomial @ x
     return x.mT if is_tall else x
 
 
-def muon_groups(model: nn.Module, *, weight_decay: float, muon_learning_rate: float) -> list[dict[str, Any]]:
+def muon_groups(
+    model: nn.Module,
+    *,
+    weight_decay: float,
+    muon_learning_rate: float,
+) -> list[dict[str, Any]]:
     """Groups of `MuonAdamW`: matrices of the encoder's layers, after all other parameters as Trainer groups them.
 
     Args:
@@ -157,15 +150,21 @@ def muon_groups(model: nn.Module, *, weight_decay: float, muon_learning_rate: fl
     undecayed: list[Tensor] = []
     matrices: list[Tensor] = []
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            if parameter.ndim == 2 and LAYER.match(name):
-                matrices.append(parameter)
-            elif name in with_weight_decay:
-                others.append(parameter)
-            else:
-                undecayed.append(parameter)
+        if not parameter.requires_grad:
+            continue
+        if parameter.ndim == 2 and LAYER.match(name):
+            matrices.append(parameter)
+        elif name in with_weight_decay:
+            others.append(parameter)
+        else:
+            undecayed.append(parameter)
     return [
         {"params": others, "weight_decay": weight_decay},
         {"params": undecayed, "weight_decay": 0.0},
-        {"params": matrices, "weight_decay": weight_decay, "lr": muon_learning_rate, "muon": True},
+        {
+            "params": matrices,
+            "weight_decay": weight_decay,
+            "lr": muon_learning_rate,
+            "muon": True,
+        },
     ]

@@ -8,29 +8,47 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra.corruption import share_of
+from electra.corruption import share_of, slots_of
+
+NOISE_RANGE = 2**30
+"""A random number in [0, 1) as an integer; float32 has 24 bits."""
 
 
-def segment_numbers(segment_lengths: Tensor, length: int) -> tuple[Tensor, Tensor]:
+def segment_numbers(
+    segment_lengths: Tensor,
+    length: int,
+) -> tuple[Tensor, Tensor]:
     """Which of the segments a position is in, S in padding, and its place there, int64 (B, L) each."""
-    ends = segment_lengths.cumsum(dim=1)
-    positions = torch.arange(length, device=ends.device).expand(len(ends), -1).contiguous()
+    ends = segment_lengths.cumsum(dim=1)  # (B, S)
+    positions = torch.arange(length, device=ends.device)  # (L,)
+    positions = positions.repeat(len(ends), 1)  # (B, L)
     numbers = torch.searchsorted(ends, positions, right=True)
-    starts = F.pad(ends, (1, 0))
-    return numbers, positions - starts.gather(1, numbers)
+    starts = F.pad(ends, (1, 0))  # (B, S + 1)
+    places = positions - starts.gather(1, numbers)
+    return numbers, places
 
 
-def count_chosen_in_segments(maskable: Tensor, segment_lengths: Tensor, mlm_probability: float) -> Tensor:
+def count_chosen_in_segments(
+    maskable: Tensor,
+    segment_lengths: Tensor,
+    mlm_probability: float,
+) -> Tensor:
     """Number of positions that `choose_in_segments` chooses in each segment, int64 (B, S)."""
-    maskable_before = F.pad(maskable.long().cumsum(dim=1), (1, 0))
-    up_to = maskable_before.gather(1, segment_lengths.cumsum(dim=1))
-    available = up_to.diff(dim=1, prepend=torch.zeros_like(up_to[:, :1]))
-    most = max(1, round(mlm_probability * maskable.size(1)))
+    ends = segment_lengths.cumsum(dim=1)  # (B, S)
+    maskable_up_to = maskable.long().cumsum(dim=1)  # (B, L), of each position
+    maskable_before = F.pad(maskable_up_to, (1, 0))  # (B, L + 1)
+    up_to_end = maskable_before.gather(1, ends)  # (B, S)
+    up_to_start = F.pad(up_to_end, (1, -1))  # (B, S), each segment's is the end of the one before
+    available = up_to_end - up_to_start
+    most = slots_of(maskable.size(1), mlm_probability)
     return share_of(segment_lengths, available, mlm_probability, most)
 
 
 def choose_in_segments(
-    maskable: Tensor, uniform: Tensor, mlm_probability: float, segment_lengths: Tensor
+    maskable: Tensor,
+    uniform: Tensor,
+    mlm_probability: float,
+    segment_lengths: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Choose round(mlm_probability * n) positions of every segment of n tokens; see `choose_positions`.
 
@@ -39,20 +57,39 @@ def choose_in_segments(
         mlm_mask: bool (B, K), which slots are used.
     """
     length = maskable.size(1)
-    numbers, places = segment_numbers(segment_lengths, length)
-    count = F.pad(count_chosen_in_segments(maskable, segment_lengths, mlm_probability), (0, 1))
-    # A sort by number keeps each segment where it is. Random numbers of float32 have 24 bits.
-    noise = (uniform * 2.0**30).long().masked_fill(~maskable, 2**31)
-    order = ((numbers << 32) + noise).argsort(dim=1, stable=True)
-    is_chosen = places < count.gather(1, numbers)
-    slots = most_chosen(length, segment_lengths.size(1), mlm_probability)
-    chosen = is_chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :slots]
-    return order.gather(1, chosen), is_chosen.gather(1, chosen)
+    numbers, places = segment_numbers(segment_lengths, length)  # (B, L)
+
+    # Positions by segment, and within a segment by their random number: segments stay where they are in the row.
+    noise = (uniform * NOISE_RANGE).long()
+    noise = noise.masked_fill(~maskable, 2 * NOISE_RANGE)  # behind every maskable token of the segment
+    rank = numbers * 4 * NOISE_RANGE + noise
+    order = rank.argsort(dim=1, stable=True)  # (B, L)
+
+    # The first `count` of each segment are chosen. No token of the padding is.
+    count = count_chosen_in_segments(maskable, segment_lengths, mlm_probability)
+    count = F.pad(count, (0, 1))  # (B, S + 1)
+    count_here = count.gather(1, numbers)  # (B, L)
+    is_chosen = places < count_here  # (B, L), in the order of `order`
+
+    # The chosen ones of the row, in its first slots.
+    segments = segment_lengths.size(1)
+    slots = most_chosen(length, segments, mlm_probability)
+    first = is_chosen.byte().argsort(dim=1, descending=True, stable=True)
+    first = first[:, :slots]  # (B, K)
+    mlm_positions = order.gather(1, first)
+    mlm_mask = is_chosen.gather(1, first)
+    return mlm_positions, mlm_mask
 
 
-def most_chosen(length: int, segments: int, mlm_probability: float) -> int:
+def most_chosen(
+    length: int,
+    segments: int,
+    mlm_probability: float,
+) -> int:
     """A bound on the chosen positions of a row of `length` tokens in so many segments."""
     # Rounding adds at most 1/2 to a segment, or what a single position of [CLS] x [SEP] is more than its share.
-    most = mlm_probability * length + segments * max(0.5, 1 - 3 * mlm_probability)
+    added = max(0.5, 1 - 3 * mlm_probability)
+    bound = mlm_probability * length + segments * added
     # Rounding of floats may leave an attainable bound just below an integer.
-    return max(1, min(length, int(most + 1e-6)))
+    most = int(bound + 1e-6)
+    return max(1, min(length, most))

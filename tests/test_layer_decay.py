@@ -6,7 +6,7 @@ from torch import nn
 from transformers import AlbertConfig, AutoModel, MegatronBertConfig, Trainer
 
 from electra.io.errors import UserError
-from electra.layer_decay import LAYER_DECAY_MODES, layer_decay_groups, layer_multipliers
+from electra.layer_decay import STEPS_TO_TOP, layer_decay_groups, layer_multipliers
 from tests.finetuning.encoders import tiny_configs
 from tests.helpers import parametrize
 
@@ -109,7 +109,7 @@ def test_weight_decay_spares_what_transformers_spares(encoder):
     assert set(decay_of.values()) == {0.1, 0.0}
 
 
-@parametrize("mode", LAYER_DECAY_MODES)
+@parametrize("mode", STEPS_TO_TOP)
 def test_the_first_group_has_the_peak_rate(mode):
     model = build(tiny_configs()["electra"])
     optimizer = torch.optim.AdamW(groups_of(model, mode))

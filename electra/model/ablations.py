@@ -29,7 +29,11 @@ HEAD_POSITIONS = 2048
 
 
 def predict_originals(
-    network: PreTrainedModel, hidden: Tensor, input_ids: Tensor, mlm_positions: Tensor, original_ids: Tensor
+    network: PreTrainedModel,
+    hidden: Tensor,
+    input_ids: Tensor,
+    mlm_positions: Tensor,
+    original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
     """MLM and Replace MLM: predict the originals at the chosen positions.
 
@@ -42,16 +46,24 @@ def predict_originals(
         the loss at these positions, 0 at others, float32 (B, L); in evaluation the predictions, the input at other
         positions, int64 (B, L).
     """
-    logits = lm_logits(network, gather_hidden(hidden, mlm_positions).flatten(0, 1))
+    at_chosen = gather_hidden(hidden, mlm_positions).flatten(0, 1)  # (B * K, D)
+    logits = lm_logits(network, at_chosen)  # (B * K, V)
     nll = generator_nll(logits, original_ids.flatten()).view_as(mlm_positions)
-    nll = torch.zeros_like(input_ids, dtype=torch.float32).scatter(1, mlm_positions, nll)
+    nowhere = torch.zeros_like(input_ids, dtype=torch.float32)
+    nll = nowhere.scatter(1, mlm_positions, nll)  # (B, K) -> (B, L)
     if network.training:
         return nll, None
-    return nll, input_ids.scatter(1, mlm_positions, logits.argmax(dim=1).view_as(mlm_positions))
+
+    predicted_ids = logits.argmax(dim=1).view_as(mlm_positions)
+    return nll, input_ids.scatter(1, mlm_positions, predicted_ids)
 
 
 def copy_or_predict(
-    network: PreTrainedModel, hidden: Tensor, copy_logits: Tensor, input_ids: Tensor, original_ids: Tensor
+    network: PreTrainedModel,
+    hidden: Tensor,
+    copy_logits: Tensor,
+    input_ids: Tensor,
+    original_ids: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
     """All-Tokens MLM: copy the input or predict the original, at all positions.
 
@@ -67,16 +79,30 @@ def copy_or_predict(
         the loss, float32 (B, L); in evaluation the predictions, int64 (B, L).
     """
 
-    def piece_nll(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, ...]:
-        logits = lm_logits(network, hidden)
+    def piece(hidden: Tensor, copy_logits: Tensor, seen: Tensor, originals: Tensor) -> tuple[Tensor, Tensor]:
+        logits = lm_logits(network, hidden)  # (N, V)
         nll = copy_nll(logits, copy_logits, seen, originals)
-        return (nll,) if network.training else (nll, copy_prediction(logits, copy_logits, seen))
+        if network.training:
+            return nll, seen
+        return nll, copy_prediction(logits, copy_logits, seen)
 
-    columns = hidden.flatten(0, 1), copy_logits.flatten(), input_ids.flatten(), original_ids.flatten()
+    columns = (
+        hidden.flatten(0, 1),  # (B * L, D)
+        copy_logits.flatten(),  # (B * L,)
+        input_ids.flatten(),
+        original_ids.flatten(),
+    )
     pieces = zip(*(column.split(HEAD_POSITIONS) for column in columns), strict=True)
-    results = [checkpoint(piece_nll, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
-    nll, *predictions = (torch.cat(parts).view_as(input_ids) for parts in zip(*results, strict=True))
-    return nll, predictions[0] if predictions else None
+    losses = []
+    predictions = []
+    for inputs in pieces:
+        nll, predicted_ids = checkpoint(piece, *inputs, use_reentrant=False, preserve_rng_state=False)
+        losses.append(nll)
+        predictions.append(predicted_ids)
+    nll = torch.cat(losses).view_as(input_ids)
+    if network.training:
+        return nll, None
+    return nll, torch.cat(predictions).view_as(input_ids)
 
 
 def adversarial_loss(
@@ -102,10 +128,12 @@ def adversarial_loss(
         the loss, float32 (); both parts and the generator's entropy, detached, as fields of
         `ElectraPretrainingOutput`.
     """
-    rewards = rewards.detach().flatten()
+    rewards = rewards.detach().flatten()  # (B * K,)
+    is_used = mlm_mask.flatten()
     policy_nll = adversarial_nll(logits, sampled_ids.flatten(), rewards, baseline_logits)
-    policy = weighted_mean(policy_nll.view_as(mlm_mask), mlm_mask, count)
-    baseline = weighted_mean(baseline_nll(baseline_logits, rewards).view_as(mlm_mask), mlm_mask, count)
+    policy = weighted_mean(policy_nll, is_used, count)
+    error = baseline_nll(baseline_logits, rewards)
+    baseline = weighted_mean(error, is_used, count)
     return policy + baseline, {
         "adversarial_loss": policy.detach(),
         "baseline_loss": baseline.detach(),
@@ -113,7 +141,12 @@ def adversarial_loss(
     }
 
 
-def noisy_text(input_ids: Tensor, masked: MaskedText, sampled_ids: Tensor, logits: Tensor) -> CorruptedText:
+def noisy_text(
+    input_ids: Tensor,
+    masked: MaskedText,
+    sampled_ids: Tensor,
+    logits: Tensor,
+) -> CorruptedText:
     """Electric's input: samples at half of the chosen positions, the original at the others.
 
     Args:
@@ -121,15 +154,23 @@ def noisy_text(input_ids: Tensor, masked: MaskedText, sampled_ids: Tensor, logit
         sampled_ids: the generator's samples from softmax(logits), int64 (B, K).
         logits: any float (B * K, V).
     """
-    is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)
-    shown, _ = replace_tokens(input_ids, masked.mlm_positions, is_noise, sampled_ids)
-    seen = shown.gather(1, masked.mlm_positions)
-    log_q = -generator_nll(logits.detach(), seen.flatten()).view_as(seen)
-    is_replaced = torch.zeros_like(input_ids, dtype=torch.bool).scatter(1, masked.mlm_positions, is_noise)
-    return CorruptedText(shown, is_replaced, sampled_ids, log_q)
+    positions = masked.mlm_positions
+    is_noise = masked.mlm_mask & (masked.mask_noise < NOISE_SHARE)  # (B, K)
+    shown, _ = replace_tokens(input_ids, positions, is_noise, sampled_ids)
+
+    seen = shown.gather(1, positions)
+    log_q = -generator_nll(logits.detach(), seen.flatten())
+    nowhere = torch.zeros_like(input_ids, dtype=torch.bool)
+    is_replaced = nowhere.scatter(1, positions, is_noise)  # (B, K) -> (B, L)
+    return CorruptedText(shown, is_replaced, sampled_ids, log_q.view_as(seen))
 
 
-def noise_odds(energies: Tensor, mlm_positions: Tensor, log_q: Tensor) -> Tensor:
+def noise_odds(
+    energies: Tensor,
+    mlm_positions: Tensor,
+    log_q: Tensor,
+) -> Tensor:
     """`noise_logits` of a text, float32 (B, L), from its energies (B, L) and log q at the chosen positions (B, K)."""
-    everywhere = torch.zeros_like(energies, dtype=torch.float32)
-    return noise_logits(energies, everywhere.scatter(1, mlm_positions, log_q))
+    nowhere = torch.zeros_like(energies, dtype=torch.float32)
+    log_q = nowhere.scatter(1, mlm_positions, log_q)  # (B, K) -> (B, L)
+    return noise_logits(energies, log_q)

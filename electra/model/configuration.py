@@ -115,20 +115,14 @@ def discriminator_config(
         max_position_embeddings: tokens of the longest text.
         model_type: a name of `BACKBONES`.
     Raises:
-        UserError: the hidden size is not a multiple of the number of heads, or ModernBERT's heads have an odd width.
+        UserError: the hidden size is not a multiple of the number of heads.
     """
     if hidden_size % num_attention_heads:
         raise UserError(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
         )
-    if model_type == "modernbert" and hidden_size // num_attention_heads % 2:
-        raise UserError(
-            f"hidden_size={hidden_size} with num_attention_heads={num_attention_heads}: ModernBERT's rotary positions "
-            "need heads of an even width; change one of the two"
-        )
     backbone = BACKBONES[model_type]
-    positions = max_position_embeddings + (pad_token_id + 1 if backbone.counts_positions_behind_padding else 0)
     values = {
         "vocab_size": vocab_size,
         "pad_token_id": pad_token_id,
@@ -137,14 +131,16 @@ def discriminator_config(
         "num_hidden_layers": num_hidden_layers,
         "num_attention_heads": num_attention_heads,
         "intermediate_size": intermediate_size,
-        "max_position_embeddings": positions,
+        "max_position_embeddings": max_position_embeddings,
         "hidden_dropout_prob": hidden_dropout_prob,
         "attention_probs_dropout_prob": attention_probs_dropout_prob,
         "initializer_range": initializer_range,
         **backbone.settings,
     }
-    values = {backbone.renamed.get(name, name): value for name, value in values.items()}
-    config: PreTrainedConfig = CONFIG_MAPPING[model_type](**values)
+    config: PreTrainedConfig = CONFIG_MAPPING[model_type](
+        **{backbone.renamed.get(name, name): value for name, value in values.items()}
+    )
+    config.max_position_embeddings += first_position(config)
     return config
 
 
@@ -155,15 +151,21 @@ def value_of(config: PreTrainedConfig, name: str) -> Any:
 
 def embedding_width(config: PreTrainedConfig) -> int:
     """Width of the word embeddings, for any backbone."""
-    width: int = getattr(config, "embedding_size", config.hidden_size)
-    return width if BACKBONES[config.model_type].projection else config.hidden_size
+    if BACKBONES[config.model_type].projection is None:
+        return int(config.hidden_size)
+    return int(getattr(config, "embedding_size", config.hidden_size))  # released DeBERTas have one size
+
+
+def first_position(config: PreTrainedConfig) -> int:
+    """The position of the first token, for any backbone."""
+    if BACKBONES[config.model_type].counts_positions_behind_padding:
+        return int(config.pad_token_id) + 1
+    return 0
 
 
 def longest_text(config: PreTrainedConfig) -> int:
     """Tokens of the longest text, for any backbone."""
-    counts = BACKBONES[config.model_type].counts_positions_behind_padding
-    positions: int = config.max_position_embeddings - (config.pad_token_id + 1 if counts else 0)
-    return positions
+    return int(config.max_position_embeddings) - first_position(config)
 
 
 def generator_width(
@@ -176,7 +178,7 @@ def generator_width(
         heads = num_attention_heads
         hidden_size = heads * max(1, round(wanted / heads))
     elif wanted >= head_width:
-        heads = max(1, math.floor(wanted / head_width + 0.5))
+        heads = _round_half_up(wanted / head_width)
         hidden_size = heads * head_width
     else:
         heads = 1
@@ -187,6 +189,11 @@ def generator_width(
             f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
         )
     return hidden_size, heads
+
+
+def _round_half_up(value: float) -> int:
+    """Rounded to an integer of at least 1."""
+    return max(1, math.floor(value + 0.5))
 
 
 def generator_config(
@@ -218,9 +225,9 @@ def generator_config(
     hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
     wanted = generator_size * discriminator.hidden_size
     wanted_layers = generator_layer_size * discriminator.num_hidden_layers
-    layers = max(1, math.floor(wanted_layers + 0.5))
-    if intermediate_size is None:
-        intermediate_size = value_of(discriminator, "intermediate_size") if generator_size == 1 else 4 * hidden_size
+    layers = _round_half_up(wanted_layers)
+    if intermediate_size is None and generator_size == 1:
+        intermediate_size = value_of(discriminator, "intermediate_size")
     notes = []
     # 1/3 is commonly written .33333: deviations below 1 % are not worth a note.
     if abs(wanted - hidden_size) > 0.01 * wanted:
@@ -234,7 +241,7 @@ def generator_config(
         hidden_size=hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        intermediate_size=intermediate_size,
+        intermediate_size=intermediate_size or 4 * hidden_size,
         max_position_embeddings=longest_text(discriminator),
         model_type=model_type or discriminator.model_type,
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from electra.corruption import draw_tokens, replace_tokens, sample_tokens
+from electra.corruption import count_chosen, draw_tokens, maskable_tokens, replace_tokens, sample_tokens
 from electra.model.ablations import adversarial_loss, copy_or_predict, noise_odds, noisy_text, predict_originals
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.judge import judge
@@ -32,7 +32,7 @@ from electra.model.networks import (
     token_detector,
 )
 from electra.model.output import ElectraPretrainingOutput
-from electra.model.texts import CorruptedText, MaskedText, chosen_mask, count_tokens, mask_text
+from electra.model.texts import CorruptedText, MaskedText, chosen_mask, mask_text
 from electra.model.tying import disentangle, tied_weights
 from electra.objectives import (
     discriminator_nll,
@@ -41,7 +41,7 @@ from electra.objectives import (
     objective_of,
     weighted_mean,
 )
-from electra.packing import segment_numbers
+from electra.packing import count_chosen_in_segments, segment_numbers
 
 
 class Generated(NamedTuple):
@@ -97,9 +97,10 @@ class ElectraForJointPretraining(PreTrainedModel):
     def __init__(self, config: ElectraPretrainingConfig) -> None:
         super().__init__(config)
         self.objective = objective_of(config.objective, config.uniform_generator)
-        self.train_generator = self.train_discriminator = True
-        self.generator = masked_lm(config.generator) if self.objective.has_generator else None
+        self.train_generator = True
+        self.train_discriminator = True
         build_main = token_detector if self.objective.finds_replaced else masked_lm
+        self.generator = masked_lm(config.generator) if self.objective.has_generator else None
         self.discriminator = build_main(config.discriminator)
         self.copy_gate = nn.Linear(config.discriminator.hidden_size, 1) if self.objective.has_copy_gate else None
         self.baseline = None
@@ -112,12 +113,12 @@ class ElectraForJointPretraining(PreTrainedModel):
             if config.tie == "gdes":
                 disentangle(self.generator, self.discriminator)
         # Trainer expects these to be missing when it resumes: shared weights, and those that a network ties itself.
-        self._keys_to_ignore_on_save = set(self._tied_weights_keys) | {
-            f"{role}.{name}"
-            for role in ("generator", "discriminator")
-            if getattr(self, role) is not None
-            for name in getattr(self, role).get_expanded_tied_weights_keys()
-        }
+        self._keys_to_ignore_on_save = set(self._tied_weights_keys)
+        for role in ("generator", "discriminator"):
+            network = getattr(self, role)
+            if network is not None:
+                its_own = network.get_expanded_tied_weights_keys()
+                self._keys_to_ignore_on_save |= {f"{role}.{name}" for name in its_own}
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module | None:
@@ -136,7 +137,12 @@ class ElectraForJointPretraining(PreTrainedModel):
     ) -> Tensor:
         """Numbers of chosen positions and of real tokens in a batch, int64 (2,): what the losses are divided by."""
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        return count_tokens(input_ids, is_real, self.config, segment_lengths)
+        maskable = maskable_tokens(input_ids, is_real, self.config.special_token_ids)
+        if segment_lengths is None:
+            chosen = count_chosen(maskable, is_real, self.config.mlm_probability)
+        else:
+            chosen = count_chosen_in_segments(maskable, segment_lengths, self.config.mlm_probability)
+        return torch.stack([chosen.sum(), is_real.sum()])
 
     def forward(
         self,
@@ -153,7 +159,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         if corrupted_input_ids is not None:
             return judge(self.discriminator, input_ids, corrupted_input_ids, attention_mask, token_type_ids)
         is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        num_chosen, num_real = (None, None) if token_counts is None else token_counts
+        num_chosen, num_real = token_counts if token_counts is not None else (None, None)
         if mask_noise is None:
             mask_noise = torch.rand(*input_ids.shape, 2, device=input_ids.device)
         if sample_noise is None:

@@ -11,6 +11,7 @@ training stay as they are. The score of a neighbour must not depend on the text:
 """
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from electra.io.errors import UserError
@@ -32,16 +33,12 @@ def allow_local_heads(config: PreTrainedConfig) -> None:
     """Give ModernBERT's attention the biases that local heads need; refuse architectures that cannot have them."""
     if config.model_type == "modernbert":
         config.attention_bias = True
-    elif config.model_type == "electra":
-        if config.embedding_size < 8:
-            raise UserError(
-                f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}; raise it"
-            )
-    else:
+    elif config.model_type != "electra":
         raise UserError(
-            f"--initialization local works with --discriminator_type electra or modernbert, not {config.model_type}; "
-            "choose another"
+            f"--initialization local needs --discriminator_type electra or modernbert, not {config.model_type}"
         )
+    elif config.embedding_size < 2 * len(SCORES):
+        raise UserError(f"--initialization local needs --embedding_size of at least 8, not {config.embedding_size}")
 
 
 @torch.no_grad()
@@ -58,48 +55,86 @@ def _set_biases(network: PreTrainedModel) -> None:
 
     k is the same for both heads, q is k turned by the distance: the summand is largest at j = i + distance.
     """
-    config, layer = network.config, network.base_model.layers[0]
-    heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    planes = torch.arange(min(len(SCORES), width // 2))  # a rotation turns dimensions m and m + width / 2
-    angles = config.rope_parameters[config.layer_types[0]]["rope_theta"] ** (-planes / (width // 2))
-    size = (torch.tensor(SCORES)[planes] * width**0.5).sqrt()
-    query, key, _ = layer.attn.Wqkv.bias.view(3, heads, width)
-    for head, distance in zip(range(heads), NEIGHBOURS, strict=False):
-        query[head, planes] = size * (distance * angles).cos()
-        query[head, planes + width // 2] = size * (distance * angles).sin()
+    config = network.config
+    layer = network.base_model.layers[0]
+    heads = config.num_attention_heads
+    width = config.hidden_size // heads
+    half = width // 2
+    count = min(len(SCORES), half)
+    planes = torch.arange(count)  # a rotation turns dimensions m and m + width / 2
+    theta = config.rope_parameters[config.layer_types[0]]["rope_theta"]
+    angles = theta ** (-planes / half)
+    scores = torch.tensor(SCORES)[planes]
+    product = scores * width**0.5  # of query and key, which attention divides by the root of the width
+    size = product.sqrt()
+
+    biases = layer.attn.Wqkv.bias.view(3, heads, width)
+    query, key, _ = biases
+    for head, distance in enumerate(NEIGHBOURS[:heads]):
+        turns = distance * angles
+        query[head, planes] = size * turns.cos()
+        query[head, planes + half] = size * turns.sin()
         key[head, planes] = size
 
 
 def _set_sinusoids(network: PreTrainedModel) -> None:
     """The first rows of a head's queries are the sinusoids of the position; those of its keys are turned back by the
-    distance, so that the product is largest at that distance.
-    """
-    config, base = network.config, network.base_model
-    heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    count = min(len(SCORES), width // 2)
-    angles, scores = torch.tensor(ANGLES[:count]), torch.tensor(SCORES[:count])
-    tables = [getattr(base.embeddings, f"{kind}_embeddings") for kind in ("position", "word")]
-    positions, words = (table.weight for table in tables)
-    used, amplitude = 2 * count, SPREAD * config.initializer_range
-    phases = torch.arange(len(positions))[:, None] * angles
-    words[:, :used] = 0
-    positions[:, 0:used:2], positions[:, 1:used:2] = amplitude * phases.sin(), amplitude * phases.cos()
-    for table in tables:
+    distance, so that the product is largest at that distance."""
+    config = network.config
+    base = network.base_model
+    heads = config.num_attention_heads
+    width = config.hidden_size // heads
+    half = width // 2
+    count = min(len(SCORES), half)
+    used = 2 * count  # dimensions: sine and cosine of each angle
+    angles = torch.tensor(ANGLES[:count])
+    scores = torch.tensor(SCORES[:count])
+    amplitude = SPREAD * config.initializer_range
+
+    words = base.embeddings.word_embeddings
+    positions = base.embeddings.position_embeddings
+    places = torch.arange(len(positions.weight))
+    phases = places[:, None] * angles  # (positions, count)
+    pairs = torch.stack([phases.sin(), phases.cos()], dim=2)
+    sinusoids = pairs.flatten(1)  # (positions, used)
+    words.weight[:, :used] = 0
+    positions.weight[:, :used] = amplitude * sinusoids
+    for table in (words, positions):
         if isinstance(table, DisentangledEmbedding):  # --tie gdes: the generator's rows are added
-            table.weight[:, :used] -= table.shared.weight[:, :used]
+            rows_of_generator = table.shared.weight[:, :used]
+            table.weight[:, :used] -= rows_of_generator
     if hasattr(base, "embeddings_project"):
-        base.embeddings_project.weight[:used] = torch.eye(used, config.embedding_size)
-    # The norm of the embeddings divides by this: words, positions and token types, and the sinusoids.
-    norm = (3 * config.initializer_range**2 + count * amplitude**2 / config.embedding_size) ** 0.5
-    size = (scores * width**0.5).sqrt() * norm / amplitude
+        projection = base.embeddings_project.weight
+        projection[:used] = torch.eye(used, config.embedding_size)
+
+    # The norm of the embeddings divides by the root of this: words, positions and token types, and the sinusoids.
+    of_tables = 3 * config.initializer_range**2
+    of_sinusoids = count * amplitude**2 / config.embedding_size
+    variance = of_tables + of_sinusoids
+    product = scores * width**0.5
+    size = product.sqrt() * variance**0.5 / amplitude
+
     attention = base.encoder.layer[0].attention.self
-    for head, distance in zip(range(heads), NEIGHBOURS, strict=False):
-        query, key = (matrix.weight[head * width :][:used] for matrix in (attention.query, attention.key))
-        turned = [(distance * angles).cos() * size, (distance * angles).sin() * size]
-        query.zero_()
-        key.zero_()
-        for plane in range(count):
-            row, (cos, sin) = 2 * plane, (part[plane] for part in turned)
-            query[row, row] = query[row + 1, row + 1] = size[plane]
-            key[row, row : row + 2] = torch.stack([cos, -sin])
-            key[row + 1, row : row + 2] = torch.stack([sin, cos])
+    for head, distance in enumerate(NEIGHBOURS[:heads]):
+        first = head * width
+        rows = slice(first, first + used)
+        query = attention.query.weight[rows]
+        key = attention.key.weight[rows]
+        _look_back(query, key, distance * angles, size)
+
+
+def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
+    """Let queries read the sinusoids, and keys the sinusoids turned back by `turns`; weights are (used, D)."""
+    query.zero_()
+    key.zero_()
+    cos = size * turns.cos()
+    sin = size * turns.sin()
+    for plane in range(len(size)):
+        pair = slice(2 * plane, 2 * plane + 2)
+        query[pair, pair] = size[plane] * torch.eye(2)
+        key[pair, pair] = torch.tensor(
+            [
+                [cos[plane], -sin[plane]],
+                [sin[plane], cos[plane]],
+            ]
+        )

@@ -21,6 +21,7 @@ from transformers import (
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
 from electra.backbones import BACKBONES, Backbone
+from electra.model.configuration import first_position
 from electra.runtime.cpu import ATTENTION
 from electra.runtime.gpu import call_with_cast_weights, linear_of_aligned_rows
 
@@ -55,16 +56,23 @@ def _detector_class(config_class: Any) -> type[PreTrainedModel]:
 
     def __init__(self: PreTrainedModel, config: PreTrainedConfig) -> None:
         family.__init__(self, config)
-        accepts_pooling = "add_pooling_layer" in inspect.signature(encoder_class).parameters
-        encoder = encoder_class(config, **({"add_pooling_layer": has_pooler} if accepts_pooling else {}))
+        encoder = encoder_class(config, **pooling_option(encoder_class, has_pooler))
         if has_pooler:
             encoder.pooler.requires_grad_(False)  # not trained: DDP would wait for its gradient
         setattr(self, self.base_model_prefix, encoder)
-        self.discriminator_predictions = ElectraDiscriminatorPredictions(ElectraConfig(hidden_size=config.hidden_size))
+        head_config = ElectraConfig(hidden_size=config.hidden_size)
+        self.discriminator_predictions = ElectraDiscriminatorPredictions(head_config)
         self.post_init()
 
-    name = encoder_class.__name__.removesuffix("Model") + "ForReplacedTokenDetection"
+    architecture = encoder_class.__name__.removesuffix("Model")
+    name = architecture + "ForReplacedTokenDetection"
     return type(name, (family,), {"__init__": __init__, "__module__": __name__})
+
+
+def pooling_option(encoder_class: Any, has_pooler: bool) -> dict[str, bool]:
+    """The argument that builds an encoder with or without its pooler, if the encoder has such an argument."""
+    parameters = inspect.signature(encoder_class).parameters
+    return {"add_pooling_layer": has_pooler} if "add_pooling_layer" in parameters else {}
 
 
 def is_detector(network: PreTrainedModel) -> bool:
@@ -78,16 +86,18 @@ def class_of(config: PreTrainedConfig) -> Any:
     Where they name neither, an ELECTRA is a discriminator, any other a masked language model (BertForPreTraining).
     """
     config_class: Any = type(config)
-    is_electra, names = config_class is ElectraConfig, config.architectures or []
-    if any(name.endswith("ForReplacedTokenDetection") for name in names):
+    names = " ".join(config.architectures or [])
+    if "ForReplacedTokenDetection" in names:
         return _detector_class(config_class)
-    if is_electra and not any(name.endswith("ForMaskedLM") for name in names):
+    if config_class is ElectraConfig and "ForMaskedLM" not in names:
         return ElectraForPreTraining
     return MODEL_FOR_MASKED_LM_MAPPING[config_class]
 
 
 def attention_bias(
-    attention_mask: Tensor | None, dtype: torch.dtype, segment_numbers: Tensor | None = None
+    attention_mask: Tensor | None,
+    dtype: torch.dtype,
+    segment_numbers: Tensor | None = None,
 ) -> Tensor | None:
     """What attention adds to its scores where rows are padded: 0, or the smallest number at padding; (B, 1, 1, L).
 
@@ -98,22 +108,26 @@ def attention_bias(
     `dtype`, no layer converts it.
     """
     if segment_numbers is not None:
-        is_hidden = segment_numbers[:, None, :, None] != segment_numbers[:, None, None, :]
+        of_query = segment_numbers[:, None, :, None]
+        of_key = segment_numbers[:, None, None, :]
+        is_hidden = of_query != of_key
     elif attention_mask is not None:
-        is_hidden = (attention_mask == 0)[:, None, None, :]
+        is_padding = attention_mask == 0
+        is_hidden = is_padding[:, None, None, :]
     else:
         return None
-    kind = is_hidden.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
-    return torch.zeros_like(is_hidden, dtype=dtype).masked_fill(is_hidden, torch.finfo(dtype).min)
+    device_type = is_hidden.device.type
+    if torch.is_autocast_enabled(device_type):
+        dtype = torch.get_autocast_dtype(device_type)
+    zeros = torch.zeros_like(is_hidden, dtype=dtype)
+    return zeros.masked_fill(is_hidden, torch.finfo(dtype).min)
 
 
 def can_share_rows(config: PreTrainedConfig) -> bool:
-    """Whether segments can share a row. Larger DeBERTa-v2 models have a convolution over neighbouring tokens."""
+    """Whether segments can share a row of this network."""
     backbone = BACKBONES[config.model_type]
-    takes_mask = backbone.takes_attention_bias or backbone.block_mask is not None
-    is_attention_only = getattr(config, "conv_kernel_size", 0) == 0
-    return takes_mask and is_attention_only and config._attn_implementation in (None, *ADDING_ATTENTION)
+    takes_bias = backbone.takes_attention_bias or backbone.takes_mask_by_layer
+    return takes_bias and config._attn_implementation in (None, *ADDING_ATTENTION)
 
 
 def encode(
@@ -129,41 +143,42 @@ def encode(
     `bias`, of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64 (B, L), are
     given where segments share rows; the bias keeps them apart then.
     """
-    backbone, config = backbone_of(network), network.config
-    # Released RoBERTa models have a single token type.
-    has_types = backbone.takes_token_types and config.type_vocab_size > 1
-    inputs: dict[str, Any] = {"input_ids": input_ids} | ({"token_type_ids": token_type_ids} if has_types else {})
-    mask: Any = attention_mask
+    config = network.config
+    backbone = BACKBONES[config.model_type]
+    inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
+    if backbone.takes_token_types and config.type_vocab_size > 1:  # released RoBERTa models have a single type
+        inputs["token_type_ids"] = token_type_ids
+    if position_ids is not None:
+        inputs["position_ids"] = position_ids + first_position(config)
     if bias is not None and config._attn_implementation in ADDING_ATTENTION:
         if backbone.takes_attention_bias:
-            mask = bias
-        elif backbone.block_mask == "full and local":
+            inputs["attention_mask"] = bias
+        elif backbone.takes_mask_by_layer:
             columns = torch.arange(bias.size(3), device=bias.device)
-            is_far = (columns[:, None] - columns).abs() > config.sliding_window
-            local = bias.masked_fill(is_far, torch.finfo(bias.dtype).min)
-            mask = {"full_attention": bias, "sliding_attention": local}
-    if bias is not None and position_ids is not None:
-        offset = config.pad_token_id + 1 if backbone.counts_positions_behind_padding else 0
-        inputs["position_ids"] = position_ids + offset
-        if backbone.block_mask == "zero or one":
-            embedded = network.base_model.embeddings(**inputs, mask=attention_mask)
-            hidden: Tensor = network.base_model.encoder(embedded, bias == 0).last_hidden_state
-            return hidden
-    hidden = call_with_cast_weights(network.base_model, attention_mask=mask, **inputs).last_hidden_state
+            distance = (columns[:, None] - columns).abs()  # (L, L)
+            is_far = distance > config.sliding_window
+            inputs["attention_mask"] = {
+                "full_attention": bias,
+                "sliding_attention": bias.masked_fill(is_far, torch.finfo(bias.dtype).min),
+            }
+    hidden: Tensor = call_with_cast_weights(network.base_model, **inputs).last_hidden_state
     return hidden
 
 
 def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
     """Hidden states at some positions of each row: (B, L, D), (B, K) -> (B, K, D)."""
-    return hidden.gather(1, positions.unsqueeze(2).expand(-1, -1, hidden.size(2)))
+    index = positions.unsqueeze(2).expand(-1, -1, hidden.size(2))  # (B, K, D)
+    return hidden.gather(1, index)
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
     """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU there are more, of probability 0."""
     for name in backbone_of(network).lm_head:
         layer = getattr(network, name)
-        is_aligned = isinstance(layer, nn.Linear) and hidden.is_cuda and network.training
-        hidden = linear_of_aligned_rows(hidden, layer) if is_aligned else layer(hidden)
+        if isinstance(layer, nn.Linear) and hidden.is_cuda and network.training:
+            hidden = linear_of_aligned_rows(hidden, layer)
+        else:
+            hidden = layer(hidden)
     return hidden
 
 
@@ -175,10 +190,6 @@ def replaced_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 def embedding_modules(network: PreTrainedModel) -> dict[str, Any]:
     """The embeddings of a network that can be shared, by role (`Backbone.embeddings`)."""
-    found = {}
-    for role, path in backbone_of(network).embeddings.items():
-        owner, _, name = path.rpartition(".")
-        module = getattr(network.base_model.get_submodule(owner), name, None)
-        if module is not None:
-            found[role] = module
-    return found
+    modules = dict(network.base_model.named_modules())
+    paths = backbone_of(network).embeddings
+    return {role: modules[path] for role, path in paths.items() if path in modules}

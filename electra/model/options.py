@@ -167,8 +167,10 @@ class ObjectiveArguments(Options):
     def corruption_and_weight(self) -> tuple[float, float, float]:
         """mlm_replacement_probability, mlm_random_probability, discriminator_weight; the objective's where not set."""
 
+        defaults = OBJECTIVES[self.objective]
+
         def value(name: str) -> float:
-            chosen = getattr(self, name)
-            return getattr(OBJECTIVES[self.objective], name) if chosen is None else chosen
+            given = getattr(self, name)
+            return getattr(defaults, name) if given is None else given
 
         return value("mlm_replacement_probability"), value("mlm_random_probability"), value("discriminator_weight")

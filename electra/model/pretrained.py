@@ -7,11 +7,8 @@ A pre-training checkpoint holds the joint model; its encoder is the `discriminat
 generator, shared weights are stored under the generator's names.
 """
 
-import inspect
-import json
 import logging
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,34 +24,26 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import (
-    CONFIG_NAME,
-    SAFE_WEIGHTS_INDEX_NAME,
-    SAFE_WEIGHTS_NAME,
-    WEIGHTS_INDEX_NAME,
-    WEIGHTS_NAME,
-)
+from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 
 from electra.backbones import BACKBONES
 from electra.io.checkpoints import LOADING_ERRORS, MANIFEST_NAME, RESUME_ONLY, checkpoints_of, find_damage, step_of
-from electra.io.errors import UserError, first_line, is_out_of_memory
+from electra.io.errors import UserError, first_line
 from electra.io.files import expand, may_be_hub_id
+from electra.layer_decay import LAYER
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
-from electra.model.networks import class_of, is_detector
+from electra.model.networks import class_of, is_detector, pooling_option
 from electra.model.tying import DisentangledEmbedding
 from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
-LAYER_KEY = re.compile(r"(?:^|\.)(?:layers?|albert_layer_groups|albert_layers)\.\d+\.")
-"""A weight of an encoder's layer in any architecture; heads have no layers."""
 STEP_KEY = "pretraining_step"
 """Key in the configuration of an exported network: the step of its run at which it was exported."""
 ENERGY_KEY = "head_gives_energies"
 """Key in the configuration of an exported Electric: its head gives energies."""
-WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 
 
 def locate_model(pretrain_path: str) -> str:
@@ -69,9 +58,7 @@ def locate_model(pretrain_path: str) -> str:
     path = expand(pretrain_path)
     if pretrain_path and path.is_dir():
         return str(_model_folder(path))
-    if path.is_file():
-        raise UserError(f"{pretrain_path} is a file; name the folder that holds the model")
-    if not pretrain_path or not may_be_hub_id(pretrain_path):
+    if not may_be_hub_id(pretrain_path):
         raise UserError(f"there is no folder '{pretrain_path}'; name a run, a checkpoint, a model folder or a Hub id")
     return pretrain_path
 
@@ -84,14 +71,13 @@ def trained_source(path: str, role: str) -> str:
 
 def _model_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "discriminator"):
-        if (candidate / CONFIG_NAME).is_file():
-            wrong = find_damage(candidate, *RESUME_ONLY) if (candidate / MANIFEST_NAME).is_file() else None
-            if wrong is not None:
-                raise UserError(
-                    f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} if it was changed on "
-                    "purpose"
-                )
-            return candidate
+        if not (candidate / CONFIG_NAME).is_file():
+            continue
+        has_manifest = (candidate / MANIFEST_NAME).is_file()
+        wrong = find_damage(candidate, *RESUME_ONLY) if has_manifest else None
+        if wrong:
+            raise UserError(f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} to use it so")
+        return candidate
     for checkpoint in checkpoints_of(folder):
         wrong = find_damage(checkpoint, *RESUME_ONLY)
         if wrong is None:
@@ -99,8 +85,7 @@ def _model_folder(folder: Path) -> Path:
             return checkpoint
         logger.warning("%s %s; looking for an older checkpoint", checkpoint, wrong)
     raise UserError(
-        f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no complete checkpoint-N; name a run of "
-        f"run_pretraining.py, a checkpoint or a model folder"
+        f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no complete checkpoint-N; name another one"
     )
 
 
@@ -112,50 +97,23 @@ def read_config(source: str) -> PreTrainedConfig:
     Raises:
         UserError: it cannot be read, or its type is unknown or not a text encoder.
     """
-    values = _config_values(source)
-    model_type = values.get("model_type")
-    is_joint = model_type == ElectraPretrainingConfig.model_type
-    if not is_joint and (not isinstance(model_type, str) or model_type not in CONFIG_MAPPING):
-        raise UserError(
-            f"{source} has the model_type {model_type!r}, which this version of transformers does not know (remote "
-            f"code is not run); name an encoder such as ELECTRA or BERT"
-        )
     try:
-        config_class = ElectraPretrainingConfig if is_joint else CONFIG_MAPPING[model_type]
-        config: PreTrainedConfig = config_class.from_dict(values)
-    except Exception as error:  # each class checks its values in its own way
-        raise UserError(f"{source}: its {CONFIG_NAME} is not valid ({first_line(error)})") from error
-    if is_joint:
-        return config
+        values, _ = PreTrainedConfig.get_config_dict(source)
+        model_type = values.get("model_type")
+        if model_type == ElectraPretrainingConfig.model_type:
+            return ElectraPretrainingConfig.from_dict(values)
+        config: PreTrainedConfig = CONFIG_MAPPING[model_type].from_dict(values)
+    except KeyError as error:
+        raise UserError(f"{source} has the model_type {error}, which this version of transformers lacks") from error
+    except Exception as error:  # the Hub fails in many ways, and each class checks its values in its own
+        raise UserError(f"{source} and the Hub have no {CONFIG_NAME} that can be used: {first_line(error)}") from error
     # A model that predicts masked tokens sees the context on both sides.
-    is_decoder = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
+    is_decoder = config.is_encoder_decoder or getattr(config, "is_decoder", False)
     if is_decoder or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise UserError(
-            f"{source} is a model of type {model_type}{' with a decoder' if is_decoder else ''}, not an encoder that "
-            f"reads text in both directions; name one such as ELECTRA or BERT"
+            f"{source} is of type {model_type} and does not read text in both directions; name an encoder such as BERT"
         )
     return config
-
-
-def _config_values(source: str) -> dict[str, Any]:
-    path = expand(source)
-    if not path.exists():
-        try:
-            values: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
-        except Exception as error:  # being offline, unknown or forbidden end in many exception types
-            raise UserError(
-                f"there is no folder {source}, and the Hub did not provide such a model ({first_line(error)}); "
-                f"check the name and the connection"
-            ) from error
-        return values
-    path = path / CONFIG_NAME if path.is_dir() else path
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a readable JSON file ({error}); name another model") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is not a model configuration, expected a JSON object; name another model")
-    return values
 
 
 def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
@@ -167,15 +125,13 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     Raises:
         UserError: there are no weights, or one of the encoder's is missing, damaged or of another size.
     """
-    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in WEIGHT_FILES):
-        raise UserError(f"{source} holds no weights, expected {SAFE_WEIGHTS_NAME}; name a folder of a trained model")
-    weights = None
+    options: dict[str, Any] = {}
     if isinstance(config, ElectraPretrainingConfig):
-        if not Path(source).is_dir():
-            raise UserError(f"{source} is a checkpoint of pre-training; download it and name its folder")
-        weights, config = _discriminator_weights(Path(source), config), config.discriminator
-    options: dict[str, Any] = {"state_dict": weights, **without_pooling(config)}
-    return load_network(model_class(config), source, config, encoder_only=True, **options)[0]
+        options["state_dict"] = _discriminator_weights(Path(source), config)
+        config = config.discriminator
+    options.update(without_pooling(config))
+    network, _ = load_network(model_class(config), source, config, encoder_only=True, **options)
+    return network
 
 
 def load_network(
@@ -183,7 +139,6 @@ def load_network(
     source: str,
     config: PreTrainedConfig | None = None,
     *,
-    name: str | None = None,
     encoder_only: bool = False,
     **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
@@ -193,7 +148,6 @@ def load_network(
         network_class: class of transformers.
         source: a result of `locate_model`.
         config: in place of the one in the source.
-        name: of the source in errors, by default the source itself.
         encoder_only: heads may be missing.
         options: of `from_pretrained`; with a `state_dict`, no file is read.
     Returns:
@@ -201,7 +155,6 @@ def load_network(
     Raises:
         UserError: the files are damaged, or weights and configuration do not fit each other.
     """
-    name = name or source
     with silent_transformers():
         try:
             network, report = network_class.from_pretrained(
@@ -213,29 +166,29 @@ def load_network(
                 **options,
             )
         except LOADING_ERRORS as error:
-            if is_out_of_memory(error):
-                raise
-            raise UserError(
-                f"{name}: its weights cannot be loaded ({first_line(error)}); they are damaged or incomplete"
-            ) from error
-    prefix = f"{network.base_model_prefix}." if encoder_only and network.base_model is not network else ""
+            raise UserError(f"{source}: its weights cannot be loaded ({first_line(error)})") from error
 
-    def is_required(key: str) -> bool:
-        return not encoder_only or (key.startswith(prefix) and not key.startswith(f"{prefix}pooler."))
-
+    missing = set(report["missing_keys"])
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
-    for problem, keys in (
-        ("lacks", sorted(filter(is_required, report["missing_keys"]))),
-        ("has layers that its configuration does not,", sorted(filter(LAYER_KEY.search, report["unexpected_keys"]))),
-        ("has in another size", [sizes[key] for key in sorted(filter(is_required, sizes))]),
-    ):
-        if keys:
-            raise UserError(
-                f"{name} {problem} {len(keys)} of the {'encoder' if encoder_only else 'network'}'s weights "
-                f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}); its {CONFIG_NAME} and its weights do not "
-                "belong together"
-            )
-    return network, sorted(key for key in {*report["missing_keys"], *sizes} if not key.startswith(prefix))
+    fresh: set[str] = set()
+    if encoder_only:
+        prefix = f"{network.base_model_prefix}." if network.base_model is not network else ""
+        fresh = {key for key in missing | sizes.keys() if not key.startswith(prefix)}
+        missing = {key for key in missing if not key.startswith(f"{prefix}pooler.")}
+
+    _refuse(source, "lacks", missing - fresh)
+    _refuse(source, "has, beyond its configuration,", filter(LAYER.match, report["unexpected_keys"]))
+    _refuse(source, "has in another size", {sizes[key] for key in sizes.keys() - fresh})
+    return network, sorted(fresh)
+
+
+def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
+    names = sorted(weights)
+    if names:
+        raise UserError(
+            f"{source} {problem} {len(names)} weights of its network ({', '.join(names[:3])}); its {CONFIG_NAME} and "
+            "its weights do not belong together"
+        )
 
 
 def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
@@ -244,20 +197,24 @@ def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -
     `ElectraForJointPretraining.from_pretrained` cannot be used: transformers silently leaves a missing shared weight
     uninitialized. Nor does `key_mapping`, which saving would undo.
     """
-    stored = {name: value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
+    stored: dict[str, Tensor] = {}
+    for path in checkpoint.glob("*.safetensors"):
+        stored.update(load_file(path))
     with torch.device("meta"):  # for its names only
         model = ElectraForJointPretraining(config)
-    encoder, weights = model.discriminator.base_model, {}
+    names = {id(module): name for name, module in model.named_modules()}
+    encoder = model.discriminator.base_model
+
+    weights = {}
     for name, _ in encoder.named_parameters():
-        own = f"discriminator.{model.discriminator.base_model_prefix}.{name}"
+        own = f"{names[id(encoder)]}.{name}"
         key = own if own in stored else model.all_tied_weights_keys.get(own)
         if key in stored:
             weights[name] = stored[key]
-    names = {id(module): name for name, module in model.named_modules()}
     for name, module in encoder.named_modules():
-        shared = f"{names[id(module.shared)]}.weight" if isinstance(module, DisentangledEmbedding) else None
-        if shared in stored and f"{name}.weight" in weights:
-            weights[f"{name}.weight"] = weights[f"{name}.weight"] + stored[shared]
+        if isinstance(module, DisentangledEmbedding):
+            shared = f"{names[id(module.shared)]}.weight"
+            weights[f"{name}.weight"] += stored[shared]
     return weights
 
 
@@ -288,13 +245,15 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
         generator: the same, for its generator or masked language model, in place of the checkpoint's own generator.
         of_any_type: also masked language models of a type that is no backbone.
     """
-    source, path = locate_model(checkpoint), expand(checkpoint)
+    source = locate_model(checkpoint)
     small, large, joint = _load_pair(source, of_any_type)  # before the tokenizer: a wrong name is not a lack of one
     tokenizer = load_tokenizer_beside_model(source)
     check_tokenizer(tokenizer, source)
-    is_run = path.is_dir() and Path(source) != path  # named as a whole
-    if generator is None and is_run and (Path(source).parent / "generator").is_dir():
-        generator = str(Path(source).parent / "generator")
+
+    exported = Path(source).with_name("generator")
+    is_run = Path(source).is_dir() and Path(source) != expand(checkpoint)  # named as a whole
+    if generator is None and is_run and exported.is_dir():
+        generator = str(exported)
     if generator is not None:
         generator_source = trained_source(generator, "generator")
         first, second, _ = _load_pair(generator_source, of_any_type)
@@ -304,37 +263,32 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
         other = own_tokenizer(generator_source, source)
         if other is not None and other.get_vocab() != tokenizer.get_vocab():
             raise UserError(
-                f"the generator {generator} has another tokenizer ({len(other)} tokens) than {checkpoint} "
-                f"({len(tokenizer)} tokens); name networks of one run"
+                f"the generator {generator} has another tokenizer than {checkpoint}; name networks of one run"
             )
-    networks = [network for network in (small, large) if network is not None]
-    sizes = sorted({network.config.vocab_size for network in networks})
-    if len(sizes) > 1:
-        raise UserError(f"the vocabularies differ ({sizes[0]:,} and {sizes[1]:,} tokens); name networks of one run")
+    if small is not None and small.config.vocab_size != large.config.vocab_size:
+        sizes = f"{small.config.vocab_size:,} and {large.config.vocab_size:,}"
+        raise UserError(f"the networks have {sizes} tokens; name networks of one run")
     return Networks(small, large, tokenizer, joint, source)
 
 
 def _load_pair(
     source: str, of_any_type: bool
 ) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
-    """Generator, main network and joint configuration of a checkpoint; without the others, an exported network."""
+    """Generator, main network and joint configuration of a checkpoint; without the others, an exported network.
+
+    An exported network is a discriminator or a masked language model, whichever its configuration names.
+    """
     config = read_config(source)
     if isinstance(config, ElectraPretrainingConfig):
-        model: Any = load_network(ElectraForJointPretraining, source, config)[0]
+        model: Any
+        model, _ = load_network(ElectraForJointPretraining, source, config)
         return model.generator, model.discriminator, config
-    return None, _load_with_head(source, config, of_any_type), None
-
-
-def _load_with_head(source: str, config: PreTrainedConfig, of_any_type: bool) -> PreTrainedModel:
-    """A discriminator or a generator, whichever its configuration names; a discriminator by default."""
-    if config.model_type in BACKBONES:
-        return load_network(class_of(config), source, config)[0]
-    if not of_any_type:
-        raise UserError(
-            f"{source} is of type {config.model_type}; name a model with its head, of one of the types "
-            f"{', '.join(BACKBONES)}"
-        )
-    return load_network(MODEL_FOR_MASKED_LM_MAPPING[type(config)], source, config)[0]
+    is_backbone = config.model_type in BACKBONES
+    if not is_backbone and not of_any_type:
+        raise UserError(f"{source} is of type {config.model_type}; name a model of type {', '.join(BACKBONES)}")
+    network_class = class_of(config) if is_backbone else MODEL_FOR_MASKED_LM_MAPPING[type(config)]
+    network, _ = load_network(network_class, source, config)
+    return None, network, None
 
 
 def may_have_tokenizer(source: str) -> bool:
@@ -376,14 +330,14 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
 
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
     """Options of the base model that leave its pooler out: no head here uses it, so it would get no gradient."""
-    has_option = "add_pooling_layer" in inspect.signature(model_class(config)).parameters
-    return {"add_pooling_layer": False} if has_option else {}
+    return pooling_option(model_class(config), False)
 
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
     """Suppress transformers' report of unused heads and its progress bar."""
-    level, has_bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    level = transformers_logging.get_verbosity()
+    has_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:

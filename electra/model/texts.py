@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from electra.corruption import choose_positions, count_chosen, mask_tokens, maskable_tokens
+from electra.corruption import choose_positions, mask_tokens, maskable_tokens
 from electra.model.configuration import ElectraPretrainingConfig
-from electra.packing import choose_in_segments, count_chosen_in_segments
+from electra.packing import choose_in_segments
 
 
 class MaskedText(NamedTuple):
@@ -43,12 +43,13 @@ def mask_text(
         config: shares and special tokens.
         segment_lengths: see packing.py.
     """
+    noise_of_choice, noise_of_mask = mask_noise.unbind(dim=2)  # (B, L)
     maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
     if segment_lengths is None:
-        positions, mlm_mask = choose_positions(maskable, is_real, mask_noise[..., 0], config.mlm_probability)
+        positions, mlm_mask = choose_positions(maskable, is_real, noise_of_choice, config.mlm_probability)
     else:
-        positions, mlm_mask = choose_in_segments(maskable, mask_noise[..., 0], config.mlm_probability, segment_lengths)
-    noise = mask_noise[..., 1].gather(1, positions)
+        positions, mlm_mask = choose_in_segments(maskable, noise_of_choice, config.mlm_probability, segment_lengths)
+    noise = noise_of_mask.gather(1, positions)  # (B, K)
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
         positions,
@@ -60,25 +61,14 @@ def mask_text(
         vocab_size=config.discriminator.vocab_size,
         vocabulary_gaps=config.vocabulary_gaps,
     )
-    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, input_ids.gather(1, positions), noise)
+    original_ids = input_ids.gather(1, positions)
+    return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)
 
 
 def chosen_mask(masked: MaskedText) -> Tensor:
     """The chosen positions as bool (B, L)."""
     nowhere = torch.zeros_like(masked.input_ids, dtype=torch.bool)
     return nowhere.scatter(1, masked.mlm_positions, masked.mlm_mask)
-
-
-def count_tokens(
-    input_ids: Tensor, is_real: Tensor, config: ElectraPretrainingConfig, segment_lengths: Tensor | None = None
-) -> Tensor:
-    """Numbers of chosen positions and of real tokens in a batch, int64 (2,); for the arguments see `mask_text`."""
-    maskable = maskable_tokens(input_ids, is_real, config.special_token_ids)
-    if segment_lengths is None:
-        chosen = count_chosen(maskable, is_real, config.mlm_probability)
-    else:
-        chosen = count_chosen_in_segments(maskable, segment_lengths, config.mlm_probability)
-    return torch.stack([chosen.sum(), is_real.sum()])
 
 
 class CorruptedText(NamedTuple):

@@ -16,9 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.networks import backbone_of, embedding_modules
+
+ROLES = {
+    "word": ("word",),
+    "embeddings": ("word", "position", "token_type", "norm"),
+    "gdes": ("word", "position"),
+}
+"""The embeddings that a mode shares, by role (`Backbone.embeddings`)."""
 
 
 class DisentangledEmbedding(nn.Embedding):
@@ -40,7 +46,8 @@ class DisentangledEmbedding(nn.Embedding):
         setattr(self.weight, "_is_hf_initialized", True)  # noqa: B010 transformers would initialize it
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        return F.embedding(input_ids, self.shared.weight.detach()) + super().forward(input_ids)
+        of_generator = F.embedding(input_ids, self.shared.weight.detach())
+        return of_generator + super().forward(input_ids)
 
     def table(self) -> Tensor:
         """E_D as one table, (V, E)."""
@@ -56,11 +63,17 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
         UserError: weights that are to be shared differ in shape.
     """
     names: dict[str, str] = {}  # within the encoders
-    if tie in ("word", "embeddings"):
-        names |= _embeddings(generator, discriminator, tie)
     if tie == "all":
-        names |= _whole_encoder(generator, discriminator)
-    ours, theirs = f"discriminator.{discriminator.base_model_prefix}", f"generator.{generator.base_model_prefix}"
+        _refuse_difference(generator, discriminator)
+        names = {name: name for name in encoder_weights(discriminator)}
+    elif tie in ("word", "embeddings"):
+        for role in _shared_roles(generator, discriminator, tie):
+            target = backbone_of(discriminator).embeddings[role]
+            source = backbone_of(generator).embeddings[role]
+            for name in _shapes(embedding_modules(discriminator)[role]):
+                names[f"{target}.{name}"] = f"{source}.{name}"
+    ours = f"discriminator.{discriminator.base_model_prefix}"
+    theirs = f"generator.{generator.base_model_prefix}"
     return {f"{ours}.{name}": f"{theirs}.{source}" for name, source in names.items()}
 
 
@@ -78,73 +91,76 @@ def load_plain_state(network: PreTrainedModel, state: dict[str, Tensor]) -> None
     state = dict(state)
     for name, module in network.named_modules():
         if isinstance(module, DisentangledEmbedding):
-            state[f"{name}.weight"] = state[f"{name}.weight"] - module.shared.weight.detach()
+            whole = state[f"{name}.weight"]
+            state[f"{name}.weight"] = whole - module.shared.weight.detach()
     network.load_state_dict(state)
 
 
 def disentangle(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
     """Replace the discriminator's word and position embeddings by `DisentangledEmbedding`s."""
-    _check_words(generator, discriminator, "gdes")
-    own, shared = embedding_modules(discriminator), embedding_modules(generator)
-    for role in ("word", "position"):
-        if role in own and role in shared and _shapes(own[role]) == _shapes(shared[role]):
-            path = backbone_of(discriminator).embeddings[role]
-            discriminator.base_model.set_submodule(path, DisentangledEmbedding(shared[role]))
+    shared = embedding_modules(generator)
+    for role in _shared_roles(generator, discriminator, "gdes"):
+        path = backbone_of(discriminator).embeddings[role]
+        table = DisentangledEmbedding(shared[role])
+        discriminator.base_model.set_submodule(path, table)
 
 
-def _embeddings(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> dict[str, str]:
-    _check_words(generator, discriminator, tie)
-    targets, sources = embedding_modules(discriminator), embedding_modules(generator)
-    names: dict[str, str] = {}
-    for role in ("word",) if tie == "word" else targets:
-        if role in sources and _shapes(targets[role]) == _shapes(sources[role]):
-            target, source = backbone_of(discriminator).embeddings[role], backbone_of(generator).embeddings[role]
-            names |= {f"{target}.{name}": f"{source}.{name}" for name in _shapes(targets[role])}
-    return names
-
-
-def _check_words(generator: PreTrainedModel, discriminator: PreTrainedModel, tie: str) -> None:
-    widths = [embedding_modules(network)["word"].weight.size(1) for network in (generator, discriminator)]
-    if widths[0] != widths[1]:
-        projecting = " ".join(name for name, backbone in BACKBONES.items() if backbone.projection)
-        size = widths[1] / discriminator.config.hidden_size
+def _shared_roles(
+    generator: PreTrainedModel,
+    discriminator: PreTrainedModel,
+    tie: str,
+) -> list[str]:
+    """The roles whose embeddings a mode shares: those that both networks have, in one shape."""
+    ours = embedding_modules(discriminator)
+    theirs = embedding_modules(generator)
+    width = ours["word"].weight.size(1)
+    other_width = theirs["word"].weight.size(1)
+    if width != other_width:
         raise UserError(
-            f"--tie {tie} shares the word embeddings, but the generator's are {widths[0]} wide and the "
-            f"discriminator's {widths[1]}: choose --generator_size {size:g}, or a --generator_type that projects its "
-            f"embeddings ({projecting}), or --tie none"
+            f"--tie {tie} shares the word embeddings, but the generator's are {other_width} wide and the "
+            f"discriminator's {width}: choose --generator_size {width / discriminator.config.hidden_size:g}, a "
+            "--generator_type that projects its embeddings, or --tie none"
         )
+    return [
+        role for role in ROLES[tie] if role in ours and role in theirs and _shapes(ours[role]) == _shapes(theirs[role])
+    ]
 
 
 def encoder_weights(network: PreTrainedModel) -> dict[str, nn.Parameter]:
     """Weights of the encoder by name, without the pooler, which no objective trains."""
-    return {name: p for name, p in network.base_model.named_parameters() if not name.startswith("pooler.")}
+    parameters = network.base_model.named_parameters()
+    return {name: parameter for name, parameter in parameters if not name.startswith("pooler.")}
 
 
 def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> str | None:
-    """The first difference in shape between the encoders' weights; None if they are of one size."""
-    ours, theirs = (
-        {name: " x ".join(map(str, p.shape)) for name, p in encoder_weights(network).items()}
-        for network in (generator, discriminator)
-    )
+    """The first difference in size between the encoders; None if they are of one size."""
+    ours = _sizes(generator)
+    theirs = _sizes(discriminator)
     for name in sorted(ours | theirs):
-        if ours.get(name) != theirs.get(name):
-            sizes = ours.get(name, "absent"), theirs.get(name, "absent")
-            return f"{name} is {sizes[0]} in the generator and {sizes[1]} in the discriminator"
+        mine = ours.get(name, "absent")
+        other = theirs.get(name, "absent")
+        if mine != other:
+            return f"{name} is {mine} in the generator and {other} in the discriminator"
     return None
 
 
-def _whole_encoder(generator: PreTrainedModel, discriminator: PreTrainedModel) -> dict[str, str]:
+def _sizes(network: PreTrainedModel) -> dict[str, str]:
+    sizes = {"num_attention_heads": str(network.config.num_attention_heads)}
+    for name, parameter in encoder_weights(network).items():
+        sizes[name] = " x ".join(map(str, parameter.shape))
+    return sizes
+
+
+def _refuse_difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
     different = difference(generator, discriminator)
-    heads = [network.config.num_attention_heads for network in (generator, discriminator)]
-    if different is None and heads[0] != heads[1]:
-        different = f"there are {heads[0]} attention heads in the generator and {heads[1]} in the discriminator"
     if different:
         raise UserError(
             f"--tie all shares one encoder, but {different}; give them the same type and size (--generator_size 1.0 "
             "--generator_layer_size 1.0), or choose --tie embeddings"
         )
-    return {name: name for name in encoder_weights(discriminator)}
 
 
-def _shapes(module: nn.Module) -> dict[str, torch.Size]:
+def _shapes(module: nn.Module | None) -> dict[str, torch.Size]:
+    if module is None:
+        return {}
     return {name: parameter.shape for name, parameter in module.named_parameters()}

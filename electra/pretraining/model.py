@@ -266,7 +266,7 @@ def _trained_config(
         raise UserError(f"{named} is of type {config.model_type}; name one of type {', '.join(BACKBONES)}")
     rows, layers = vocabulary_size(tokenizer), config.num_hidden_layers
     its_tokenizer = own_tokenizer(source, tokenizer.name_or_path)
-    longest, trained = longest_text(config), trained_positions(source, config)
+    longest, trained = longest_text(config), trained_positions(config)
     needed = rows if its_tokenizer is None else vocabulary_size(its_tokenizer)
     if config.vocab_size < needed:
         whose = "the" if its_tokenizer is None else "its own"
@@ -312,7 +312,7 @@ def load_into(
     """
     name, source = f"--init_{role} {path}", trained_source(path, role)
     config = read_config(source)
-    trained, fresh = load_network(type(network), source, config, name=name, encoder_only=True)
+    trained, fresh = load_network(type(network), source, config, encoder_only=True)
     damaged = [key for key, value in trained.state_dict().items() if not value.isfinite().all()]
     if damaged:
         raise UserError(f"{name}: its weight {damaged[0]} is not finite; the network has diverged or is damaged")
@@ -329,7 +329,7 @@ def load_into(
             raise UserError(f"{name} shares no token with the tokenizer {tokenizer.name_or_path}; change one of them")
         line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
         logger.info(line, name, rows.size, sources["kept"], sources["averaged"], sources["new"])
-    known = trained_positions(source, config)
+    known = trained_positions(config)
     if max_length > known and "position" in embedding_modules(network):
         notes["repeated_positions"] = known
         logger.info("%s: only its first %d positions were trained; the others start as copies of these", name, known)

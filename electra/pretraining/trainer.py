@@ -44,7 +44,7 @@ from electra.pretraining.resume import Origin, keeping_options
 from electra.pretraining.saving import AtomicCheckpoints
 from electra.pretraining.step_guard import StepGuard
 from electra.report.runs import FIXED
-from electra.schedules import check_schedule, create_schedule, translate_option_errors
+from electra.schedules import create_schedule, translate_option_errors
 
 logger = logging.getLogger(__name__)
 
@@ -169,8 +169,7 @@ class ElectraTrainer(Trainer):
         if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # these wrap the model first
             self.create_optimizer()
         trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
-        with translate_option_errors("--lr_scheduler_type and its options"):
-            check_schedule(create_schedule(self.args, trial, stage_lengths(steps, self.phases.generator_steps)), steps)
+        create_schedule(self.args, trial, stage_lengths(steps, self.phases.generator_steps))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)

@@ -237,7 +237,7 @@ def test_a_path_to_nothing_is_not_asked_of_the_hub(load, tmp_path, monkeypatch):
 
 
 def test_a_file_and_a_run_without_a_whole_checkpoint_are_refused(checkpoint):
-    assert "is a file" in refused(lambda: load_encoder(str(checkpoint / "model.safetensors")))
+    assert "there is no folder" in refused(lambda: load_encoder(str(checkpoint / "model.safetensors")))
     truncate(checkpoint / "model.safetensors")
     assert "checkpoint-N" in refused(lambda: load_encoder(str(checkpoint.parent)))
 

@@ -9,10 +9,10 @@ from electra.model.networks import embedding_modules, masked_lm, token_detector
 from electra.model.pretrained import load_network, read_config
 from electra.model.transfer import POSITIONS_KEY, Rows, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.tokenizers.extend import extend_tokenizer
-from electra.tokenizers.load import plain_backend
+from electra.tokenizers.load import SPECIAL_TOKENS, plain_backend, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_tokenizer
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, refused
 from tests.helpers import parametrize
 
 BACKBONES = ("electra", "bert", "albert", "roberta", "deberta-v2", "modernbert")
@@ -57,17 +57,20 @@ def test_new_ends_of_words_are_the_mean_of_ends_of_words():
     assert rows.describe() == {"kept": 10, "averaged": 2, "new": 1}
 
 
-def test_between_algorithms_tokens_are_matched_by_text_or_role():
+def test_tokens_are_matched_by_role_and_by_name():
     old = trained_on(TEXTS * 3, "wordpiece", 160)
-    new = trained_on([*TEXTS * 3, "Σ"], "byte_bpe", 330, lowercase=False)
+    new = wrap_backend(old.backend_tokenizer, {**SPECIAL_TOKENS, "mask_token": "[PAD]", "pad_token": "[MASK]"})
     rows = rows_of_vocabulary(old, new)
-    vocabularies = old.get_vocab(), new.get_vocab()
-    for mine, theirs in (("Ġwords", "words"), ("Ġt", "t"), ("e", "##e"), ("[MASK]", "[MASK]")):
-        assert rows.kept[vocabularies[1][mine]] == vocabularies[0][theirs]
-    assert rows.averaged[vocabularies[1]["W"]] == [vocabularies[0]["w"]]  # the old one lower-cases
-    partial = vocabularies[1]["Î"]  # the first byte of a Greek letter
-    assert partial not in rows.kept and partial not in rows.averaged
-    assert sum(rows.describe().values()) == len(new)
+    names = {**old.get_vocab(), "[MASK]": old.pad_token_id, "[PAD]": old.mask_token_id}
+    assert rows.kept == {index: names[token] for token, index in new.get_vocab().items()}
+    assert "Unigram" in refused(lambda: rows_of_vocabulary(old, trained_on(TEXTS * 3, "unigram", 100)))
+
+
+def test_a_token_of_unknown_characters_is_new():
+    old = trained_on(TEXTS * 3, "wordpiece", 160)
+    new = trained_on([*TEXTS * 3, "Σ Σ"], "wordpiece", 160)
+    rows = rows_of_vocabulary(old, new)
+    assert new.get_vocab()["σ"] not in {**rows.kept, **rows.averaged}
 
 
 @parametrize("model_type", BACKBONES)
@@ -123,11 +126,8 @@ def test_positions_grow_by_repeating_those_that_were_trained(model_type):
         assert torch.equal(table[12:24], table[:12]) and torch.equal(table[36:], table[:4])
 
 
-def test_the_trained_positions_are_recorded(tmp_path):
-    (tmp_path / "discriminator").mkdir()
-    config, source = config_of("electra"), str(tmp_path / "discriminator")
-    assert trained_positions(source, config) == 16
-    (tmp_path / "config.yaml").write_text("max_length: 12\n")
-    assert trained_positions(source, config) == 12
+def test_the_trained_positions_are_recorded():
+    config = config_of("electra")
+    assert trained_positions(config) == 16
     setattr(config, POSITIONS_KEY, 8)
-    assert trained_positions(source, config) == 8
+    assert trained_positions(config) == 8
