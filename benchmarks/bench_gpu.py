@@ -38,7 +38,7 @@ from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.gpu import linear_of_aligned_rows
-from electra.runtime.hardware import data_sheet_flops, device_name, measure_matmul_flops
+from electra.runtime.hardware import device_name, measure_matmul_flops
 
 TINY = {
     "model_size": "small",
@@ -145,7 +145,6 @@ def peaks(bench: Bench) -> dict[str, Any]:
     told = {
         "device": name,
         "matmul_flops": measure_matmul_flops(bench.device, bench.dtype, 0.1 if bench.is_rehearsal else 3.0),
-        "data_sheet_flops": data_sheet_flops(name, "bfloat16"),
         "copy_bytes_per_second": 2 * size / copy,
     }
     q = torch.randn(8, 4, 128, 64, device=bench.device, dtype=bench.dtype)

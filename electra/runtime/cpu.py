@@ -20,7 +20,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
+# Of glibc's malloc.h.
+M_TRIM_THRESHOLD = -1
+M_TOP_PAD = -2
+M_MMAP_THRESHOLD = -3
 LARGEST_FP32_ERROR = 1e-5
 """Largest error of an fp32 matrix product relative to its largest value; bfloat16 has 3e-3."""
 LONGEST_DENSE = 512
@@ -41,19 +44,16 @@ def tune_process(device: torch.device) -> None:
         if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
             libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
             libc.mallopt(M_TOP_PAD, 1 << 26)
-    try:
-        before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # the precision was set by torch's newer interface: keep it
-        return
-    if before == "highest":
+    if torch.get_float32_matmul_precision() == "highest":
         torch.set_float32_matmul_precision("medium")
         if _matmul_error() > LARGEST_FP32_ERROR:  # processors with AMX round to bfloat16
-            torch.set_float32_matmul_precision(before)
+            torch.set_float32_matmul_precision("highest")
 
 
 def _matmul_error() -> float:
     generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    left = torch.randn(512, 512, generator=generator)
+    right = torch.randn(512, 512, generator=generator)
     exact = left.double() @ right.double()
     return float(((left @ right) - exact).abs().max() / exact.abs().max())
 
@@ -116,14 +116,17 @@ def attend(
     query, key and value are any float (B, H, L, d), the mask is bool, True where attention is allowed, or float, which
     is added (B or 1, 1 or H, L, L). Returns (B, L, H, d), and None in place of the weights.
     """
+    is_elsewhere = query.device.type != "cpu" or torch.compiler.is_compiling()
     is_long = query.size(2) > LONGEST_DENSE and dropout == 0
-    rare = ("position_bias", "softcap", "cache")  # arguments that few encoders use
-    is_special = query.size(1) != key.size(1) or any(kwargs.get(name) is not None for name in rare)
-    if query.device.type != "cpu" or is_long or is_special or kwargs.get("is_causal") or torch.compiler.is_compiling():
+    has_shared_keys = query.size(1) != key.size(1)
+    is_special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    if is_elsewhere or is_long or has_shared_keys or is_special or kwargs.get("is_causal"):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
-    scores = (query * (query.size(3) ** -0.5 if scaling is None else scaling)) @ key.transpose(2, 3)
+    if scaling is None:
+        scaling = query.size(3) ** -0.5
+    scores = (query * scaling) @ key.transpose(2, 3)
     if attention_mask is not None:
         if attention_mask.dtype == torch.bool:
             scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)

@@ -24,18 +24,18 @@ def is_autocast(device: torch.device) -> bool:
 
 def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
     """`network(**inputs)`, with the weights of its linear layers cast at once. Compilers fuse casts by themselves."""
-    # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
-    is_alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    is_possible = is_alone and not torch.compiler.is_compiling() and is_autocast(inputs["input_ids"].device)
-    if not is_possible or any(getattr(module, "gradient_checkpointing", False) for module in network.modules()):
+    if torch.compiler.is_compiling() or not is_autocast(inputs["input_ids"].device):
         return network(**inputs)
-    weights = {
-        f"{path}.{name}": weight
-        for path, module in network.named_modules()
-        if isinstance(module, nn.Linear)
-        for name, weight in module.named_parameters(recurse=False)
-    }
-    casts = _CastAll.apply(torch.get_autocast_dtype(inputs["input_ids"].device.type), *weights.values())
+    # DDP sends gradients while others are computed, and sharded weights are gathered module by module.
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if is_distributed or any(getattr(module, "gradient_checkpointing", False) for module in network.modules()):
+        return network(**inputs)
+    weights: dict[str, Tensor] = {}
+    for path, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            weights |= module.named_parameters(prefix=path, recurse=False)
+    dtype = torch.get_autocast_dtype(inputs["input_ids"].device.type)
+    casts = _CastAll.apply(dtype, *weights.values())
     return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
 
 
@@ -43,7 +43,8 @@ class HostCopy:
     """Values of a tensor that are copied to the host, which waits for them only to read them."""
 
     def __init__(self, values: Tensor) -> None:
-        self._values, self._arrived = values, None
+        self._values = values
+        self._arrived: torch.cuda.Event | None = None
         if values.is_cuda:
             self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
             self._arrived = torch.cuda.Event()
@@ -90,7 +91,8 @@ def tune_for_gpu(model: nn.Module) -> None:
 def _cast_input(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
     if not inputs or not is_autocast(inputs[0].device):
         return None
-    return inputs[0].to(torch.get_autocast_dtype(inputs[0].device.type)), *inputs[1:]
+    hidden, *others = inputs
+    return hidden.to(torch.get_autocast_dtype(hidden.device.type)), *others
 
 
 class TwoEmbeddings(nn.Embedding):
@@ -105,7 +107,12 @@ class TwoEmbeddings(nn.Embedding):
 def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear, multiple: int = ALIGNED_ROWS) -> Tensor:
     """A linear layer with outputs added up to a multiple, with the smallest value: (N, D) -> (N, V or more)."""
     missing = -layer.out_features % multiple
-    dtype = torch.get_autocast_dtype(hidden.device.type) if is_autocast(hidden.device) else layer.weight.dtype
+    dtype = layer.weight.dtype
+    if is_autocast(hidden.device):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
     weight = F.pad(layer.weight.to(dtype), (0, 0, 0, missing))
-    bias = weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.to(dtype)
-    return F.linear(hidden, weight, F.pad(bias, (0, missing), value=torch.finfo(dtype).min))
+    bias = weight.new_zeros(layer.out_features)
+    if layer.bias is not None:
+        bias = layer.bias.to(dtype)
+    least = torch.finfo(dtype).min
+    return F.linear(hidden, weight, F.pad(bias, (0, missing), value=least))

@@ -33,9 +33,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
         get_reporting_integration_callbacks(sorted(trackers))
     except (ValueError, RuntimeError, ImportError) as error:
         raise UserError(f"--report_to {' '.join(report_to)} does not work: {error}") from error
-    missing = trackers - {*get_available_reporting_integrations(), "azure_ml", "flyte"}  # these two are not listed
-    if missing:
-        name = min(missing)
+    for name in trackers - set(get_available_reporting_integrations()):
         raise UserError(f"--report_to {name} needs {name}, which is not installed; run: pip install {name}")
     if "wandb" not in trackers or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return
@@ -66,8 +64,10 @@ class RecordSettings(TrainerCallback):
 
 def tensorboard_folder(trainer: Trainer) -> Path | None:
     """The folder of a run's TensorBoard files; None if it does not report there."""
-    callbacks = [c for c in trainer.callback_handler.callbacks if isinstance(c, TensorBoardCallback)]
-    return Path(callbacks[0].logging_dir) if callbacks and callbacks[0].logging_dir else None
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir:
+            return Path(callback.logging_dir)
+    return None
 
 
 def track_results(
