@@ -1,4 +1,4 @@
-"""What only a GPU can tell, in ten minutes and one command: speed, memory, waits, kernels, correctness.
+"""What only a GPU can tell, in ten minutes and one command: speed, memory, waits, launches, correctness.
 
     python -m benchmarks.bench_gpu --output gpu.json
     python -m benchmarks.bench_gpu --output rehearsal.json --rehearse     # tiny sizes, on a CPU too
@@ -15,18 +15,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch.utils.benchmark import Timer
 from transformers import TrainerCallback
 
 from benchmarks.bench_pretraining import bare_loop
-from electra.corruption import sample_tokens
 from electra.io.console import environment
 from electra.io.files import write_json
 from electra.options import as_flags
@@ -37,7 +33,6 @@ from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
-from electra.runtime.gpu import linear_of_aligned_rows
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
 TINY = {
@@ -58,7 +53,8 @@ class Bench:
     """What all rows share: the device, sizes, and short runs."""
 
     def __init__(self, work: Path, is_rehearsal: bool) -> None:
-        self.work, self.is_rehearsal = work, is_rehearsal
+        self.work = work
+        self.is_rehearsal = is_rehearsal
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.steps = 4 if is_rehearsal else 50
         self.dtype = torch.bfloat16
@@ -123,7 +119,9 @@ class Windows(TrainerCallback):
     """Seconds of each window of steps."""
 
     def __init__(self, bench: Bench) -> None:
-        self.bench, self.seconds, self.started = bench, list[float](), 0.0
+        self.bench = bench
+        self.seconds: list[float] = []
+        self.started = 0.0
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         self.started = time.perf_counter()
@@ -137,21 +135,15 @@ class Windows(TrainerCallback):
 
 
 def peaks(bench: Bench) -> dict[str, Any]:
-    """Rates of matrix products and copies, the attention that torch chooses."""
+    """Rates of matrix products and of copies."""
     size = 2**20 if bench.is_rehearsal else 2**30
     block = torch.empty(size, dtype=torch.uint8, device=bench.device)
     copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=bench.wait)
-    name = device_name(bench.device)
-    told = {
-        "device": name,
+    return {
+        "device": device_name(bench.device),
         "matmul_flops": measure_matmul_flops(bench.device, bench.dtype, 0.1 if bench.is_rehearsal else 3.0),
         "copy_bytes_per_second": 2 * size / copy,
     }
-    q = torch.randn(8, 4, 128, 64, device=bench.device, dtype=bench.dtype)
-    bias = torch.zeros(8, 1, 1, 128, device=bench.device, dtype=bench.dtype)
-    for mask_name, mask in (("without_mask", None), ("with_bias", bias.expand(8, 4, 128, 128))):
-        told[f"attention_{mask_name}"] = int(torch._fused_sdp_choice(q, q, q, mask, 0.1, False))
-    return told
 
 
 def waits(bench: Bench) -> dict[str, Any]:
@@ -173,10 +165,13 @@ class WarnOfWaits(TrainerCallback):
 
 def ladder(bench: Bench) -> dict[str, Any]:
     """ELECTRA-Small at 128 x 128: eagerly, with workers, compiled."""
-    ways: dict[str, dict[str, Any]] = {"eager, no workers": {"torch_compile": False, "dataloader_num_workers": 0}}
-    ways |= {"eager": {"torch_compile": False}}
-    ways |= {"default": {}}
-    ways |= {"reduce-overhead": {"torch_compile_mode": "reduce-overhead"}} if bench.device.type == "cuda" else {}
+    ways: dict[str, dict[str, Any]] = {
+        "eager, no workers": {"torch_compile": False, "dataloader_num_workers": 0},
+        "eager": {"torch_compile": False},
+        "default": {},
+    }
+    if bench.device.type == "cuda":
+        ways["reduce-overhead"] = {"torch_compile_mode": "reduce-overhead"}
     return {way: bench.speed(**options) for way, options in ways.items()}
 
 
@@ -197,58 +192,25 @@ def base(bench: Bench) -> dict[str, Any]:
     return {"full": bench.speed(**rows), "padded": bench.speed(**rows, segment_policy="document")}
 
 
-def loader(bench: Bench) -> dict[str, Any]:
-    """Tokens a second of the loader alone."""
-    rates = {}
-    for workers in (0, 2, 4):
-        trainer = bench.trainer(dataloader_num_workers=workers, max_steps=4 * bench.steps)
-        batches = iter(trainer.get_train_dataloader())
-        next(batches)
-        started = time.perf_counter()
-        tokens = sum(next(batches)["input_ids"].numel() for _ in range(2 * bench.steps))
-        rates[str(workers)] = tokens / (time.perf_counter() - started)
-    return rates
-
-
-def kernels(bench: Bench) -> dict[str, Any]:
-    """Seconds of what was changed: head and sampling at one step's size, attention with and without bias."""
-    rows, vocabulary, width = (64, 300, 16) if bench.is_rehearsal else (2432, 30522, 128)
-    device, dtype, told = bench.device, bench.dtype, {}
-    hidden = torch.randn(rows, width, device=device, dtype=dtype)
-    layer = torch.nn.Linear(width, vocabulary, device=device, dtype=dtype)
-
-    def timed(name: str, call: Callable[[], Tensor | None]) -> None:
-        told[name] = bench.seconds("call(); wait()", call=call, wait=bench.wait)
-
-    timed("head", lambda: layer(hidden))
-    timed("head_aligned", lambda: linear_of_aligned_rows(hidden, layer))
-    logits, noise = layer(hidden).float(), torch.rand(rows, device=device)
-    timed("sampling", lambda: sample_tokens(logits, noise))
-    timed("sampling_by_cumsum", lambda: torch.searchsorted(logits.softmax(1).cumsum(1), noise.unsqueeze(1)))
-    for length in (128, 512):
-        q = torch.randn(4 if bench.is_rehearsal else 64, 4, length, 64, device=device, dtype=dtype)
-        bias = torch.zeros(q.size(0), 1, 1, length, device=device, dtype=dtype)
-        timed(f"attention_{length}", partial(F.scaled_dot_product_attention, q, q, q, dropout_p=0.1))
-        timed(f"attention_{length}_bias", partial(F.scaled_dot_product_attention, q, q, q, bias, dropout_p=0.1))
-    return told
-
-
 def profile(bench: Bench) -> dict[str, Any]:
     """Kernels of five steps, and the share of the time in which the device is busy."""
     trainer = bench.trainer(max_steps=10)
     activities = [torch.profiler.ProfilerActivity.CPU]
-    activities += [torch.profiler.ProfilerActivity.CUDA] if bench.device.type == "cuda" else []
+    if bench.device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
     schedule = torch.profiler.schedule(wait=4, warmup=1, active=5)
     with torch.profiler.profile(activities=activities, schedule=schedule) as profiler:
         trainer.add_callback(Stepping(profiler.step))
         started = time.perf_counter()
         trainer.train()
     events = profiler.key_averages()
-    busy = sum(event.self_device_time_total for event in events) / 1e6
     most = sorted(events, key=lambda event: -event.self_device_time_total or -event.self_cpu_time_total)[:25]
-    names = {event.key: [event.count, event.self_device_time_total, event.self_cpu_time_total] for event in most}
-    launches = sum(event.count for event in events if "LaunchKernel" in event.key)
-    return {"busy_seconds": busy, "seconds": time.perf_counter() - started, "launches": launches, "most": names}
+    return {
+        "busy_seconds": sum(event.self_device_time_total for event in events) / 1e6,
+        "seconds": time.perf_counter() - started,
+        "launches": sum(event.count for event in events if "LaunchKernel" in event.key),
+        "most": {event.key: [event.count, event.self_device_time_total, event.self_cpu_time_total] for event in most},
+    }
 
 
 class Stepping(TrainerCallback):
@@ -279,7 +241,7 @@ def correctness(bench: Bench) -> dict[str, Any]:
     return told
 
 
-ROWS = {row.__name__: row for row in (peaks, waits, ladder, plain, profile, kernels, base, loader, correctness)}
+ROWS = {row.__name__: row for row in (peaks, waits, ladder, plain, profile, base, correctness)}
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ from electra.pretraining.plan import announce_plan
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
-from electra.report.blocks import Table, to_markdown
+from electra.report.blocks import table_of, to_markdown
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
 WARM_UP = 3
@@ -114,7 +114,9 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
     model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=trainer.args.learning_rate, fused=True)
     # A plain loop feeds a plain loader, so that both have the batch at hand.
-    batches = [trainer.data_collator(trainer.train_dataset.__getitems__(list(p))) for p in _positions(trainer)]
+    size = trainer.args.train_batch_size
+    positions = [list(range(number * size, (number + 1) * size)) for number in range(4)]
+    batches = [trainer.data_collator(trainer.train_dataset.__getitems__(p)) for p in positions]
 
     def take(steps: int) -> float:
         started = time.perf_counter()
@@ -134,11 +136,6 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
         return (time.perf_counter() - started) / steps
 
     return take
-
-
-def _positions(trainer: ElectraTrainer) -> list[range]:
-    size = trainer.args.train_batch_size
-    return [range(i * size, (i + 1) * size) for i in range(4)]
 
 
 def through_trainer(trainer: ElectraTrainer) -> float:
@@ -222,7 +219,6 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
         "median_seconds": median,
         "tokens_per_second": {way: tokens / value for way, value in median.items()},
         "speedup": median["plain"] / median["ours"],
-        "trainer_overhead": median["train"] / median["ours"] - 1,
         "memory_bytes": memory,
         "flops_per_step": flops,
         "matmul_flops": peak,
@@ -230,28 +226,22 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-HEADER = (
-    *("size", "length", "batch", "precision", "plain tokens/s", "ours tokens/s", "speedup", "through train()"),
-    *("overhead", "memory, plain", "memory, ours", "MFU"),
-)
-
-
-def cells_of(row: dict[str, Any]) -> list[str]:
-    rates, memory = row["tokens_per_second"], row["memory_bytes"]
-    return [
-        *(str(row[name]) for name in ("size", "length", "batch", "precision")),
-        *(f"{rates['plain']:,.0f}", f"{rates['ours']:,.0f}", f"{row['speedup']:.2f}", f"{rates['train']:,.0f}"),
-        *(f"{100 * row['trainer_overhead']:.1f} %", *(f"{memory[way] / 1e9:.2f} GB" for way in ("plain", "ours"))),
-        f"{100 * row['mfu']:.0f} % of {row['matmul_flops'] / 1e9:,.0f} GFLOP/s",
-    ]
+def row_of(case: dict[str, Any]) -> dict[str, str]:
+    rates = case["tokens_per_second"]
+    row = {name: str(case[name]) for name in ("size", "length", "batch", "precision")}
+    row |= {f"{way} tokens/s": f"{rate:,.0f}" for way, rate in rates.items()}
+    row |= {f"memory, {way}": f"{count / 1e9:.2f} GB" for way, count in case["memory_bytes"].items()}
+    row["speedup"] = f"{case['speedup']:.2f}"
+    row["MFU"] = f"{100 * case['mfu']:.0f} % of {case['matmul_flops'] / 1e9:,.0f} GFLOP/s"
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file", nargs="+", required=True)
     parser.add_argument("--tokenizer_path", required=True)
-    parser.add_argument("--sizes", nargs="+", default=["small"], choices=["small", "base", "large"])
-    parser.add_argument("--lengths", nargs="+", type=int, default=[128])
+    parser.add_argument("--size", default="small", choices=["small", "base", "large"])
+    parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=32, help="segments of a step")
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--rounds", type=int, default=5)
@@ -262,16 +252,14 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     options.rest = rest  # goes to run_pretraining.py
     found = []
-    for size in options.sizes:
-        for length in options.lengths:
-            for precision in options.precisions:
-                case = {"size": size, "length": length, "batch": options.batch, "precision": precision}
-                found.append(compare(case, options))
-                if options.output:
-                    hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
-                    told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
-                    options.output.write_text(json.dumps(told, indent=2) + "\n")
-    print(to_markdown([Table(HEADER, [cells_of(row) for row in found])]))
+    for precision in options.precisions:
+        case = {"size": options.size, "length": options.length, "batch": options.batch, "precision": precision}
+        found.append(compare(case, options))
+    if options.output:
+        hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
+        told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
+        options.output.write_text(json.dumps(told, indent=2) + "\n")
+    print(to_markdown([table_of([row_of(case) for case in found])]))
 
 
 if __name__ == "__main__":

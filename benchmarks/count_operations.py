@@ -1,25 +1,19 @@
 """Operations and bytes of a training step on a GPU, counted without one.
 
     python -m benchmarks.count_operations --model_size small --batch 128 --length 128
-    python -m benchmarks.count_operations --kernels
 
 fake_cuda.cpp lets a build of torch for CPUs believe in a GPU. The step runs under bf16 autocast on tensors without
 data: as on a GPU, an operation that would wait for its result is an error. One operation is at least one launch. Bytes
 are those of all inputs and outputs, as if there were no cache. Attention is forced to the operation that a GPU chooses
 without or with a mask. Needs a C++ compiler.
-
-With --kernels, what inductor makes of the step is counted instead, for a CPU, as it generates code for GPUs only where
-Triton is: kernels that it has fused, and calls of libraries. The code is not compiled. This takes minutes.
 """
 
 # ruff: noqa: E402
 import argparse
 import collections
-import contextlib
 import ctypes
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +43,8 @@ COUNT_LIMIT = 12
 
 def build_library(folder: Path) -> Path:
     """Compile fake_cuda.cpp into the folder: a process that loads it first has a CUDA device without memory."""
-    compiler, torch_folder = shutil.which("c++"), Path(torch.__file__).parent
+    compiler = shutil.which("c++")
+    torch_folder = Path(torch.__file__).parent
     if compiler is None:
         raise SystemExit("error: there is no C++ compiler, c++")
     library = folder / "fake_cuda.so"
@@ -151,54 +146,16 @@ def count_step(size: str, batch: int, length: int, is_padded: bool = False) -> C
     return count
 
 
-class Generated(Exception):
-    """The code is there; it is not run."""
-
-
-def count_kernels(size: str, batch: int, length: int) -> dict[str, collections.Counter[str]]:
-    """Calls of fused kernels and of libraries in the code that inductor generates for a CPU, by phase."""
-    import torch._functorch.config
-    from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.utils import run_and_get_code
-
-    def stop(*args: Any) -> None:
-        raise Generated
-
-    AsyncCompile.cpp_pybinding = lambda *args, **kwargs: stop  # type: ignore[method-assign]
-    torch._functorch.config.force_non_lazy_backward_lowering = True
-    model = build(size).train()
-    tune_networks(model)
-    model.compile(dynamic=False)
-    ids = torch.zeros(batch, length, dtype=torch.long)
-
-    def step() -> None:
-        with contextlib.suppress(Generated), torch.autocast("cpu", torch.bfloat16):
-            model(input_ids=ids, token_type_ids=ids)
-
-    kinds = {"fused kernels": r"cpp_fused\w*\(", "library calls": r"(?:extern_kernels|torch\.ops\.\w+)\.\w+"}
-    counts = {}
-    for phase, code in zip(("forward", "backward"), run_and_get_code(step)[1], strict=True):
-        calls = code[code.index("def call(") :]
-        counts[phase] = collections.Counter({kind: len(re.findall(name, calls)) for kind, name in kinds.items()})
-    return counts
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_size", default="small", choices=list(RECIPES))
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--padded", action="store_true", help="the batch has an attention mask")
-    parser.add_argument("--kernels", action="store_true", help="count what inductor generates for a CPU")
     parser.add_argument("--output", type=Path, help="also write the numbers to this json file")
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if options.kernels:
-        kernels = count_kernels(options.model_size, options.batch, options.length)
-        for phase, kinds in kernels.items():
-            print(phase, ", ".join(f"{number} {kind}" for kind, number in kinds.items()))
-        return
     if LIBRARY not in os.environ:
         start_with_a_gpu()
     believe_in_a_gpu()

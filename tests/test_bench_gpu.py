@@ -36,10 +36,10 @@ def test_rows_that_are_missing_or_failed_are_measured_again(tmp_path, monkeypatc
         return {"done": 2}
 
     monkeypatch.setattr(bench_gpu, "run_row", run_row)
-    monkeypatch.setattr(sys, "argv", ["bench_gpu", f"--output={output}", "--rows", "peaks", "waits", "loader"])
+    monkeypatch.setattr(sys, "argv", ["bench_gpu", f"--output={output}", "--rows", "peaks", "waits", "base"])
     bench_gpu.main()
     told = read_json(output)
-    assert measured == ["waits", "loader"] and [told[row]["done"] for row in ("peaks", "waits", "loader")] == [1, 2, 2]
+    assert measured == ["waits", "base"] and [told[row]["done"] for row in ("peaks", "waits", "base")] == [1, 2, 2]
 
 
 def test_the_device_is_waited_for_at_the_ends_of_windows_only(tmp_path, monkeypatch):
