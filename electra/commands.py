@@ -94,6 +94,16 @@ VERBS = {
   --score           how the networks judge a sentence
 """,
     ),
+    "detect": Verb(
+        "electra.tasks.detect.command",
+        "find words and texts of a file that look wrong",
+        "--pretrain_path output/small_owt texts.txt --validation_file held_out.txt",
+        """
+  --pretrain_path      a run, a checkpoint or a discriminator
+  --validation_file    right text, from which the threshold is taken
+  --false_alarm_rate   share of its tokens above the threshold
+""",
+    ),
     "inspect": Verb(
         "electra.inspect",
         "show what is masked and replaced in a sentence, and which tokens look replaced",

@@ -84,7 +84,14 @@ class Details:
     blocks: "Sequence[Block]"
 
 
-Block = Heading | Text | Items | Code | Table | Figure | Details | Sample
+@dataclass(frozen=True)
+class Passage:
+    """A text in pieces, the redder the higher the probability of a piece; only in HTML."""
+
+    pieces: Sequence[tuple[str, float | None]]
+
+
+Block = Heading | Text | Items | Code | Table | Figure | Details | Passage | Sample
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""What does a discriminator find in text, beside a masked language model and the frequencies of tokens?
+
+    python -m benchmarks.bench_detect --discriminator RUN --language_model MLM_RUN --train_file wiki.txt \\
+        --held_out held_out.txt --other fiction.txt dialogue.txt
+
+Both networks have the same tokenizer. Errors: half of the held-out paragraphs get one error each; measures of tokens,
+and of texts by the mean of their tokens. Documents: held-out paragraphs are right, those of another file are wrong.
+Scores: D; -log p of D and the run's generator; -log q of the language model where the token and the rest of its word
+are masked; minus the logarithm of the token's frequency in the training file. F0.5: at the threshold with 1 % false
+alarms in other held-out paragraphs.
+"""
+
+import random
+from typing import Any
+
+import numpy as np
+
+from electra.io.errors import Parser, run_script
+from electra.model.pretrained import load_networks
+from electra.report.blocks import markdown_table
+from electra.tasks.detect.report import MEASURES, Scores
+from electra.tasks.detect.scores import Detector
+from electra.tasks.minimal_pairs.scores import Scorer, encode_sentences
+from electra.tasks.minimal_pairs.task import judges_of
+
+KINDS = ("other word", "swapped", "dropped", "doubled", "misspelt", "OCR")
+OCR = {"rn": "m", "cl": "d", "m": "rn", "h": "b", "l": "1", "i": "l", "o": "0", "e": "c", "u": "n", "a": "o"}
+WORDS = 40
+Paragraph = list[str]
+
+
+def paragraphs(path: str, count: int, rng: random.Random) -> list[Paragraph]:
+    """The first words of random lines."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.split()[:WORDS] for line in file]
+    return rng.sample([words for words in lines if len(words) == WORDS], count)
+
+
+def damage(words: Paragraph, kind: str, rng: random.Random, other: Paragraph) -> tuple[str, list[list[int]]]:
+    """The text with one error, and its span. Where a word was dropped, the next one is wrong."""
+    places = [i for i, word in enumerate(words[:-1]) if word.isalpha() and len(word) > 3]
+    at = rng.choice(places)
+    word, after = words[at : at + 2]
+    shape = next((shape for shape in OCR if shape in word), word[-1])
+    before, wrong, behind = {
+        "other word": ([], [rng.choice(other)], [after]),
+        "swapped": ([], [after, word], []),
+        "dropped": ([], [after], []),
+        "doubled": ([word], [word], [after]),
+        "misspelt": ([], [word[:1] + word[2] + word[1] + word[3:]], [after]),
+        "OCR": ([], [word.replace(shape, OCR.get(shape, "~"), 1)], [after]),
+    }[kind]
+    start = len(" ".join([*words[:at], *before, ""]))
+    end = start + len(" ".join(wrong))
+    return " ".join([*words[:at], *before, *wrong, *behind, *words[at + 2 :]]), [[start, end]]
+
+
+class Judges:
+    """The networks, and the frequencies of tokens."""
+
+    def __init__(self, discriminator: str, language_model: str, train_file: str) -> None:
+        networks = load_networks(discriminator)
+        self.tokenizer: Any = networks.tokenizer
+        mask = self.tokenizer.mask_token_id
+        share = judges_of(networks).replaced_share(None)
+        self.detector = Detector(networks.discriminator.eval(), self.tokenizer, 128)
+        self.pair = Scorer(networks.discriminator, networks.generator, mask, 128, share)
+        self.language_model = Scorer(None, load_networks(language_model).discriminator.eval(), mask, 128)
+        with open(train_file, encoding="utf-8") as file:
+            ids = self.tokenizer([line for line in file if line.strip()], verbose=False)["input_ids"]
+        counts = np.bincount(np.concatenate(ids).astype(int), minlength=len(self.tokenizer)) + 1
+        self.surprise = -np.log(counts / counts.sum())
+
+    def add(self, found: dict[str, Scores], texts: list[str], is_wrong: bool, spans: list[Any]) -> None:
+        """Add the tokens of texts to each score."""
+        judged = self.detector.judge(texts)
+        for group in encode_sentences(texts, self.tokenizer):
+            logits = self.pair.replaced_logits(group)
+            terms = {
+                "D": logits,
+                "D and generator": -self.pair.terms("corrected", group, logits),
+                "language model": -self.language_model.log_q(group, masks_rest_of_word=True),
+                "frequency": self.surprise[group.ids],
+            }
+            for name, values in terms.items():
+                scores = found.setdefault(name, Scores())
+                for text, row in zip(group.texts, group.rows, strict=True):
+                    tokens = values[row][group.is_text[row]]
+                    scores.add(judged[text]._replace(probabilities=tokens), is_wrong, spans[text])
+
+
+def main() -> None:
+    parser = Parser(description=__doc__)
+    for name in ("discriminator", "language_model", "train_file", "held_out"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--other", nargs="*", default=[], metavar="FILE", help="documents of another kind")
+    parser.add_argument("--texts", type=int, default=100, help="right ones, and as many wrong ones")
+    args = parser.parse_args()
+    judges = Judges(args.discriminator, args.language_model, args.train_file)
+    rng = random.Random(0)
+    held_out = paragraphs(args.held_out, 3 * args.texts, rng)
+    other = held_out.pop()
+    right, damaged, reference = held_out[0::3], held_out[1::3], held_out[2::3]
+    sets = {kind: [damage(words, kind, rng, other) for words in damaged] for kind in KINDS}
+    for path in args.other:
+        sets[path] = [(" ".join(words), []) for words in paragraphs(path, args.texts, rng)]
+    known: dict[str, Scores] = {}
+    judges.add(known, [" ".join(words) for words in reference], False, [[]] * len(reference))
+    rows = []
+    for name, wrong in sets.items():
+        found: dict[str, Scores] = {}
+        judges.add(found, [" ".join(words) for words in right], False, [[]] * len(right))
+        judges.add(found, [text for text, _ in wrong], True, [spans for _, spans in wrong])
+        for score, scores in found.items():
+            thresholds = {level: np.quantile(values, 0.99) for level, (values, _) in known[score].arrays().items()}
+            for level, measured in scores.agreement(thresholds).items():
+                rows.append([name, level, score, *(f"{measured[measure]:.3f}" for measure in MEASURES)])
+    print(markdown_table(["wrong", "level", "score", *MEASURES.values()], rows, ["level", "score"]))
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,132 @@
+"""Judges every text of a file: a line of JSON for each, and a page with the worst. Memory holds a block of texts."""
+
+import heapq
+import json
+import logging
+import os
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from electra.io.console import environment
+from electra.io.errors import UserError
+from electra.io.files import expand, write_json
+from electra.model.configuration import longest_text
+from electra.model.networks import is_detector
+from electra.model.pretrained import load_networks
+from electra.options import check
+from electra.report.blocks import text_table, write_report
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.tasks.detect.data import Labelled, read_texts
+from electra.tasks.detect.report import Scores, report
+from electra.tasks.detect.scores import Detector, Judged
+
+logger = logging.getLogger(__name__)
+
+SCORES_NAME = "scores.jsonl"
+SUMMARY_NAME = "summary.json"
+SHOWN = 50
+"""Texts on the page."""
+
+
+def detect(args: Namespace) -> None:
+    """Judge the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
+    detector = make_detector(args)
+    thresholds = dict.fromkeys(("token", "mean", "max"), args.threshold)
+    if args.validation_file:
+        thresholds = held_out_thresholds(detector, args)
+    folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
+    folder.mkdir(parents=True, exist_ok=True)
+    counts: Counter[str] = Counter()
+    scores = Scores()
+    worst: list[Any] = []
+    unfinished = folder / f".{SCORES_NAME}"
+    blocks = tqdm(read_texts(args.file, args.text_column), disable=None, unit=" blocks", leave=False)
+    with open(unfinished, "w", encoding="utf-8") as file:
+        for text, judged in judge_texts(detector, blocks):
+            line = as_line(text, judged, thresholds["token"])
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            scores.add(judged, text.is_wrong, text.spans)
+            counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
+            order = (line[args.sort_by], -counts["texts"])
+            heapq.heappush(worst, (order, judged, line))
+            if len(worst) > SHOWN:
+                heapq.heappop(worst)
+    os.replace(unfinished, folder / SCORES_NAME)
+
+    about = {"model": args.pretrain_path, "file": args.file, "thresholds": thresholds}
+    summary = {**about, **counts, "agreement": scores.agreement(thresholds)}
+    write_json({**summary, **environment()}, folder / SUMMARY_NAME)
+    worst.sort(reverse=True)
+    found = report(summary, [(judged, line) for _, judged, line in worst])
+    logger.info("\n%s\n", text_table(found.table.header, found.table.rows[:10]))
+    for path in (folder / SCORES_NAME, folder / SUMMARY_NAME, *write_report(found, folder)):
+        logger.info("%s", path)
+
+
+def make_detector(args: Namespace) -> Detector:
+    """The network with its head, on the device."""
+    networks = load_networks(args.pretrain_path)
+    network = networks.discriminator
+    if not is_detector(network) or networks.is_electric:
+        raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
+    longest = longest_text(network.config)
+    check(args.max_length <= longest, "max_length", args.max_length, f"at most {longest}, the positions of the model")
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    tune_process(device)
+    network.to(device).eval()
+    tune_networks(network)
+    logger.info("model          %s", networks.source)
+    return Detector(network, networks.tokenizer, args.max_length)
+
+
+def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
+    """Above them is `false_alarm_rate` of the tokens of right text, and of its texts by their mean and maximum."""
+    scores = Scores()
+    for _, judged in judge_texts(detector, read_texts(args.validation_file, args.text_column)):
+        scores.add(judged, is_wrong=False, spans=[])
+    if not scores.found["mean"]:
+        raise UserError(f"{args.validation_file} has no text; name a file of right text")
+    thresholds = {}
+    for level, (values, _) in scores.arrays().items():
+        threshold = np.quantile(values, 1 - args.false_alarm_rate, method="higher")
+        thresholds[level] = float(threshold)
+        logger.info("threshold      %.4f, of %s", threshold, level)
+    return thresholds
+
+
+def judge_texts(detector: Detector, blocks: Iterable[list[Labelled]]) -> Iterator[tuple[Labelled, Judged]]:
+    """Each text with its tokens."""
+    for texts in blocks:
+        judged = detector.judge([text.text for text in texts])
+        yield from zip(texts, judged, strict=True)
+
+
+def as_line(text: Labelled, judged: Judged, threshold: float) -> dict[str, Any]:
+    """The line of a text: its scores, its spans above the threshold, and all of its tokens."""
+    tokens = []
+    spans: list[list[Any]] = []
+    columns = [values.tolist() for values in judged]
+    for start, end, p in zip(*columns, strict=True):
+        token = [start, end, round(p, 4)]
+        tokens.append(token)
+        if p <= threshold:
+            continue
+        if spans and start <= spans[-1][1]:  # the next piece of a word
+            first, _, highest = spans.pop()
+            token = [first, end, max(highest, token[2])]
+        spans.append(token)
+    return {
+        "place": text.place,
+        "text": text.text,
+        "mean": round(judged.mean, 6),
+        "max": round(judged.max, 6),
+        "spans": spans,
+        "tokens": tokens,
+    }

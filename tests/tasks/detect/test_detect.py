@@ -1,0 +1,150 @@
+"""`electra detect`: probabilities are the network's, offsets those of the text, measures those of the labels."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from pytest import approx
+
+from electra.tasks.detect.command import main
+from electra.tasks.detect.data import read_texts
+from electra.tasks.detect.report import Scores, pieces
+from electra.tasks.detect.scores import Detector, Judged
+from tests.conftest import refused, refused_command
+from tests.helpers import parametrize, read_json
+from tests.tasks.minimal_pairs.networks import random_pair, write_run
+
+TEXTS = ["the dog sells sea shells", "", "a fox  jumps 🦊 over the café\u0301 — שלום dog", "fox"]
+
+
+@pytest.fixture(scope="module")
+def detector(wordpiece_tokenizer):
+    return Detector(random_pair(wordpiece_tokenizer)[0], wordpiece_tokenizer, max_length=24, batch_size=3)
+
+
+def test_probabilities_are_those_of_the_network_at_the_text(detector, wordpiece_tokenizer):
+    for text, judged in zip(TEXTS, detector.judge(TEXTS), strict=True):
+        encoded = wordpiece_tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        offsets = encoded.pop("offset_mapping")[0, 1:-1]
+        with torch.no_grad():
+            expected = detector.network(**encoded).logits[0, 1:-1].sigmoid()
+        assert judged.probabilities == approx(expected.numpy(), abs=1e-6)
+        assert np.stack(judged[:2], axis=1).tolist() == offsets.tolist()
+        assert all(text[start:end].strip() for start, end in offsets.tolist())
+
+
+def test_long_texts_are_judged_in_windows_each_token_once(detector, wordpiece_tokenizer):
+    text = " ".join(["the dog sells sea shells by the sea"] * 9)
+    (judged,) = detector.judge([text])
+    ids = wordpiece_tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert len(judged.starts) == len(ids) > 3 * 22
+    assert (np.diff(judged.starts) > 0).all() and judged.ends[-1] == len(text)
+    cls, sep = wordpiece_tokenizer.cls_token_id, wordpiece_tokenizer.sep_token_id
+    for token in (0, 16, 17, 40, len(ids) - 1):  # windows start every 11 tokens; each judges what is near its middle
+        start = min(max(0, 11 * ((token - 5) // 11)), len(ids) - 22)
+        window = torch.tensor([[cls, *ids[start : start + 22], sep]])
+        with torch.no_grad():
+            expected = detector.network(window).logits[0, 1 + token - start].sigmoid()
+        assert judged.probabilities[token] == approx(expected.item(), abs=1e-6), token
+
+
+def test_the_measures_of_hand_made_scores():
+    scores = Scores()
+    right = Judged(np.array([0, 2]), np.array([1, 3]), np.array([0.1, 0.6], np.float32))
+    wrong = Judged(np.array([0, 2]), np.array([1, 3]), np.array([0.3, 0.8], np.float32))
+    scores.add(right, False, [])
+    scores.add(wrong, True, [[2, 3]])
+    scores.add(wrong, None, None)  # without labels
+    found = scores.agreement({"token": 0.2, "mean": 0.5, "max": 0.5})
+    # One wrong token of four, the highest; three are above the threshold: precision 1 / 3, recall 1.
+    assert found["token"] == {"share": 0.25, "auroc": 1.0, "average_precision": 1.0, "f05": approx(1.25 / 3.25)}
+    assert found["mean"]["f05"] == 1.0 and found["max"]["f05"] == approx(1.25 / 2.25)
+
+
+def test_a_passage_is_the_text_around_its_worst_token():
+    text = "ab " * 300
+    starts = np.arange(0, 900, 3)
+    probabilities = np.zeros(300, np.float32)
+    probabilities[200] = 0.9
+    found = pieces(text, Judged(starts, starts + 2, probabilities))
+    shown = "".join(piece for piece, _ in found)
+    assert shown in text and len(shown) == approx(400, abs=4)
+    assert [p for _, p in found if p] == [approx(0.9)]
+    assert pieces(" ", Judged(*[np.array([])] * 3)) == [(" ", None)]
+
+
+@pytest.fixture
+def world(tmp_path, wordpiece_tokenizer, monkeypatch):
+    write_run(tmp_path / "run", wordpiece_tokenizer)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+FLAGS = ["--pretrain_path", "run", "--max_length", "24"]
+
+
+def test_the_command_writes_lines_summary_and_page(world, capsys):
+    rows = [{"text": text, "spans": [[4, 7]] if "dog" in text else []} for text in TEXTS]
+    (world / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (world / "right.txt").write_text("the dog\r\n\r\nshe sells <b>real</b> shells\n" * 20)
+    main(["texts.jsonl", *FLAGS, "--validation_file", "right.txt", "--false_alarm_rate", "0.2"])
+    folder = world / "output" / "detect_texts"
+    lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == TEXTS and lines[2]["place"] == "texts.jsonl:3"
+    assert lines[1]["tokens"] == [] and lines[1]["mean"] == 0
+    summary = read_json(folder / "summary.json")
+    threshold = summary["thresholds"]["token"]
+    for line in lines:
+        values = [p for _, _, p in line["tokens"]]
+        assert line["max"] == approx(max(values, default=0), abs=1e-4)
+        above = [start for start, _, p in line["tokens"] if p > threshold + 1e-4]
+        assert all(any(start <= first < end for start, end, _ in line["spans"]) for first in above)
+    assert set(summary["agreement"]) == {"token", "mean", "max"}
+    page = (folder / "report.html").read_text()
+    assert 'dir="auto"' in page and "שלום" in page and "Agreement with the labels" in page
+    main(["right.txt", *FLAGS, "--threshold", str(threshold)])
+    flagged = total = 0
+    for line in (world / "output/detect_right/scores.jsonl").read_text().splitlines():
+        values = [p for _, _, p in json.loads(line)["tokens"]]
+        flagged += sum(p > threshold + 1e-4 for p in values)
+        total += len(values)
+    assert total > 0 and flagged / total <= 0.2
+    assert ">&lt;</span>" in (world / "output/detect_right/report.html").read_text()
+
+
+def test_texts_of_every_format(tmp_path):
+    (tmp_path / "a.csv").write_bytes('\ufefftext,label\r\n"a ""b""\nc",1\r\nd,0\r\n'.encode())
+    (first, second), *_ = read_texts(str(tmp_path / "a.csv"), "text")
+    assert (first.text, first.is_wrong, second.is_wrong) == ('a "b"\nc', True, False)
+    (tmp_path / "a.jsonl").write_text('{"body": "half \\ud83d"}\n\n{"body": "x"}\n')
+    texts = next(read_texts(str(tmp_path / "a.jsonl"), "body"))
+    assert [(text.text, text.place[-2:]) for text in texts] == [("half ?", ":1"), ("x", ":3")]
+    (tmp_path / "empty.txt").write_text("\n \n")
+    assert list(read_texts(str(tmp_path / "empty.txt"), "text")) == []
+    for content, message in (
+        ('{"body": "x"}', "a.jsonl:1 has no text in its column text of body"),
+        ('{"text": 3}', "no text"),
+        ('{"text": "x", "label": "bad"}', "label 'bad'"),
+        ('{"text": "x", "spans": [[1]]}', "spans [[1]]"),
+    ):
+        (tmp_path / "a.jsonl").write_text(content)
+        assert message in refused(lambda: list(read_texts(str(tmp_path / "a.jsonl"), "text")))
+
+
+@parametrize(
+    ("argv", "message"),
+    [
+        (["nothing.txt", *FLAGS], "nothing.txt"),
+        (["a.txt", "--pretrain_path", "run/generator"], "no head that finds replaced tokens"),
+        (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no head"),
+        (["a.txt", "--pretrain_path", "run"], "--max_length 128"),
+        (["a.txt", *FLAGS, "--threshold", "1.5"], "--threshold 1.5"),
+        (["a.txt", *FLAGS, "--validation_file", "empty.txt"], "empty.txt has no text"),
+    ],
+)
+def test_wrong_commands_are_refused(world, wordpiece_tokenizer, argv, message, capsys):
+    write_run(world / "electric", wordpiece_tokenizer, objective="electric")
+    (world / "a.txt").write_text("the dog")
+    (world / "empty.txt").write_text("")
+    assert message in refused_command(main, argv, capsys)
