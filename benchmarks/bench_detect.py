@@ -11,14 +11,15 @@ alarms in other held-out paragraphs.
 """
 
 import random
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from electra.io.errors import Parser, run_script
 from electra.model.pretrained import load_networks
-from electra.report.blocks import markdown_table
-from electra.tasks.detect.report import MEASURES, Scores
+from electra.report.blocks import table_of, to_markdown
+from electra.tasks.detect.report import Scores, rounded
 from electra.tasks.detect.scores import Detector
 from electra.tasks.minimal_pairs.scores import Scorer, encode_sentences
 from electra.tasks.minimal_pairs.task import judges_of
@@ -106,16 +107,16 @@ def main() -> None:
         sets[path] = [(" ".join(words), []) for words in paragraphs(path, args.texts, rng)]
     known: dict[str, Scores] = {}
     judges.add(known, [" ".join(words) for words in reference], False, [[]] * len(reference))
+    untouched: dict[str, Scores] = {}
+    judges.add(untouched, [" ".join(words) for words in right], False, [[]] * len(right))
     rows = []
     for name, wrong in sets.items():
-        found: dict[str, Scores] = {}
-        judges.add(found, [" ".join(words) for words in right], False, [[]] * len(right))
+        found = deepcopy(untouched)
         judges.add(found, [text for text, _ in wrong], True, [spans for _, spans in wrong])
         for score, scores in found.items():
-            thresholds = {level: np.quantile(values, 0.99) for level, (values, _) in known[score].arrays().items()}
-            for level, measured in scores.agreement(thresholds).items():
-                rows.append([name, level, score, *(f"{measured[measure]:.3f}" for measure in MEASURES)])
-    print(markdown_table(["wrong", "level", "score", *MEASURES.values()], rows, ["level", "score"]))
+            for level, measured in scores.agreement(known[score].thresholds(0.01)).items():
+                rows.append({"wrong": name, "level": level, "score": score, **rounded(measured)})
+    print(to_markdown([table_of(rows, ["level", "score"])]))
 
 
 if __name__ == "__main__":

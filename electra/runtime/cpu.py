@@ -67,6 +67,17 @@ def tune_networks(model: PreTrainedModel) -> None:
             module.config._attn_implementation = ATTENTION
 
 
+def prepare(*networks: PreTrainedModel, use_cpu: bool = False) -> None:
+    """Put networks on the accelerator, if there is one, in evaluation mode."""
+    device = torch.device("cpu")
+    if not use_cpu:
+        device = torch.accelerator.current_accelerator(check_available=True) or device
+    tune_process(device)
+    for network in networks:
+        network.to(device).eval()
+        tune_networks(network)
+
+
 class Dropout(nn.Dropout):
     """`nn.Dropout`, several times faster on a CPU, where its probability is rounded to 1/65536."""
 

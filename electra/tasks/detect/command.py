@@ -12,14 +12,42 @@ from electra.options import AT_LEAST_8, INSIDE, check
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra detect", description="Find words and texts that look replaced to a discriminator.")
     parser.add_argument("file", metavar="FILE", help="txt with a text in each line, or csv, tsv, jsonl, parquet")
-    parser.add_argument("--pretrain_path", required=True, help="run, checkpoint, discriminator or Hub id of one")
-    parser.add_argument("--text_column", default="text", help="column of the text in tables; default: text")
+    parser.add_argument(
+        "--pretrain_path",
+        required=True,
+        help="run, checkpoint, discriminator or Hub id of one",
+    )
+    parser.add_argument(
+        "--text_column",
+        default="text",
+        help="column of the text in tables; default: text",
+    )
     parser.add_argument("--output_dir", help="folder; default: output/detect_ and the name of the file")
-    parser.add_argument("--threshold", type=float, default=0.5, help="flag tokens above it; default: 0.5")
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=0.5,
+        help="flag tokens above it; default: 0.5",
+    )
     parser.add_argument("--validation_file", help="right text, from which the thresholds are taken instead")
-    parser.add_argument("--false_alarm_rate", type=float, default=0.01, help="share above them; default: 0.01")
-    parser.add_argument("--max_length", type=int, default=128, help="tokens that are read at once; default: 128")
-    parser.add_argument("--sort_by", choices=("max", "mean"), default="max", help="order of the worst texts")
+    parser.add_argument(
+        "--false_alarm_rate",
+        type=float,
+        default=0.01,
+        help="share above them; default: 0.01",
+    )
+    parser.add_argument(
+        "--max_length",
+        type=int,
+        default=128,
+        help="tokens that are read at once; default: 128",
+    )
+    parser.add_argument(
+        "--sort_by",
+        choices=("max", "mean"),
+        default="max",
+        help="order of the worst texts",
+    )
     args = parser.parse_args(argv)
     for name, valid in (("threshold", INSIDE), ("false_alarm_rate", INSIDE), ("max_length", AT_LEAST_8)):
         value = getattr(args, name)

@@ -58,6 +58,5 @@ def _labels(row: dict[str, Any], place: str) -> tuple[bool | None, list[list[int
         if label is not None:
             label = {"0": False, "1": True}[str(label)]
     except (LookupError, TypeError, ValueError) as error:
-        wrong = f"label {label!r:.40} and the spans {spans!r:.40}"
-        raise UserError(f"{place} has the {wrong}; expected 0 or 1, or a list of [start, end]") from error
+        raise UserError(f"{place}: label {label} or spans {spans} are not 0, 1 or a list of [start, end]") from error
     return label, spans

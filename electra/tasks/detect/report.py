@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
-from electra.report.blocks import Block, Heading, Items, Passage, Report, Table, Text
+from electra.report.blocks import Block, Heading, Items, Passage, Report, Text, table_of
 from electra.tasks.detect.scores import Judged
 
-CONTEXT = 200
-"""Characters on each side of the worst token of a text that the page shows."""
-MEASURES = {"share": "share", "auroc": "AUROC", "average_precision": "average precision", "f05": "F0.5"}
+CONTEXT = 50
+"""Tokens on each side of the worst one of a text that the page shows."""
 DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean or "
     "the maximum of its D.",
@@ -26,46 +25,50 @@ class Scores:
     """Scores and labels: of tokens, and of texts by the mean and the maximum of their tokens."""
 
     def __init__(self) -> None:
-        self.found: dict[str, list[Any]] = {"token": [], "mean": [], "max": []}
+        self.values: dict[str, list[float]] = {"token": [], "mean": [], "max": []}
+        self.labels: dict[str, list[bool]] = {"token": [], "mean": [], "max": []}
 
     def add(self, judged: Judged, is_wrong: bool | None, spans: Sequence[Sequence[int]] | None) -> None:
         """Keep what has labels; `spans` are the characters of the wrong passages."""
         if is_wrong is not None:
-            self.found["mean"].append(([judged.mean], [is_wrong]))
-            self.found["max"].append(([judged.max], [is_wrong]))
+            for level in ("mean", "max"):
+                self.values[level].append(getattr(judged, level))
+                self.labels[level].append(is_wrong)
         if spans is not None:
             wrong = np.zeros(len(judged.starts), dtype=bool)
             for start, end in spans:
                 wrong |= (judged.starts < end) & (judged.ends > start)
-            self.found["token"].append((judged.probabilities, wrong))
+            self.values["token"] += judged.probabilities.tolist()
+            self.labels["token"] += wrong.tolist()
 
-    def arrays(self) -> dict[str, tuple[NDArray[Any], NDArray[np.bool_]]]:
-        """Scores and labels of each level that has some."""
-        arrays = {}
-        for level, found in self.found.items():
-            if found:
-                scores, labels = zip(*found, strict=True)
-                arrays[level] = np.concatenate(scores), np.concatenate(labels)
-        return arrays
+    def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
+        """Above them is this share of the scores."""
+        found = {}
+        for level, values in self.values.items():
+            threshold = np.quantile(values, 1 - false_alarm_rate, method="higher")
+            found[level] = float(threshold)
+        return found
 
     def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
         """The measures of each level that has right and wrong ones."""
-        agreement = {}
-        for level, (scores, is_wrong) in self.arrays().items():
-            if len(np.unique(is_wrong)) == 2:
-                agreement[level] = measures(is_wrong, scores, thresholds[level])
-        return agreement
+        found = {}
+        for level, labels in self.labels.items():
+            scores = np.array(self.values[level])
+            if len(set(labels)) == 2:
+                found[level] = measures(np.array(labels), scores, thresholds[level])
+        return found
 
 
 def measures(is_wrong: NDArray[np.bool_], scores: NDArray[Any], threshold: float) -> dict[str, float]:
     """How well scores find what is labelled as wrong."""
     flagged = scores > threshold
-    return {
-        "share": float(is_wrong.mean()),
-        "auroc": float(roc_auc_score(is_wrong, scores)),
-        "average_precision": float(average_precision_score(is_wrong, scores)),
-        "f05": float(fbeta_score(is_wrong, flagged, beta=0.5, zero_division=0.0)),
+    found = {
+        "share": is_wrong.mean(),
+        "AUROC": roc_auc_score(is_wrong, scores),
+        "average precision": average_precision_score(is_wrong, scores),
+        "F0.5": fbeta_score(is_wrong, flagged, beta=0.5, zero_division=0.0),
     }
+    return {name: float(value) for name, value in found.items()}
 
 
 def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str, Any]]]) -> Report:
@@ -73,42 +76,41 @@ def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str
     rows = []
     passages: list[Block] = []
     for judged, line in worst:
-        place = line["place"]
         text = line["text"]
-        worst_spans = sorted(line["spans"], key=lambda span: -span[2])
-        words = [text[start:end] for start, end, _ in worst_spans[:5]]
-        cells = [f"{line[name]:.3f}" for name in ("mean", "max")]
-        rows.append([place, *cells, ", ".join(words)])
-        passages.append(Heading(place, 3))
-        passages.append(Passage(pieces(text, judged)))
-    table = Table(["text", "mean", "max", "worst spans"], rows, words=["worst spans"])
+        spans = sorted(line["spans"], key=lambda span: -span[2])
+        words = [text[start:end] for start, end, _ in spans[:5]]
+        scores = rounded({"mean": judged.mean, "max": judged.max})
+        rows.append({"text": line["place"], **scores, "worst spans": ", ".join(words)})
+        passages += [Heading(line["place"], 3), Passage(pieces(text, judged))]
+    table = table_of(rows, words=["worst spans"])
+    agreement = []
+    for level, found in summary["agreement"].items():
+        agreement.append({"of": level, **rounded(found)})
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     threshold = summary["thresholds"]["token"]
-    blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {threshold:.4f}.")]
-    if summary["agreement"]:
-        agreement = []
-        for level, found in summary["agreement"].items():
-            numbers = [f"{found[name]:.3f}" for name in MEASURES]
-            agreement.append([level, *numbers])
-        blocks.append(Heading("Agreement with the labels"))
-        blocks.append(Table(["", *MEASURES.values()], agreement))
+    blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {threshold:.3f}.")]
+    if agreement:
+        blocks += [Heading("Agreement with the labels"), table_of(agreement)]
     blocks += [Heading("Worst texts"), table]
     blocks += [Heading("Their worst passages"), *passages]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]
     return Report("Words that look wrong", blocks, table)
 
 
+def rounded(numbers: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{number:.3f}" for name, number in numbers.items()}
+
+
 def pieces(text: str, judged: Judged) -> list[tuple[str, float | None]]:
     """The surroundings of the worst token: tokens with D, and the text between them without."""
-    if not len(judged.starts):
-        return [(text[:CONTEXT], None)]
-    center = judged.starts[judged.probabilities.argmax()]
-    position = max(0, center - CONTEXT)
+    center = int(judged.probabilities.argmax())
+    near = slice(max(0, center - CONTEXT), center + CONTEXT)
+    starts, ends, probabilities = (values[near].tolist() for values in judged)
+    position = starts[0]
     found: list[tuple[str, float | None]] = []
-    for start, end, p in zip(*judged, strict=True):
-        if end > position and start < center + CONTEXT:
-            begin = max(position, start)
-            found.append((text[position:begin], None))
-            found.append((text[begin:end], float(p)))
-            position = end
+    for start, end, p in zip(starts, ends, probabilities, strict=True):
+        begin = max(position, start)  # pieces of one character have the same start and end
+        found.append((text[position:begin], None))
+        found.append((text[begin:end], p))
+        position = max(position, end)
     return found

@@ -1,6 +1,6 @@
 """Texts -> the discriminator's probability that each token was replaced, D. Long texts are read in windows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,10 +35,22 @@ class Judged(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Tokens that the network reads at once, and those of them that it judges."""
+    """The tokens start:end of a text, which the network reads at once; it judges first:after."""
 
-    ids: list[int]
-    judged: slice
+    text: int
+    start: int
+    end: int
+    first: int
+    after: int
+
+
+def windows_of(text: int, num_tokens: int, size: int) -> Iterator[Window]:
+    """Windows that overlap by half; of an overlap each judges the half that is farther from its edge."""
+    edges = cut_windows(num_tokens, size, size // 2, is_last_full=True)
+    middles = (edges[1:, 0] + edges[:-1, 1]) // 2
+    borders = [0, *middles.tolist(), num_tokens]
+    for number, (start, end) in enumerate(edges.tolist()):
+        yield Window(text, start, end, borders[number], borders[number + 1])
 
 
 @dataclass
@@ -48,6 +60,7 @@ class Detector:
     Args:
         network: in evaluation mode, on its device.
         max_length: tokens of a window, with special tokens.
+        batch_size: windows of a forward pass.
     """
 
     network: Any
@@ -56,45 +69,44 @@ class Detector:
     batch_size: int = 32
 
     def judge(self, texts: Sequence[str]) -> list[Judged]:
-        """The tokens of each text."""
-        encoded = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        windows = [self.windows(ids) for ids in encoded["input_ids"]]
-        probabilities = iter(self.probabilities([window for of_text in windows for window in of_text]))
+        """The tokens of each text; windows of similar length share a batch."""
+        encoded = self.tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
         judged = []
-        for of_text, offsets in zip(windows, encoded["offset_mapping"], strict=True):
-            parts = [next(probabilities) for _ in of_text]
+        windows: list[Window] = []
+        for number, offsets in enumerate(encoded["offset_mapping"]):
             edges = np.array(offsets, dtype=np.int64).reshape(-1, 2)
-            judged.append(Judged(edges[:, 0], edges[:, 1], np.concatenate(parts)))
+            starts, ends = edges.T
+            unknown = np.zeros(len(edges), dtype=np.float32)
+            judged.append(Judged(starts, ends, unknown))
+            windows += windows_of(number, len(edges), self.max_length - 2)
+        windows.sort(key=lambda window: window.end - window.start)
+        for first in range(0, len(windows), self.batch_size):
+            batch = windows[first : first + self.batch_size]
+            rows = []
+            for window in batch:
+                ids = encoded["input_ids"][window.text]
+                rows.append(ids[window.start : window.end])
+            for window, row in zip(batch, self.probabilities(rows), strict=True):
+                kept = slice(window.first, window.after)
+                in_window = slice(window.first - window.start, window.after - window.start)
+                judged[window.text].probabilities[kept] = row[in_window]
         return judged
 
-    def windows(self, ids: list[int]) -> list[Window]:
-        """Windows that overlap by half; of an overlap each judges the half that is farther from its edge."""
-        size = self.max_length - 2
-        edges = cut_windows(len(ids), size, size // 2, is_last_full=True)
-        middles = (edges[1:, 0] + edges[:-1, 1]) // 2
-        borders = [0, *middles.tolist(), len(ids)]
-        windows = []
-        for number, (start, end) in enumerate(edges.tolist()):
-            shown = [self.tokenizer.cls_token_id, *ids[start:end], self.tokenizer.sep_token_id]
-            first = 1 + borders[number] - start
-            after = 1 + borders[number + 1] - start
-            windows.append(Window(shown, slice(first, after)))
-        return windows
-
     @torch.inference_mode()
-    def probabilities(self, windows: Sequence[Window]) -> list[NDArray[np.float32]]:
-        """D of the judged tokens of each window; windows of similar length share a batch."""
-        found: list[Any] = [None] * len(windows)
-        by_length = sorted(range(len(windows)), key=lambda number: len(windows[number].ids))
+    def probabilities(self, rows: Sequence[list[int]]) -> NDArray[np.float32]:
+        """D of tokens without special ones, (B, L)."""
+        before = self.tokenizer.cls_token_id
+        behind = self.tokenizer.sep_token_id
+        framed = [[before, *row, behind] for row in rows]
+        input_ids = pad(framed, self.tokenizer.pad_token_id)
+        mask = pad([np.ones(len(row)) for row in framed], 0)
         device = self.network.device
-        for first in range(0, len(windows), self.batch_size):
-            numbers = by_length[first : first + self.batch_size]
-            rows = [windows[number].ids for number in numbers]
-            input_ids = pad(rows, self.tokenizer.pad_token_id)  # (B, L)
-            mask = pad([np.ones(len(row)) for row in rows], 0)
-            hidden = encode(self.network, input_ids.to(device), mask.to(device), None)
-            logits = replaced_logits(self.network, hidden)
-            probabilities = logits.float().sigmoid().cpu().numpy()
-            for number, row in zip(numbers, probabilities, strict=True):
-                found[number] = row[windows[number].judged]
-        return found
+        hidden = encode(self.network, input_ids.to(device), mask.to(device), None)
+        logits = replaced_logits(self.network, hidden).float()
+        found: NDArray[np.float32] = logits.sigmoid().cpu().numpy()
+        return found[:, 1:]

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
 from electra.io.console import environment
@@ -22,7 +20,7 @@ from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
 from electra.options import check
 from electra.report.blocks import text_table, write_report
-from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.cpu import prepare
 from electra.tasks.detect.data import Labelled, read_texts
 from electra.tasks.detect.report import Scores, report
 from electra.tasks.detect.scores import Detector, Judged
@@ -54,8 +52,8 @@ def detect(args: Namespace) -> None:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             scores.add(judged, text.is_wrong, text.spans)
             counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
-            order = (line[args.sort_by], -counts["texts"])
-            heapq.heappush(worst, (order, judged, line))
+            if line["tokens"]:
+                heapq.heappush(worst, (line[args.sort_by], -counts["texts"], judged, line))
             if len(worst) > SHOWN:
                 heapq.heappop(worst)
     os.replace(unfinished, folder / SCORES_NAME)
@@ -63,8 +61,7 @@ def detect(args: Namespace) -> None:
     about = {"model": args.pretrain_path, "file": args.file, "thresholds": thresholds}
     summary = {**about, **counts, "agreement": scores.agreement(thresholds)}
     write_json({**summary, **environment()}, folder / SUMMARY_NAME)
-    worst.sort(reverse=True)
-    found = report(summary, [(judged, line) for _, judged, line in worst])
+    found = report(summary, [shown[2:] for shown in sorted(worst, reverse=True)])
     logger.info("\n%s\n", text_table(found.table.header, found.table.rows[:10]))
     for path in (folder / SCORES_NAME, folder / SUMMARY_NAME, *write_report(found, folder)):
         logger.info("%s", path)
@@ -78,10 +75,7 @@ def make_detector(args: Namespace) -> Detector:
         raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
     longest = longest_text(network.config)
     check(args.max_length <= longest, "max_length", args.max_length, f"at most {longest}, the positions of the model")
-    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    tune_process(device)
-    network.to(device).eval()
-    tune_networks(network)
+    prepare(network)
     logger.info("model          %s", networks.source)
     return Detector(network, networks.tokenizer, args.max_length)
 
@@ -91,14 +85,9 @@ def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]
     scores = Scores()
     for _, judged in judge_texts(detector, read_texts(args.validation_file, args.text_column)):
         scores.add(judged, is_wrong=False, spans=[])
-    if not scores.found["mean"]:
+    if not scores.values["mean"]:
         raise UserError(f"{args.validation_file} has no text; name a file of right text")
-    thresholds = {}
-    for level, (values, _) in scores.arrays().items():
-        threshold = np.quantile(values, 1 - args.false_alarm_rate, method="higher")
-        thresholds[level] = float(threshold)
-        logger.info("threshold      %.4f, of %s", threshold, level)
-    return thresholds
+    return scores.thresholds(args.false_alarm_rate)
 
 
 def judge_texts(detector: Detector, blocks: Iterable[list[Labelled]]) -> Iterator[tuple[Labelled, Judged]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
 from electra.backbones import BACKBONES
@@ -22,7 +21,7 @@ from electra.model.probe import run_corruption
 from electra.options import write_yaml
 from electra.report.blocks import text_table, write_report
 from electra.report.results import ENVIRONMENT_NAME
-from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.cpu import prepare
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import RESULTS_NAME, read_results, report, summarize
@@ -175,12 +174,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
 
 def make_scorer(args: MinimalPairArguments, judges: Judges, mask_token_id: int) -> Scorer:
     """The scorer, with its networks on the device."""
-    accelerator = None if args.use_cpu else torch.accelerator.current_accelerator(check_available=True)
-    device = accelerator or torch.device("cpu")
-    tune_process(device)
-    for network in judges.networks:
-        network.to(device).eval()
-        tune_networks(network)
+    prepare(*judges.networks, use_cpu=args.use_cpu)
     share = judges.replaced_share(args.mlm_probability)
     return Scorer(
         judges.discriminator,

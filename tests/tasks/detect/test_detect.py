@@ -58,8 +58,8 @@ def test_the_measures_of_hand_made_scores():
     scores.add(wrong, None, None)  # without labels
     found = scores.agreement({"token": 0.2, "mean": 0.5, "max": 0.5})
     # One wrong token of four, the highest; three are above the threshold: precision 1 / 3, recall 1.
-    assert found["token"] == {"share": 0.25, "auroc": 1.0, "average_precision": 1.0, "f05": approx(1.25 / 3.25)}
-    assert found["mean"]["f05"] == 1.0 and found["max"]["f05"] == approx(1.25 / 2.25)
+    assert found["token"] == {"share": 0.25, "AUROC": 1.0, "average precision": 1.0, "F0.5": approx(1.25 / 3.25)}
+    assert found["mean"]["F0.5"] == 1.0 and found["max"]["F0.5"] == approx(1.25 / 2.25)
 
 
 def test_a_passage_is_the_text_around_its_worst_token():
@@ -69,9 +69,8 @@ def test_a_passage_is_the_text_around_its_worst_token():
     probabilities[200] = 0.9
     found = pieces(text, Judged(starts, starts + 2, probabilities))
     shown = "".join(piece for piece, _ in found)
-    assert shown in text and len(shown) == approx(400, abs=4)
+    assert shown in text and len(shown) == 100 * 3 - 1
     assert [p for _, p in found if p] == [approx(0.9)]
-    assert pieces(" ", Judged(*[np.array([])] * 3)) == [(" ", None)]
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_texts_of_every_format(tmp_path):
     for content, message in (
         ('{"body": "x"}', "a.jsonl:1 has no text in its column text of body"),
         ('{"text": 3}', "no text"),
-        ('{"text": "x", "label": "bad"}', "label 'bad'"),
+        ('{"text": "x", "label": "bad"}', "label bad"),
         ('{"text": "x", "spans": [[1]]}', "spans [[1]]"),
     ):
         (tmp_path / "a.jsonl").write_text(content)
