@@ -10,14 +10,12 @@ docs/fidelity.md lists the differences from the public implementations, with rea
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Gaps = Sequence[Sequence[int]]
-"""(start, stop) of each run of ids that have no token, ascending."""
 BLOCK = 128
 """Tokens whose probabilities are summed up first when one is sampled."""
 
@@ -113,7 +111,6 @@ def mask_tokens(
     mlm_replacement_probability: float,
     mlm_random_probability: float = 0.0,
     vocab_size: int = 0,
-    vocabulary_gaps: Gaps = (),
 ) -> tuple[Tensor, Tensor]:
     """x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some a random token, the rest are kept.
 
@@ -126,7 +123,7 @@ def mask_tokens(
         mlm_replacement_probability: share of the chosen positions that becomes [MASK] (0.85 in the original's code).
         mlm_random_probability: share that becomes a token drawn uniformly from the whole vocabulary, including special
             tokens and the original, as in BERT (0.1 there).
-        vocab_size, vocabulary_gaps: see `draw_tokens`; for random tokens only.
+        vocab_size: for random tokens only.
     Returns:
         masked_input_ids: int64 (B, L).
         is_mask_token: bool (B, K), True at [MASK].
@@ -139,7 +136,7 @@ def mask_tokens(
         is_changed = uniform < mlm_replacement_probability + mlm_random_probability
         is_random = mlm_mask & is_changed & ~is_mask_token
         place = (uniform - mlm_replacement_probability) / mlm_random_probability  # in [0, 1) where it is used
-        random_ids = draw_tokens(place, vocab_size, vocabulary_gaps)
+        random_ids = draw_tokens(place, vocab_size)
         shown = torch.where(is_random, random_ids, shown)
 
     masked_input_ids = input_ids.scatter(1, mlm_positions, shown)  # (B, K) -> (B, L)
@@ -152,7 +149,6 @@ def sample_tokens(
     *,
     temperature: float = 1.0,
     disallowed_ids: Tensor | None = None,
-    vocabulary_gaps: Gaps = (),
     probabilities: Tensor | None = None,
 ) -> Tensor:
     """x_hat ~ softmax(logits / temperature), in fp32; no gradient.
@@ -166,15 +162,14 @@ def sample_tokens(
         uniform: a number in [0, 1) per row, float (N,).
         temperature: in [1e-30, 1e30]; below 1 sharpens, above 1 flattens.
         disallowed_ids: an id per row that must not be drawn (`disallow_correct`), int64 (N,).
-        vocabulary_gaps: see `draw_tokens`; these ids are not drawn.
         probabilities: softmax(logits), float32 (N, V), if already computed.
     Returns:
         sampled ids, int64 (N,).
     """
     weights = probabilities  # (N, V)
-    is_plain = temperature == 1.0 and disallowed_ids is None and not vocabulary_gaps
+    is_plain = temperature == 1.0 and disallowed_ids is None
     if weights is None or not is_plain:
-        weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids, vocabulary_gaps)
+        weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids)
     size = weights.size(1)
 
     # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not at it.
@@ -198,16 +193,12 @@ def _sampling_weights(
     scores: Tensor,
     temperature: float,
     disallowed_ids: Tensor | None,
-    vocabulary_gaps: Gaps,
 ) -> Tensor:
     """softmax(scores / temperature) without the ids that must not be drawn, float32 (N, V)."""
     if disallowed_ids is not None:
         # The original subtracts 1000 (pretrain_helpers.py), which a low temperature can outweigh.
         column = disallowed_ids.unsqueeze(1)  # (N, 1)
         scores = scores.scatter(1, column, -math.inf)
-    for start, stop in vocabulary_gaps:
-        gap = torch.arange(start, stop, device=scores.device)
-        scores = scores.index_fill(1, gap, -math.inf)
     if temperature != 1.0:
         # The largest becomes 0, so that no temperature makes it infinite.
         largest = scores.amax(dim=1, keepdim=True)
@@ -242,29 +233,19 @@ def _first_above(sums: Tensor, target: Tensor) -> Tensor:
     return place.clamp(max=sums.size(1) - 1)
 
 
-def draw_tokens(
-    uniform: Tensor,
-    vocab_size: int,
-    vocabulary_gaps: Gaps = (),
-) -> Tensor:
+def draw_tokens(uniform: Tensor, vocab_size: int) -> Tensor:
     """x_hat drawn uniformly from the whole vocabulary, including special tokens and the original; no generator.
 
     Args:
         uniform: a number in [0, 1) per slot, float (B, K).
         vocab_size: V, the largest id + 1.
-        vocabulary_gaps: ids below V that have no token.
     Returns:
         int64 (B, K).
 
     Source: google-research/electra, `uniform_generator`.
     """
-    missing = sum(stop - start for start, stop in vocabulary_gaps)
-    tokens = vocab_size - missing
-    ids = (uniform * tokens).long().clamp(0, tokens - 1)  # float32 may round up
-    for start, stop in vocabulary_gaps:
-        is_behind = ids >= start
-        ids = ids + (stop - start) * is_behind
-    return ids
+    ids = (uniform * vocab_size).long()
+    return ids.clamp(0, vocab_size - 1)  # float32 may round up
 
 
 def replace_tokens(

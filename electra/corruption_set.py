@@ -28,7 +28,7 @@ from electra.model.pretrained import load_networks
 from electra.model.probe import corrupt, run_options
 from electra.options import check
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
-from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
+from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger("electra.corruption_set")
 
@@ -55,12 +55,11 @@ def make_corruption_set(
         length: tokens of a row, the longest of a segment.
         mlm_probability: share of the tokens that is masked.
     """
-    special, gaps = sorted(tokenizer.all_special_ids), vocabulary_gaps(tokenizer)
+    special = sorted(tokenizer.all_special_ids)
     config = ElectraPretrainingConfig(
         discriminator=generator.config.to_dict(),
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=special,
-        vocabulary_gaps=gaps,
         mlm_probability=mlm_probability,
     )
     collate = SegmentCollator(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, length)
@@ -74,7 +73,7 @@ def make_corruption_set(
         batch["corrupted_input_ids"] = corrupt(generator, batch, config)[1]
         batches.append(batch)
         records.append(_records(batch))
-    frequencies_auc = unigram_metrics(np.concatenate(records), counts, special, gaps)["discriminator_auc"]
+    frequencies_auc = unigram_metrics(np.concatenate(records), counts, special)["discriminator_auc"]
     write_corruption_set(path, batches, frequencies_auc, tokenizer)
     return read_corruption_set(str(path))
 

@@ -273,24 +273,3 @@ def test_a_uniform_draw_is_its_number_s_place_in_the_vocabulary():
     drawn = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
     assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
     assert draw_tokens(torch.tensor([[1 - 2**-24]]), 30522).tolist() == [[30521]]
-
-
-def test_ids_that_are_no_token_are_never_drawn():
-    gaps = [[0, 1], [3, 5], [8, 900]]
-    tokens = [1, 2, 5, 6, 7, 900, 901, 902]
-    numbers = torch.arange(8) / 8
-    assert draw_tokens(numbers, 903, gaps).tolist() == tokens
-    masked, _ = mask_tokens(
-        torch.full((8, 1), 6),
-        torch.zeros(8, 1, dtype=torch.long),
-        torch.ones(8, 1, dtype=torch.bool),
-        numbers.unsqueeze(1),
-        mask_token_id=MASK,
-        mlm_replacement_probability=0.0,
-        mlm_random_probability=1.0,
-        vocab_size=903,
-        vocabulary_gaps=gaps,
-    )
-    assert masked.flatten().tolist() == tokens
-    sampled = sample_tokens(torch.zeros(8, 903), numbers, vocabulary_gaps=gaps)
-    assert sampled.tolist() == tokens

@@ -21,7 +21,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
             without one.
         objective: a name of `objectives.OBJECTIVES`.
         special_token_ids: ids that are never masked.
-        vocabulary_gaps: (start, stop) of each run of ids that have no token, see `corruption.draw_tokens`.
         mlm_probability: share of the tokens that is masked, in (0, 1).
         mlm_replacement_probability: share of the masked tokens that becomes [MASK], in [0, 1].
         mlm_random_probability: share that becomes a random token; the remaining ones are kept.
@@ -47,7 +46,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         objective: str = "electra",
         mask_token_id: int = -1,
         special_token_ids: list[int] | None = None,
-        vocabulary_gaps: list[list[int]] | None = None,
         mlm_probability: float = 0.15,
         mlm_replacement_probability: float = 0.85,
         mlm_random_probability: float = 0.0,
@@ -70,7 +68,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id
         self.special_token_ids = special_token_ids or []
-        self.vocabulary_gaps = vocabulary_gaps or []
         self.mlm_probability = mlm_probability
         self.mlm_replacement_probability = mlm_replacement_probability
         self.mlm_random_probability = mlm_random_probability

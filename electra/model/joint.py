@@ -239,7 +239,6 @@ class ElectraForJointPretraining(PreTrainedModel):
     ) -> CorruptedText:
         """x_corrupt = REPLACE(x, m, x_hat), x_hat ~ p_G or uniform; x_masked where the objective has no samples."""
         noise = sample_noise.gather(1, masked.mlm_positions)
-        gaps = self.config.vocabulary_gaps
         if generated is not None:
             sampled_ids = sample_tokens(
                 generated.logits,
@@ -247,10 +246,9 @@ class ElectraForJointPretraining(PreTrainedModel):
                 probabilities=generated.probabilities,
                 temperature=self.config.sampling_temperature,
                 disallowed_ids=masked.original_ids.flatten() if self.config.disallow_correct else None,
-                vocabulary_gaps=gaps,
             ).view_as(noise)
         elif self.objective.draws_uniformly:
-            sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size, gaps)
+            sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size)
         else:
             return CorruptedText(masked.input_ids, None, None)
         if self.objective.is_energy_based and generated is not None:

@@ -21,7 +21,6 @@ from electra.model.networks import encode, gather_hidden, is_detector, lm_logits
 from electra.model.pretrained import Networks
 from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
-from electra.tokenizers.load import vocabulary_gaps
 
 OPTIONS_OF_CORRUPTION = {
     "mlm_probability": "mlm_probability",
@@ -61,7 +60,6 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
         config = ElectraPretrainingConfig(discriminator=discriminator, objective=objective, **values)
     config.mask_token_id = networks.tokenizer.mask_token_id
     config.special_token_ids = networks.tokenizer.all_special_ids
-    config.vocabulary_gaps = vocabulary_gaps(networks.tokenizer)
     return config
 
 
@@ -138,7 +136,6 @@ def corrupt(
         batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
         temperature=config.sampling_temperature,
         disallowed_ids=masked.original_ids.flatten() if config.disallow_correct else None,
-        vocabulary_gaps=config.vocabulary_gaps,
     ).view_as(masked.mlm_positions)
     return masked, replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)[0]
 

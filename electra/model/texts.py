@@ -59,7 +59,6 @@ def mask_text(
         mlm_replacement_probability=config.mlm_replacement_probability,
         mlm_random_probability=config.mlm_random_probability,
         vocab_size=config.discriminator.vocab_size,
-        vocabulary_gaps=config.vocabulary_gaps,
     )
     original_ids = input_ids.gather(1, positions)
     return MaskedText(masked_input_ids, positions, mlm_mask, is_mask_token, original_ids, noise)

@@ -124,7 +124,6 @@ def evaluate_at_end(trainer: ElectraTrainer, data: PretrainingData, is_continued
         trainer.last_records,
         token_counts(data.cache, data.training_documents, config.discriminator.vocab_size),
         config.special_token_ids,
-        config.vocabulary_gaps,
         trainer.model.objective,
     )
     columns["trained"] = column(last)

@@ -170,7 +170,6 @@ def unigram_metrics(
     records: NDArray[np.float32],
     token_counts: NDArray[np.int64],
     special_token_ids: Sequence[int] = (),
-    vocabulary_gaps: Sequence[Sequence[int]] = (),
     objective: Objective = ELECTRA,
 ) -> dict[str, float]:
     """Metrics of token frequencies p on the same masks: a baseline without context.
@@ -182,15 +181,12 @@ def unigram_metrics(
     Args:
         token_counts: of the training text by id, int64 (V,).
         special_token_ids: ids that are never replaced.
-        vocabulary_gaps: see `corruption.draw_tokens`; these ids have no frequency.
         records, objective: see `evaluation_metrics`.
     """
     tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
     chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
     chosen_ids = chosen[:, Field.ORIGINAL_IDS].astype(np.int64)
     smoothed = token_counts + 1.0
-    for start, stop in vocabulary_gaps:
-        smoothed[start:stop] = 0.0
     frequencies = smoothed / smoothed.sum()
     loss, accuracy = _mean(-np.log(frequencies[chosen_ids])), _mean(chosen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}

@@ -39,7 +39,7 @@ from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.resume import saved_config
-from electra.tokenizers.load import vocabulary_gaps, vocabulary_size
+from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,6 @@ def _pair_config(
         objective=objective.objective,
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),
-        vocabulary_gaps=vocabulary_gaps(tokenizer),
         mlm_probability=objective.mlm_probability,
         mlm_replacement_probability=masked,
         mlm_random_probability=random,

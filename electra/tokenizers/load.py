@@ -7,7 +7,6 @@ types 0 and 1. train.py trains new ones.
 import hashlib
 import json
 import logging
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,12 +160,6 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
     A line that is repeated in a vocab.txt leaves a gap, because a token has one id.
     """
     return max(tokenizer.get_vocab().values()) + 1
-
-
-def vocabulary_gaps(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """[start, stop] of each range of ids below `vocabulary_size` that have no token, in ascending order."""
-    ids = sorted(set(tokenizer.get_vocab().values()))
-    return [[last + 1, following] for last, following in pairwise([-1, *ids]) if following > last + 1]
 
 
 def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:

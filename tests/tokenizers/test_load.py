@@ -14,7 +14,6 @@ from electra.tokenizers.load import (
     load_tokenizer,
     plain_backend,
     tokenizer_fingerprint,
-    vocabulary_gaps,
     vocabulary_size,
 )
 from electra.tokenizers.options import TokenizerArguments
@@ -65,7 +64,7 @@ def test_a_trained_tokenizer_keeps_the_special_token_contract(algorithm):
     check_tokenizer(tokenizer, algorithm)
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS.values())) == [0, 1, 2, 3, 4]
     assert {role: getattr(tokenizer, role) for role in SPECIAL_TOKENS} == SPECIAL_TOKENS
-    assert len(tokenizer) == VOCAB_SIZES[algorithm] == vocabulary_size(tokenizer) and not vocabulary_gaps(tokenizer)
+    assert len(tokenizer) == VOCAB_SIZES[algorithm] == vocabulary_size(tokenizer)
     first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("The dog", "real words"))
     encoded = tokenizer("The dog", "real words")
     assert encoded["input_ids"] == [2, *first, 3, *second, 3]
@@ -291,7 +290,7 @@ def test_a_repeated_line_of_a_vocab_txt_leaves_a_gap(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     tokenizer = load_tokenizer(str(tmp_path / "vocab.txt"))
     assert tokenizer("a b c")["input_ids"] == [2, 7, 6, 8, 3]
-    assert vocabulary_size(tokenizer) == len(lines) and vocabulary_gaps(tokenizer) == [[5, 6]]
+    assert vocabulary_size(tokenizer) == len(lines)
 
 
 def test_a_vocab_txt_is_that_of_an_uncased_bert(tmp_path):
