@@ -21,7 +21,8 @@ from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.policies import POLICIES, make_policy
 from electra.data.segments import SegmentCollator, TrainingSegments
-from electra.data.token_cache import TokenCache, load_or_build_cache
+from electra.data.shards import load_or_build_cache
+from electra.data.token_cache import TokenCache
 from electra.tokenizers.load import load_tokenizer, plain_backend
 
 BATCH_SIZE = 128

@@ -19,7 +19,7 @@ from electra.data.corrupted import CorruptedSegments, read_corruption_set, write
 from electra.data.options import CorpusArguments
 from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
-from electra.data.token_cache import load_or_build_cache
+from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError
 from electra.io.files import expand
 from electra.model.configuration import ElectraPretrainingConfig, longest_text

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.token_cache import load_or_build_cache
+from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError, run_script
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments

@@ -25,9 +25,11 @@ from electra.io.files import absolute
 
 logger = logging.getLogger(__name__)
 
-READING_VERSION = 1  # part of the fingerprint: raise it when the same inputs give other documents than before
+READING_VERSION = 2  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
 NO_CONFIG = "none"  # stands for "no configuration" where one is expected for each data set
+PIECES = 8
+PIECE_BYTES = 8192
 SHORT_NAMES: dict[str, tuple[str, str | None]] = {
     # Parquet repositories: the canonical names stand for loading scripts, which `datasets` no longer runs.
     "openwebtext": ("Skylion007/openwebtext", None),
@@ -46,28 +48,32 @@ class Source(NamedTuple):
     size_bytes: int
     identity: dict[str, Any]  # what decides the documents
     description: dict[str, Any]  # for reports
-    read: Callable[[], Iterator[str]]  # each document, "" if it has no text
+    read: Callable[[int, int], Iterator[str]]
+    """The documents that begin in a range of bytes, "" for one without text."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
     """One file, the supported files below a folder, or the matches of a glob."""
     files = find_files(entry)
+    sizes = [os.path.getsize(file) for file in files]
     is_text = [kind(file)[0] == "text" for file in files]
 
-    def read() -> Iterator[str]:
-        for file in files:
-            yield from read_file(file, options.text_column, options.document_separator)
+    def read(start: int, end: int) -> Iterator[str]:
+        for file, size in zip(files, sizes, strict=True):
+            if start < size and end > 0:
+                yield from read_file(file, options.text_column, options.document_separator, start, end)
+            start -= size
+            end -= size
 
     if not is_text[0]:
-        next(read(), None)  # checks the column
-    states = [os.stat(file) for file in files]
+        next(read(0, 1), None)  # checks the column
     identity = {
         "kind": "files",
-        "files": [(file, state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True)],
+        "files": [(size, sampled_hash(file)) for file, size in zip(files, sizes, strict=True)],
         "document_separator": options.document_separator if any(is_text) else None,
         "text_column": None if all(is_text) else options.text_column,
     }
-    size_bytes = sum(state.st_size for state in states)
+    size_bytes = sum(sizes)
     description = {"kind": "files", "files": len(files), "text_files": sum(is_text)}
     return Source(entry, fraction, size_bytes, identity, description, read)
 
@@ -99,27 +105,49 @@ def _dataset_source(
     check_arrow_column(dataset.features.arrow_schema, options.text_column, f"dataset {name}")
     identity = {
         "kind": "saved" if is_saved else "hub",
-        "id": dataset_id,
-        "config": config,
-        "split": split,
         "fingerprint": dataset._fingerprint,
         "text_column": options.text_column,
     }
+    description = {**identity, "id": dataset_id, "config": config, "split": split, "rows": len(dataset)}
+    size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
 
-    def read() -> Iterator[str]:
-        column = dataset.select_columns([options.text_column]).with_format("arrow")
+    def read(start: int, end: int) -> Iterator[str]:
+        rows = rows_of_range(len(dataset), size_bytes, start, end)
+        column = dataset.select_columns([options.text_column]).with_format("arrow").select(rows)
         for table in column.iter(batch_size=ROWS_PER_BATCH):
             yield from map(clean, table.column(0).to_pylist())
 
-    size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
-    return Source(name, fraction, size_bytes, identity, {**identity, "rows": len(dataset)}, read)
+    return Source(name, fraction, size_bytes, identity, description, read)
 
 
 def _builtin_source(fraction: float) -> Source:
     library = library_folder()
     size_bytes = sum(os.path.getsize(path) for path in builtin_files(library))
     identity = {"kind": BUILTIN, "fingerprint": builtin_fingerprint(library)}
-    return Source(BUILTIN, fraction, size_bytes, identity, identity, lambda: iter(builtin_documents()))
+
+    def read(start: int, end: int) -> Iterator[str]:
+        documents = builtin_documents()
+        for row in rows_of_range(len(documents), size_bytes, start, end):
+            yield documents[row]
+
+    return Source(BUILTIN, fraction, size_bytes, identity, identity, read)
+
+
+def rows_of_range(rows: int, size: int, start: int, end: int) -> range:
+    """The rows that a range of bytes stands for, as if all had the same size."""
+    return range(max(0, start) * rows // size, min(size, end) * rows // size)
+
+
+def sampled_hash(path: str) -> str:
+    """A hash of all bytes of a file up to 64 KiB, else of evenly spaced ones, the first and last included."""
+    size = os.path.getsize(path)
+    starts = {max(0, size - PIECE_BYTES) * piece // (PIECES - 1) for piece in range(PIECES)}
+    content = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        for start in sorted(starts):
+            file.seek(start)
+            content.update(file.read(PIECE_BYTES))
+    return content.hexdigest()
 
 
 class Corpus:
@@ -163,8 +191,9 @@ class Corpus:
     def fingerprint(self) -> str:
         """Hash everything that decides the documents (hex sha256).
 
-        Files count by absolute path, size and modification time, data sets by their own fingerprint. Options count
-        where they have an effect: the seed if something is sampled, the separator if there is plain text.
+        Files count by their sizes and samples of their bytes, data sets by their own fingerprint; neither folders nor
+        times count. Options count where they have an effect: the seed if something is sampled, the separator if there
+        is plain text.
         """
         sources = [{**source.identity, "sampling": source.fraction} for source in self.sources]
         seed = self.seed if any(source.fraction < 1 for source in self.sources) else None
@@ -183,26 +212,30 @@ class Corpus:
         """
         return itertools.chain.from_iterable(self.by_source())
 
-    def by_source(self) -> Iterator[Iterator[str]]:
-        """Yield the documents of each source in turn, as `__iter__` does; read one to its end before the next."""
-        for source_number, source in enumerate(self.sources):
-            yield self._sample(source, source_number)
+    def by_source(self, shard: int = 0, count: int = 1) -> Iterator[Iterator[str]]:
+        """Yield the documents of each source in turn; read one to its end before the next.
 
-    def _sample(self, source: Source, source_number: int) -> Iterator[str]:
-        document_number = 0
-        for document in source.read():
-            if not document:
-                continue
-            document_number += 1
-            # The draw depends on the document's place alone: neither order nor other sources change it.
-            place = f"{self.seed}:{source_number}:{document_number}"
-            if source.fraction == 1 or _draw(place) < source.fraction:
+        `shard` is one of `count` equal parts of the bytes. The parts together have all documents once, in order.
+        """
+        start = self.size_bytes * shard // count
+        end = self.size_bytes * (shard + 1) // count
+        for number, source in enumerate(self.sources):
+            yield self._sample(source, number, start, end)
+            start -= source.size_bytes
+            end -= source.size_bytes
+
+    def _sample(self, source: Source, number: int, start: int, end: int) -> Iterator[str]:
+        if start >= source.size_bytes or end <= 0:
+            return
+        for document in source.read(start, end):
+            # The draw depends on the document alone: neither order nor other sources change it.
+            if document and (source.fraction == 1 or _draw(f"{self.seed}:{number}:{document}") < source.fraction):
                 yield document
 
 
-def _draw(place: str) -> float:
+def _draw(content: str) -> float:
     """A random number in [0, 1), a function of the text."""
-    digest = hashlib.blake2b(place.encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 

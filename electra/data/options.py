@@ -52,6 +52,12 @@ class CacheArguments(Options):
     """Cache of tokenized text and trained tokenizers."""
 
     cache_dir: str = option("cache", "Folder of tokenized corpora and of the tokenizers trained for runs.", NOT_EMPTY)
+    token_cache: str | None = option(
+        None,
+        "Finished token cache to train on, without its text: a folder of `electra cache`, copied or moved; of "
+        "datatrove (.ds with .ds.index); or of datasets.save_to_disk, with input_ids.",
+        NOT_EMPTY,
+    )
 
 
 @dataclass(frozen=True)

@@ -41,26 +41,78 @@ def kind(path: str) -> tuple[str, str]:
     return FORMATS.get(os.path.splitext(stem)[1], ""), COMPRESSIONS[extension]
 
 
-def read_file(path: str, text_column: str, document_separator: str) -> Iterator[str]:
-    """Yield each document of a file, "" for a row without text.
+def read_file(
+    path: str,
+    text_column: str,
+    document_separator: str,
+    start: int = 0,
+    end: int | None = None,
+) -> Iterator[str]:
+    """Yield the documents of a file that begin in a range of its bytes, "" for a row without text.
+
+    Text and JSON lines are cut between documents, Parquet between row groups; other files belong to the range with
+    their first byte.
 
     Raises:
         UserError: the file is broken or not UTF-8, or a row is not as expected.
     """
+    size = os.path.getsize(path)
+    first = max(0, start)
+    last = size if end is None else min(end, size)
     file_format, compression = kind(path)
+    is_line_based = file_format in ("text", "jsonl")
+    separator = "line" if file_format == "jsonl" else document_separator
     with naming_errors(path), open(path, "rb") as raw:
-        stream: Any = pa.CompressedInputStream(raw, compression) if compression else raw
         if file_format == "parquet":
-            yield from _parquet_documents(raw, text_column, path)
-        elif file_format in ("csv", "tsv"):
-            yield from _csv_documents(stream, file_format, text_column, path)
+            yield from _parquet_documents(raw, text_column, path, range(first, last))
+            return
+        if is_line_based and not compression and separator != "file":
+            first = _document_start(raw, first, separator)
+            last = _document_start(raw, last, separator)
+            stream: Any = io.BufferedReader(_Part(raw, first, last))
+        elif first > 0:
+            return
         else:
-            # Accepts the line ends of every system and a byte-order mark.
-            lines = _lines(io.TextIOWrapper(stream, encoding="utf-8-sig"), path)
-            if file_format == "text":
-                yield from _text_documents(lines, document_separator)
-            else:
-                yield from _json_documents(lines, text_column, path)
+            stream = pa.CompressedInputStream(raw, compression) if compression else raw
+        if not is_line_based:
+            yield from _csv_documents(stream, file_format, text_column, path)
+            return
+        # Accepts the line ends of every system and a byte-order mark.
+        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig")
+        lines = _lines(text, f"{path} from byte {first} on" if first else path)
+        if file_format == "text":
+            yield from _text_documents(lines, document_separator)
+        else:
+            yield from _json_documents(lines, text_column, path)
+
+
+class _Part(io.RawIOBase):
+    """A part of a file."""
+
+    def __init__(self, file: io.BufferedReader, start: int, end: int) -> None:
+        self.file = file
+        self.end = end
+        file.seek(start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.end - self.file.tell()
+        return self.file.readinto(memoryview(buffer)[:left])
+
+
+def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
+    """Where the next document begins behind a position: at a line, or behind a blank line."""
+    if position == 0:
+        return 0
+    file.seek(position - 1)
+    file.readline()
+    if separator == "blank_line":
+        for line in iter(file.readline, b""):
+            if line.isspace():
+                break
+    return file.tell()
 
 
 def clean(text: str | None) -> str:
@@ -123,11 +175,14 @@ def _text_documents(lines: Iterator[str], document_separator: str) -> Iterator[s
                 yield "\n".join(paragraph)
 
 
-def _parquet_documents(raw: IO[bytes], text_column: str, place: str) -> Iterator[str]:
+def _parquet_documents(raw: IO[bytes], text_column: str, place: str, part: range) -> Iterator[str]:
     # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
+    raw_size = os.path.getsize(place)
     table = pq.ParquetFile(raw, buffer_size=1 << 20, pre_buffer=False)
     check_arrow_column(table.schema_arrow, text_column, place)
-    for batch in table.iter_batches(ROWS_PER_BATCH, columns=[text_column], use_threads=False):
+    groups = [g for g in range(table.num_row_groups) if raw_size * g // table.num_row_groups in part]
+    batches = table.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=[text_column], use_threads=False)
+    for batch in batches:
         yield from map(clean, batch.column(0).to_pylist())
 
 

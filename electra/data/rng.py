@@ -14,6 +14,10 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _FEISTEL_ROUNDS = 8
 """Four are enough for large ranges, but make some orders of fewer than 20 elements twice as likely as others."""
 
+POOL = 2**20
+STRETCH = 2**14
+"""How many elements `permute_locally` mixes at once, and how many of them are neighbours."""
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
@@ -63,6 +67,27 @@ def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
         images[outside] = _feistel(images[outside], bits[outside], keys)
         outside = images >= size
     return images.astype(np.int64)
+
+
+def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints:
+    """Return the images of `indices`, (N,), under a permutation of range(size) that reads few places at a time.
+
+    Up to 2^20 elements are permuted as by `permute`. Of more, stretches of 2^14 are permuted; then 64 stretches at a
+    time, whose elements are. So 2^20 samples in a row come from 64 random places of the whole range, and each place
+    is read from end to end. What is left over comes last; a random rotation makes it another part in every epoch.
+    """
+    if size <= POOL:
+        return permute(indices, size, seed, *counters)
+    stretches = size // STRETCH
+    whole = stretches * STRETCH
+    is_rest = indices >= whole
+    pool = np.where(is_rest, whole, indices // POOL * POOL)
+    pool_end = np.where(is_rest, size, np.minimum(pool + POOL, whole))
+    place = pool + permute(indices - pool, pool_end - pool, seed, *counters, 1)
+    stretch = permute(np.minimum(place // STRETCH, stretches - 1), stretches, seed, *counters, 2)
+    images = np.where(is_rest, place, stretch * STRETCH + place % STRETCH)
+    turn = int(uniform(seed, *counters, 3) * size)
+    return (images + turn) % size
 
 
 def _feistel(values: Bits, half_bits: Bits, keys: Bits) -> Bits:

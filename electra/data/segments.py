@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from electra.data.rng import Bits, Ints, permute, random_bits
+from electra.data.rng import Bits, Ints, permute, permute_locally, random_bits
 
 # Each use of the random numbers has a stream of its own.
 _SHUFFLE = 100
@@ -110,7 +110,7 @@ class TrainingSegments(Dataset):
         rows: dict[int, Row] = {}
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
-            shuffled = permute(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
+            shuffled = permute_locally(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
             rows.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
         seeds = random_bits(self.seed, _TRAINING_MASK, numbers)
         return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)

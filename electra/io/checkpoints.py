@@ -93,9 +93,9 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _checksum(path: Path) -> str:
-    """BLAKE2b of all bytes; for a large Arrow file, which may have hundreds of gigabytes, of 64 evenly spaced MiB."""
+    """BLAKE2b of all bytes; for large files of a token cache, which may have hundreds of gigabytes, of 64 MiB."""
     size, checksum = path.stat().st_size, hashlib.blake2b(digest_size=32)
-    is_sampled = path.suffix == ".arrow" and size > _SAMPLES * _PIECE_BYTES
+    is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
     evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
     with open(path, "rb") as file:
         for start in evenly if is_sampled else range(0, size, _PIECE_BYTES):

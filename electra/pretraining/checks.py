@@ -80,6 +80,11 @@ def _never(c: Configuration) -> bool:
 
 NEEDS = (
     Need(
+        "token_cache",
+        lambda c: not {"train_file", "dataset_name"} & c.flags,
+        "the text of --train_file or --dataset_name would not be read",
+    ),
+    Need(
         "temperature disallow_correct discriminator_weight generator_gate tie init_generator generator_size "
         "generator_layer_size generator_num_attention_heads generator_intermediate_size",
         _has_generator,

@@ -2,9 +2,9 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,20 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import Corpus
 from electra.data.corrupted import CorruptedSegments, check_corruption_set, read_corruption_set
+from electra.data.foreign import open_cache
 from electra.data.options import held_out_texts
 from electra.data.policies import WindowPolicy, make_policy
 from electra.data.segments import EvaluationSegments, SegmentPolicy
-from electra.data.split import split_documents
-from electra.data.token_cache import TokenCache, load_or_build_cache
+from electra.data.shards import load_or_build_cache
+from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
+from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.resume import Origin, tokenizer_of
 from electra.report.runs import FIXED
+from electra.runtime.processes import by_one_process
 from electra.tokenizers.load import check_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 
@@ -35,7 +38,7 @@ class PretrainingData:
 
     tokenizer: PreTrainedTokenizerBase
     cache: TokenCache
-    training_documents: NDArray[np.int64]
+    training_documents: Documents
     held_out_lengths: NDArray[np.int64]
     """Tokens of each document that is held out."""
     policy: SegmentPolicy
@@ -54,24 +57,19 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         checkpoint: the one to resume, if any; it decides the tokenizer.
     """
     options = args.segments
-    corpus = Corpus(args.corpus, args.training.eval_seed)
-    validation = _validation_corpora(args)  # opened early: a wrong path is refused at once
+    # One process of a host opens the text and builds what is not there yet; all of them open the result.
+    tokenizer, folder, held_out_folders, split = by_one_process(lambda: _prepare(args, checkpoint))
     fixed = read_corruption_set(options.eval_corruption) if options.eval_corruption else None
-    tokenizer = _tokenizer(args, checkpoint, corpus)
     if fixed is not None:
         check_corruption_set(fixed, str(options.eval_corruption), tokenizer, options.max_length)
 
-    # One process builds a cache, the others wait for its lock: a collective would time out, see --ddp_timeout.
-    folder = args.cache.cache_dir
-    cache = load_or_build_cache(corpus, tokenizer, folder)
-    held_out_caches = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
-    if validation:
-        documents = _not_held_out(cache, held_out_caches.values())
+    cache = TokenCache(folder)
+    documents = Documents(len(cache), split["left_out"])
+    held_out_caches = {name: TokenCache(text) for name, text in held_out_folders.items()}
+    held_out = split["left_out"]
+    if held_out_caches:
         held_out = np.arange(len(next(iter(held_out_caches.values()))))
     else:
-        documents, held_out = split_documents(
-            cache.content_hashes, options.validation_fraction, args.training.eval_seed
-        )
         held_out_caches = {"": cache}
     (_, held_out_cache), *others = held_out_caches.items()
 
@@ -82,7 +80,7 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     if fixed is not None:
         more[FIXED] = fixed
     held_out_hashes = [held_out_cache.content_hashes[held_out], *(text.content_hashes for _, text in others)]
-    held_out_text = _fingerprint(np.concatenate(held_out_hashes))
+    held_out_text = text_fingerprint(np.concatenate(held_out_hashes))
     if fixed is not None:
         both = held_out_text + fixed.fingerprint
         held_out_text = hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
@@ -97,9 +95,9 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         evaluation=evaluation,
         more_evaluations=more,
         text=Origin(
-            corpus=_fingerprint(cache.content_hashes),
+            corpus=str(split["corpus"]),
             documents=len(cache),
-            training_text=_fingerprint(cache.content_hashes[documents]),
+            training_text=str(split["training_text"]),
             training_documents=len(documents),
             held_out_text=held_out_text,
         ),
@@ -119,15 +117,45 @@ def _validation_corpora(args: Configuration) -> dict[str, Corpus]:
         raise UserError(f"--validation_file: {error}") from error
 
 
-def _not_held_out(cache: TokenCache, held_out_caches: Iterable[TokenCache]) -> NDArray[np.int64]:
-    """The documents of a cache that are in no held-out text."""
-    is_held_out = np.isin(cache.content_hashes, np.concatenate([text.content_hashes for text in held_out_caches]))
-    documents = np.flatnonzero(~is_held_out)
-    if is_held_out.any():
-        logger.warning("%d training documents are also held out; they are left out of training", is_held_out.sum())
-    if not len(documents):
+def _prepare(
+    args: Configuration,
+    checkpoint: str | None,
+) -> tuple[PreTrainedTokenizerBase, Path, dict[str, Path], dict[str, Any]]:
+    """The tokenizer, the folders of the token caches of the corpus and of each held-out text, and the split."""
+    seed = args.training.eval_seed
+    folder = args.cache.cache_dir
+    corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
+    validation = _validation_corpora(args)  # opened early: a wrong path is refused at once
+    tokenizer = _tokenizer(args, checkpoint, corpus)
+    if corpus is None:
+        cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
+    else:
+        cache = load_or_build_cache(corpus, tokenizer, folder)
+    held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
+    key = [cache.identity, *(text.identity for text in held_out.values()), args.segments.validation_fraction, seed]
+    path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
+    split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
+    return tokenizer, cache.path, {name: text.path for name, text in held_out.items()}, split
+
+
+def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -> dict[str, Any]:
+    """The documents that are not trained on, and fingerprints of all documents and of those that are."""
+    hashes = cache.content_hashes
+    if held_out:
+        left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
+    else:
+        distinct = cache.description["distinct_documents"]
+        fraction = args.segments.validation_fraction
+        left_out = held_out_documents(hashes, distinct, fraction, args.training.eval_seed)
+    if held_out and len(left_out):
+        logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
+    if len(left_out) == len(cache):
         raise UserError("every training document is also held out; name other text with --validation_file")
-    return documents
+    return {
+        "left_out": left_out,
+        "corpus": text_fingerprint(hashes),
+        "training_text": text_fingerprint(hashes, left_out),
+    }
 
 
 def _evaluation_segments(args: Configuration, text: TokenCache, documents: NDArray[np.int64]) -> EvaluationSegments:
@@ -137,19 +165,16 @@ def _evaluation_segments(args: Configuration, text: TokenCache, documents: NDArr
     return EvaluationSegments(windows, max_segments=args.segments.max_eval_segments, seed=seed)
 
 
-def _fingerprint(content_hashes: NDArray[np.uint64]) -> str:
-    """A checksum of documents in their order, whichever files they come from."""
-    return hashlib.blake2b(content_hashes.tobytes(), digest_size=16).hexdigest()
-
-
-def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus) -> PreTrainedTokenizerBase:
-    """The checkpoint's tokenizer, the one named, that of the trained networks, or one trained on the corpus."""
+def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
+    """The checkpoint's tokenizer, the one named, that of the trained networks or of the cache, or one trained now."""
     trained = args.model.init_discriminator or args.model.init_generator
     role = "discriminator" if args.model.init_discriminator else "generator"
     source = trained_source(trained, role) if trained and checkpoint is None else None
     if source is not None:
         read_config(source)  # before its tokenizer, so that the error for a wrong name is not about a tokenizer
     path = args.tokenizer_path.tokenizer_path or source
+    if path is None and corpus is None:
+        path = str(Path(str(args.cache.token_cache), TOKENIZER_NAME))
     if checkpoint is not None:
         tokenizer = tokenizer_of(Path(checkpoint), path)
     elif path is not None:
@@ -157,6 +182,7 @@ def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus) -> P
             logger.warning("--%s has no effect: the tokenizer is that of %s", " and --".join(unused), path)
         tokenizer = load_tokenizer_beside_model(path)
     else:
+        assert corpus is not None
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
     check_tokenizer(tokenizer, checkpoint or path or "trained on the corpus")
     if checkpoint is None and args.model.init_discriminator and args.model.init_generator:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
+from electra.data.split import BLOCK, Documents
 from electra.data.token_cache import TokenCache
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
@@ -204,9 +205,11 @@ def unigram_metrics(
     return metrics
 
 
-def token_counts(cache: TokenCache, documents: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
     """How often each id occurs in the given documents, or in an even sample of 20 million tokens, int64 (V,)."""
-    stride = max(1, math.ceil(cache.lengths[documents].sum() / MAX_COUNTED_TOKENS))
+    firsts = range(0, len(documents), BLOCK)
+    tokens_of_all = sum(int(cache.lengths[documents[first : first + BLOCK]].sum()) for first in firsts)
+    stride = max(1, math.ceil(tokens_of_all / MAX_COUNTED_TOKENS))
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[::stride]
     for first in range(0, len(chosen), 1000):

@@ -51,7 +51,7 @@ def _default_config(flags: Values) -> str | None:
     if saved is not None:
         logger.info("options of %s", saved)
         return str(saved)
-    if "dataset_name" in flags or "train_file" in flags:
+    if {"dataset_name", "train_file", "token_cache"} & {*flags}:
         return None
     if resumed:
         raise UserError(f"there is no {CONFIG_NAME} beside {resumed}; name the run's options with --config")

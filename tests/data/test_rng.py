@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import stats
 
-from electra.data.rng import permute, random_bits, uniform
+from electra.data import rng
+from electra.data.rng import permute, permute_locally, random_bits, uniform
 from tests.helpers import parametrize
 
 SMALLEST_P = 1e-4
@@ -84,3 +85,29 @@ def test_every_pair_of_places_is_equally_likely(size):
     pairs = np.bincount(images[:, 0] * size + images[:, 1], minlength=size * size).reshape(size, size)
     assert pairs.trace() == 0
     assert stats.chisquare(pairs[~np.eye(size, dtype=bool)]).pvalue > SMALLEST_P
+
+
+@parametrize("size", [64, 65, 128, 200, 1000, 1023])
+def test_a_local_permutation_reads_few_places_at_a_time(size, monkeypatch):
+    monkeypatch.setattr(rng, "POOL", 64)
+    monkeypatch.setattr(rng, "STRETCH", 8)
+    for epoch in range(3):
+        images = permute_locally(np.arange(size), size, 42, epoch)
+        assert sorted(images.tolist()) == list(range(size))
+        some = np.array([size - 1, 0, size // 2])
+        assert permute_locally(some, size, 42, epoch).tolist() == images[some].tolist()
+        if size == 64:
+            assert images.tolist() == permute(np.arange(size), size, 42, epoch).tolist()
+        turn = int(uniform(42, epoch, 3) * size) if size > 64 else 0
+        for first in range(0, size // 8 * 8, 64):
+            stretches = (images[first : min(first + 64, size // 8 * 8)] - turn) % size // 8
+            assert len(set(stretches.tolist())) <= 8
+
+
+def test_local_permutations_place_an_element_anywhere(monkeypatch):
+    monkeypatch.setattr(rng, "POOL", 16)
+    monkeypatch.setattr(rng, "STRETCH", 4)
+    images = np.array([permute_locally(np.arange(50), 50, seed, 1) for seed in range(2000)])
+    for position in (0, 17, 49):
+        counts = np.bincount(images[:, position], minlength=50)
+        assert stats.chisquare(counts).pvalue > SMALLEST_P

@@ -1,11 +1,11 @@
 """The token cache: exactly the tokenizer's ids, built once, never served half-built; and the held-out split."""
 
+import os
 import pickle
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import datasets
 import numpy as np
 import pytest
 from filelock import FileLock
@@ -13,11 +13,13 @@ from pytest import raises
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from electra.data import token_cache as cache_module
+from electra.data import encode
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
-from electra.data.split import split_documents
-from electra.data.token_cache import ARROW_NAME, DESCRIPTION_NAME, load_or_build_cache
+from electra.data.shards import load_or_build_cache
+from electra.data.split import Documents, count_distinct, held_out_documents
+from electra.data.token_cache import DESCRIPTION_NAME, FORMAT_VERSION
+from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
@@ -25,6 +27,7 @@ from electra.tokenizers.train import ALGORITHMS, train_tokenizer
 from tests.conftest import TEXTS, refused
 from tests.helpers import parametrize, read_json
 
+SHARD = "shard-00000-of-00001/data.arrow"
 GAPS = [" ", "\n", "\n\n", "\n   ", "  \n", " \n \n ", "\n\t", "\n\n\n  \n", "\t", "  ", " \t\u3000\n\xa0"]
 
 
@@ -75,7 +78,7 @@ def expected_ids(tokenizer, texts):
 
 def file_stamp(cache):
     """Another pair after a rebuild."""
-    status = (cache.path / ARROW_NAME).stat()
+    status = (cache.path / SHARD).stat()
     return status.st_ino, status.st_mtime_ns
 
 
@@ -85,8 +88,8 @@ def file_stamp(cache):
 @parametrize("piece", [30, 50_000])
 @parametrize("algorithm", ALGORITHMS)
 def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, piece, tokenizers, build, monkeypatch):
-    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 500)  # many batches
-    monkeypatch.setattr(cache_module, "MAX_PIECE_CHARACTERS", piece)  # of lines of up to 500
+    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 500)  # many batches
+    monkeypatch.setattr(encode, "MAX_PIECE_CHARACTERS", piece)  # of lines of up to 500
     texts = [*spaced_texts(50), *(text.replace("\n", " ") for text in spaced_texts(50))]
     cache, expected = build(texts, algorithm), expected_ids(tokenizers[algorithm], texts)
     assert all_ids(cache) == expected
@@ -102,11 +105,7 @@ def test_any_stretch_of_a_document_can_be_read(make_cache):
     cache = make_cache([[[10, 11, 12]], [[20], [21, 22]], [[30]]])
     assert cache.tokens(1, 1, 2).tolist() == [21, 22]
     assert not cache.tokens(0, 0, 3).flags.writeable
-    dataset = datasets.load_from_disk(str(cache.path))
-    assert dataset.features["input_ids"].feature.dtype == "uint16"
-    assert dataset["input_ids"][:] == [[10, 11, 12], [20, 21, 22], [30]]
-    assert dataset["line_lengths"][:] == [[3], [1, 2], [1]]
-    assert dataset["content_hash"][:] == cache.content_hashes.tolist()
+    assert [cache.line_lengths(document).tolist() for document in range(3)] == [[3], [1, 2], [1]]
 
 
 def test_byte_level_lines_together_spell_the_document(tokenizers, build):
@@ -126,7 +125,7 @@ def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size, dtype, 
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     cache = build([f"5 {last} 6"], PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS))
     assert cache.tokens(0, 0, 3).dtype == dtype
-    assert all_ids(cache) == [[5, last, 6]] == datasets.load_from_disk(str(cache.path))["input_ids"][:]
+    assert all_ids(cache) == [[5, last, 6]]
 
 
 def test_a_line_without_any_white_space_is_cut_at_the_limit(build):
@@ -142,7 +141,7 @@ def test_equal_texts_have_equal_hashes_whatever_the_tokenizer(build):
 
 
 def test_documents_without_a_token_leave_no_row(tokenizers, build, monkeypatch):
-    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 4)
+    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 4)
     silent = "\u200b\u200b\u200b\u200b"  # not white space to Python, but nothing to BERT
     cache = build([silent, silent, "fox", silent, "dog\n" + silent, silent])
     assert all_ids(cache) == expected_ids(tokenizers["wordpiece"], ["fox", "dog"])
@@ -158,20 +157,17 @@ def test_the_description_counts_what_is_inside_by_source(number_tokenizer, tmp_p
     cache = load_or_build_cache(corpus, number_tokenizer, tmp_path / "cache")
     counts = [{"documents": 2, "tokens": 6}, {"documents": 0, "tokens": 0}, {"documents": 2, "tokens": 3}]
     expected = {
-        "format_version": cache_module.FORMAT_VERSION,
+        "format_version": FORMAT_VERSION,
         "sources": [{**source, **count} for source, count in zip(corpus.describe(), counts, strict=True)],
         "documents": 4,
         "tokens": 9,
-        "unknown_tokens": 2,
         "unknown_rate": 2 / 9,
         "text_bytes": 8 + 10 + 5 + 2,
-        "bytes_per_token": 25 / 9,
-        "bytes": (cache.path / ARROW_NAME).stat().st_size,
+        "bytes": (cache.path / SHARD).stat().st_size,
     }
     description = read_json(cache.path / DESCRIPTION_NAME)
     assert description == cache.description and description.items() >= expected.items()
-    assert description["tokenizer"]["vocab_size"] == len(number_tokenizer)
-    assert cache.path.name == f"documents-{description['fingerprint'][:16]}"
+    assert description["vocab_size"] == len(number_tokenizer)
     assert all_ids(cache) == [[7, 8, 1, 9], [10, 1], [11, 12], [13]]
 
 
@@ -184,19 +180,20 @@ def test_the_second_call_reads_and_another_text_builds_its_own(tokenizers, build
     first = build(corpus)
     stamp = file_stamp(first)
     sampled = [Corpus(CorpusArguments(train_file=[file], dataset_sampling=[0.5]), seed) for seed in (1, 2)]
-    others = [build(corpus, "unigram"), build(spaced_texts(30)), *map(build, sampled)]
-    assert len({first.path, *(cache.path for cache in others)}) == 5
-    assert all_ids(others[2]) == expected_ids(tokenizers["wordpiece"], list(sampled[0]))
+    others = [build(corpus, "unigram"), *map(build, sampled)]
+    assert len({first.path, *(cache.path for cache in others)}) == 4
+    assert all_ids(others[1]) == expected_ids(tokenizers["wordpiece"], list(sampled[0]))
 
     tokenizers["wordpiece"].save_pretrained(tmp_path / "tokenizer")
-    for again in (corpus, Corpus(CorpusArguments(train_file=[file]))):
+    for again in (corpus, Corpus(CorpusArguments(train_file=[file])), write_corpus(spaced_texts(30))):
         assert file_stamp(build(again, load_tokenizer(str(tmp_path / "tokenizer")))) == stamp
 
 
 DAMAGES = {
-    "data zeroed": lambda folder: (folder / ARROW_NAME).write_bytes(bytes((folder / ARROW_NAME).stat().st_size)),
+    "data zeroed": lambda folder: (folder / "lengths.npy").write_bytes(bytes((folder / "lengths.npy").stat().st_size)),
     "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
-    "killed before the rename": lambda folder: folder.rename(f"{folder}.unfinished"),
+    "a shard cut": lambda folder: os.truncate(folder / SHARD, 8),
+    "killed before the end": lambda folder: (folder / MANIFEST_NAME).unlink(),
 }
 
 
@@ -211,14 +208,15 @@ def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus,
     assert file_stamp(build(corpus)) == file_stamp(cache)
 
 
-def test_a_build_that_fails_leaves_nothing_and_frees_the_lock(build, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache_module, "BATCH_CHARACTERS", 100)
+def test_a_build_that_fails_leaves_no_cache_and_frees_the_lock(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 100)
     good, broken = tmp_path / "1.txt", tmp_path / "2.txt"
     good.write_text("\n\n".join(TEXTS * 5))
     broken.write_bytes(b"the fox \xff\xfe")
     with raises(UserError, match=r"2\.txt") as caught:
         build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))
-    (lock,) = (tmp_path / "cache").iterdir()  # nothing else is there
+    (lock,) = (tmp_path / "cache").glob("*.lock")
+    assert not [*(tmp_path / "cache").rglob("*.json")]
     with FileLock(lock, timeout=0):  # free, although the traceback still has the frames of the build
         assert caught.value is not None
 
@@ -240,7 +238,6 @@ def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, wri
 
 
 def test_unusable_corpora_are_errors_that_name_the_option(build, number_tokenizer, tmp_path):
-    assert "--tokenizer_path" in refused(lambda: build(["no number"], number_tokenizer))
     (tmp_path / "file").write_text("")
     corpus = Corpus(CorpusArguments(train_file=[str(tmp_path / "file")]))
     assert "--cache_dir" in refused(lambda: load_or_build_cache(corpus, number_tokenizer, tmp_path / "file"))
@@ -257,25 +254,25 @@ def test_an_exact_share_of_distinct_documents_is_held_out(distinct, fraction, ex
     rng = np.random.default_rng(0)
     values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
     hashes = rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))  # each one to four times
-    training, held_out = split_documents(hashes, fraction, seed=42)
+    held_out = held_out_documents(hashes, count_distinct(hashes), fraction, seed=42)
+    training = Documents(len(hashes), held_out)[:]
     apart = set(hashes[held_out].tolist())
     assert len(apart) == expected and apart.isdisjoint(hashes[training].tolist())
     assert sorted([*training.tolist(), *held_out.tolist()]) == list(range(len(hashes)))
     assert training.tolist() == sorted(training) and held_out.tolist() == sorted(held_out)
     turned = hashes[::-1].copy()  # content decides, not order
-    assert set(turned[split_documents(turned, fraction, 42)[1]].tolist()) == apart
+    assert set(turned[held_out_documents(turned, distinct, fraction, 42)].tolist()) == apart
 
 
 def test_a_document_is_held_out_as_often_as_any_other():
     hashes = np.arange(20, dtype=np.uint64)
-    splits = [split_documents(hashes, 0.25, seed)[1] for seed in range(1000)]
+    splits = [held_out_documents(hashes, 20, 0.25, seed) for seed in range(1000)]
     counts = np.bincount(np.concatenate(splits), minlength=20)
     assert counts.sum() == 1000 * 5
     assert np.abs(counts - 250).max() < 5 * (1000 * 0.25 * 0.75) ** 0.5
 
 
 def test_fraction_zero_holds_nothing_out():
-    training, held_out = split_documents(np.array([3, 3], dtype=np.uint64), 0, seed=1)
-    assert training.tolist() == [0, 1] and held_out.tolist() == []
     same = np.array([3, 3, 3], dtype=np.uint64)
-    assert "--validation_fraction 0" in refused(lambda: split_documents(same, 0.1, seed=1))
+    assert held_out_documents(same, 1, 0, seed=1).tolist() == []
+    assert "--validation_fraction 0" in refused(lambda: held_out_documents(same, 1, 0.1, seed=1))

@@ -106,17 +106,17 @@ def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path, lost):
 SLOW_CACHE = """
 import sys, time
 import torch
-from electra.data import token_cache
+from electra.data import shards
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 
-build = token_cache._build
+build = shards._write_shard
 
 def slowly(*args):
     time.sleep(7)  # several times the time-out of a collective
     build(*args)
 
-token_cache._build = slowly
+shards._write_shard = slowly
 args = parse_arguments(sys.argv[1:])
 print(f"documents: {len(load_data(args, None).cache)}", flush=True)
 if args.training.process_index == 0:

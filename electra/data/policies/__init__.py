@@ -16,6 +16,7 @@ from electra.data.policies.packed import PackedPolicy
 from electra.data.policies.windows import DocumentPolicy, PairPolicy, WindowPolicy
 from electra.data.rng import Ints
 from electra.data.segments import SegmentPolicy
+from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
 from electra.io.errors import UserError
 
@@ -31,7 +32,7 @@ POLICIES: dict[str, type[WindowPolicy | DocumentPolicy | GooglePolicy | PackedPo
 def make_policy(
     name: str,
     cache: TokenCache,
-    documents: Ints,
+    documents: Ints | Documents,
     *,
     max_length: int,
     seed: int,
@@ -40,7 +41,7 @@ def make_policy(
 
     `max_length` of a segment counts special tokens, `seed` is that of the cuts.
     """
-    tokens = int(cache.lengths[documents].sum())
+    tokens = int(cache.lengths[documents[:max_length]].sum())  # each document has one at least
     if len(documents) == 0 or tokens < max_length - PAIR_SPECIALS:
         raise UserError(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "

@@ -10,6 +10,7 @@ from tqdm.auto import tqdm
 from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY
 from electra.data.rng import Ints
 from electra.data.segments import Segment
+from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
 
 SHORT_TARGET_PROBABILITY = 0.05
@@ -29,7 +30,7 @@ class GooglePolicy:
     def __init__(
         self,
         cache: TokenCache,
-        documents: Ints,
+        documents: Ints | Documents,
         *,
         max_length: int,
         seed: int,
@@ -44,7 +45,7 @@ class GooglePolicy:
         self._is_second = array("b")
         self._start = array("q")
         self._size = array("q")
-        bar = tqdm(documents.tolist(), desc="Building static examples", unit="doc", mininterval=0.5, disable=None)
+        bar = tqdm(documents[:].tolist(), desc="Building static examples", unit="doc", mininterval=0.5, disable=None)
         for document in bar:
             self._add_document(document)
 

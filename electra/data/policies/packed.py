@@ -18,6 +18,7 @@ from electra.data.policies.common import (
 from electra.data.policies.windows import WindowPolicy, split_windows
 from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
+from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
 
 logger = logging.getLogger(__name__)
@@ -35,13 +36,14 @@ class PackedPolicy:
     def __init__(
         self,
         cache: TokenCache,
-        documents: Ints,
+        documents: Ints | Documents,
         *,
         max_length: int,
         seed: int,
     ) -> None:
         self.cache = cache
         self.seed = seed
+        documents = documents[:]
         lengths = cache.lengths[documents]
         is_short = lengths <= max_length - PAIR_SPECIALS
         short = documents[is_short]

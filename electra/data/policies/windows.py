@@ -16,7 +16,11 @@ from electra.data.policies.common import (
 )
 from electra.data.rng import Floats, Ints, permute, uniform
 from electra.data.segments import Segment
+from electra.data.split import BLOCK, Documents
 from electra.data.token_cache import TokenCache
+
+DOCUMENTS_PER_SUM = 64
+"""A document takes a quarter of a byte, a window the sum of so many lengths."""
 
 
 class WindowPolicy:
@@ -36,7 +40,7 @@ class WindowPolicy:
     def __init__(
         self,
         cache: TokenCache,
-        documents: Ints,
+        documents: Ints | Documents,
         *,
         max_length: int,
         seed: int,
@@ -45,28 +49,63 @@ class WindowPolicy:
         self.documents = documents
         self.seed = seed
         self.body = max_length - PAIR_SPECIALS
-        windows = np.maximum(1.0, cache.lengths[documents] / self.body).cumsum()
-        self.count = max(1, round(float(windows[-1])))
-        self.cumulative = windows * (self.count / windows[-1])
-        """Expected number of windows up to and with each document, scaled to end in a whole number, float64 (D,)."""
-        self.cumulative[-1] = self.count
+        self._sums = self._sum_windows()
+        """Windows up to and with each 64th document and the last, as n / body, float64."""
+        self.count = max(1, round(float(self._sums[-1])))
+        self._scale = self.count / self._sums[-1]
+        self._scaled_sums = self._sums * self._scale
+        """The same for an epoch: they end in a whole number."""
 
     def __len__(self) -> int:
         return self.count
 
+    def _sum_windows(self) -> Floats:
+        total = 0.0
+        sums: list[Floats] = []
+        for first in range(0, len(self.documents), BLOCK):
+            windows = self._windows(self.documents[first : first + BLOCK])
+            windows[0] += total
+            in_order = windows.cumsum()
+            total = in_order[-1]
+            sums.append(np.append(in_order[DOCUMENTS_PER_SUM - 1 : -1 : DOCUMENTS_PER_SUM], total))
+        return np.concatenate(sums)
+
+    def _windows(self, documents: Ints) -> Floats:
+        return np.maximum(1.0, self.cache.lengths[documents] / self.body)
+
+    def _locate(self, epoch: int, indices: Ints) -> tuple[Ints, Floats, Floats]:
+        """Which of the documents each window is of, and how many windows there are before it and up to its end.
+
+        Between the sums that are kept, windows are added up here in the order of the documents: to the last bit, the
+        result is that of one sum over all documents.
+        """
+        target = indices + 1 - float(uniform(self.seed, ROUNDING, epoch))
+        block = np.searchsorted(self._scaled_sums, target).clip(max=len(self._sums) - 1)
+        before = np.append(0.0, self._sums)[block]
+        last = len(self.documents) - 1
+        rows = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
+        windows = self._windows(self.documents[rows.clip(max=last)])
+        windows[:, 0] += before
+        sums = windows.cumsum(axis=1) * self._scale
+        place = (sums < target[:, None]).sum(axis=1)
+        place = np.minimum(place, last - rows[:, 0])
+        row = rows[:, 0] + place
+
+        sums = np.concatenate([before[:, None] * self._scale, sums], axis=1)
+        window = np.arange(len(indices))
+        following = np.where(row == last, self.count, sums[window, place + 1])
+        return row, sums[window, place], following
+
     def rows(self, epoch: int, indices: Ints) -> Ints:
         """Which of the documents each window is of, int64 (N,)."""
-        rounding = float(uniform(self.seed, ROUNDING, epoch))
-        row = np.searchsorted(self.cumulative, indices + 1 - rounding, side="left")
-        return row.clip(max=len(self.documents) - 1)
+        return self._locate(epoch, indices)[0]
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and which of them it is.
         rounding = float(uniform(self.seed, ROUNDING, epoch))
-        row = self.rows(epoch, indices)
-        before = np.where(row > 0, self.cumulative[row - 1], 0.0)
+        row, before, up_to = self._locate(epoch, indices)
         first = np.floor(before + rounding).astype(np.int64)
-        following = np.floor(self.cumulative[row] + rounding).astype(np.int64)
+        following = np.floor(up_to + rounding).astype(np.int64)
         windows = np.maximum(following - first, 1)
         number = np.clip(indices - first, 0, windows - 1)
 
@@ -108,7 +147,7 @@ class DocumentPolicy:
     def __init__(
         self,
         cache: TokenCache,
-        documents: Ints,
+        documents: Ints | Documents,
         *,
         max_length: int,
         seed: int,
@@ -139,7 +178,7 @@ class PairPolicy(DocumentPolicy):
     def __init__(
         self,
         cache: TokenCache,
-        documents: Ints,
+        documents: Ints | Documents,
         *,
         max_length: int,
         seed: int,

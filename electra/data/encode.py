@@ -1,0 +1,143 @@
+"""Documents become rows of a token cache: tokenized in batches of text, on all cores, while the next text is read.
+
+A row has these columns:
+
+    input_ids     list of uint16 (uint32 for vocabularies above 65,536): no special tokens, no truncation, no padding
+    line_lengths  list of uint32: tokens of each line, which is a sentence to the `google` segment policy
+    content_hash  uint64 of the text: equal documents have equal hashes, so held-out text is never trained on
+"""
+
+import hashlib
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.rng import Ints
+from electra.tokenizers.load import plain_backend, vocabulary_size
+
+BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
+MAX_PIECE_CHARACTERS = 50_000  # a longer line is cut at white space, tokenized in pieces and joined again
+
+# A line that holds text, with the white space before it. Byte-level pre-tokenizers end a token where white space
+# begins, so cutting there does not change the tokens. Cutting behind a newline does, because what they make of white
+# space depends on what follows it.
+_LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
+
+
+class EncodedBatch(NamedTuple):
+    """Rows of some documents, without those that have no token."""
+
+    rows: pa.RecordBatch
+    ids: NDArray[Any]
+    """The tokens of all rows."""
+    text_bytes: int
+    """Size of the text as UTF-8."""
+
+
+class Encoder:
+    """Tokenizes text with a tokenizer, without its special tokens."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.backend = plain_backend(tokenizer)
+        self.dtype = np.dtype(np.uint16 if vocabulary_size(tokenizer) <= 2**16 else np.uint32)
+        newline = self.backend.encode("\n", add_special_tokens=False).ids
+        self.keeps_newlines = bool(newline) and tokenizer.unk_token_id not in newline
+        self.schema = pa.schema(
+            {
+                "input_ids": pa.list_(pa.from_numpy_dtype(self.dtype)),
+                "line_lengths": pa.list_(pa.uint32()),
+                "content_hash": pa.uint64(),
+            }
+        )
+
+    def batches(self, documents: Iterator[str]) -> Iterator[EncodedBatch]:
+        """Yield the rows of the documents in their order."""
+        waiting: deque[Future[EncodedBatch]] = deque()
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            for texts in _batches(documents):
+                waiting.append(pool.submit(self._encode, texts))
+                if len(waiting) > 2:
+                    yield waiting.popleft().result()
+            for encoded in waiting:
+                yield encoded.result()
+
+    def _encode(self, texts: list[str]) -> EncodedBatch:
+        documents = [self._lines(text) for text in texts]
+        lines = [_cut_long_line(line) for document in documents for line in document]
+        pieces = list(itertools.chain.from_iterable(lines))
+        encodings = self.backend.encode_batch_fast(pieces, add_special_tokens=False)
+        piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+        # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
+        ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
+        values = np.fromiter(ids, dtype=self.dtype, count=int(piece_tokens.sum()))
+
+        pieces_per_line = [len(line) for line in lines]
+        lines_per_document = [len(document) for document in documents]
+        line_tokens = _sum_groups(piece_tokens, pieces_per_line)
+        document_tokens = _sum_groups(line_tokens, lines_per_document)
+        encoded = [text.encode("utf-8") for text in texts]
+        columns = [
+            _list_array(document_tokens, values),
+            _list_array(lines_per_document, line_tokens.astype(np.uint32)),
+            pa.array([content_hash(text) for text in encoded], type=pa.uint64()),
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        has_tokens = pa.array(document_tokens > 0)
+        return EncodedBatch(rows.filter(has_tokens), values, sum(map(len, encoded)))
+
+    def _lines(self, text: str) -> list[str]:
+        """The lines of a document that hold text; with newlines, joined again they are the document."""
+        if not self.keeps_newlines:
+            return [line for line in text.split("\n") if line.strip()]
+        body = text.rstrip()
+        *lines, last = _LINE_WITH_GAP.findall(body)
+        return [*lines, last + text[len(body) :]]
+
+
+def content_hash(content: bytes) -> int:
+    """64 bits of a document."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document)
+        if characters >= BATCH_CHARACTERS:
+            yield batch
+            batch = []
+            characters = 0
+    if batch:
+        yield batch
+
+
+def _cut_long_line(line: str) -> list[str]:
+    pieces = []
+    start = 0
+    while len(line) - start > MAX_PIECE_CHARACTERS:
+        limit = start + MAX_PIECE_CHARACTERS
+        space = max(start, line.rfind(" ", start, limit))
+        length = len(line[start:space].rstrip()) or MAX_PIECE_CHARACTERS  # before white space, as between lines
+        pieces.append(line[start : start + length])
+        start += length
+    return [*pieces, line[start:]]
+
+
+def _sum_groups(values: Ints, group_sizes: Sequence[int]) -> Ints:
+    totals = np.concatenate([[0], np.cumsum(values)])
+    return np.diff(totals[np.cumsum([0, *group_sizes])])
+
+
+def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

@@ -1,0 +1,128 @@
+"""Tokens that other programs wrote, as a token cache: an index of their documents; their files stay where they are.
+
+    datatrove   NAME.ds: token ids, uint16 or uint32; NAME.ds.index: the end of each document, uint64
+    datasets    a folder of `save_to_disk` with a column `input_ids`, lists of integers
+
+Special tokens at the begin and at the end of a document are left out: rows of a batch get their own.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from electra.data.encode import content_hash
+from electra.data.readers import naming_errors
+from electra.data.rng import Ints
+from electra.data.token_cache import (
+    DESCRIPTION_NAME,
+    TOKENIZER_NAME,
+    IndexedFile,
+    TokenCache,
+    find_cache_damage,
+    locate_tokens,
+    map_tokens,
+    read_arrow,
+    write_index,
+)
+from electra.io.errors import UserError
+from electra.io.folders import build_folder
+from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
+
+Location = tuple[Path, str, Ints, NDArray[np.int32]]
+"""A file, the type of its ids, the first token of each document, its length."""
+
+
+def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
+    """Open finished tokens, wherever they were made: a token cache, or a folder of another program.
+
+    Raises:
+        UserError: there are none, they are incomplete, or they are of another tokenizer.
+    """
+    if not (folder / DESCRIPTION_NAME).is_file():
+        return _open_foreign(folder, tokenizer, cache_dir)
+    wrong = find_cache_damage(folder)
+    if wrong is not None:
+        raise UserError(f"--token_cache {folder} {wrong}; build it with `electra cache`, or copy it again")
+    cache = TokenCache(folder)
+    if cache.description["tokenizer"] != tokenizer_fingerprint(tokenizer):
+        raise UserError(f"--token_cache {folder} is of another tokenizer; use the one in its folder {TOKENIZER_NAME}/")
+    return cache
+
+
+def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
+    """Open a folder of another program; its index is built once, in `cache_dir`."""
+    files = sorted(path for pattern in ("*.ds", "*.ds.index", "*.arrow") for path in folder.rglob(pattern))
+    sizes = [(path.name, path.stat().st_size) for path in files]
+    key = str([str(folder.resolve()), sizes, tokenizer_fingerprint(tokenizer)])
+    target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    build_folder(target, "the index of tokens", lambda new: _index(folder, tokenizer, new))
+    return TokenCache(target)
+
+
+def _locations(folder: Path) -> Iterator[Location]:
+    for path in sorted(folder.rglob("*.ds")):
+        ends = np.fromfile(f"{path}.index", dtype="<u8").astype(np.int64)
+        lengths = np.diff(ends, prepend=0)
+        if len(ends):
+            bytes_per_id = path.stat().st_size // int(ends[-1])
+            yield path, f"uint{8 * bytes_per_id}", ends - lengths, lengths.astype(np.int32)
+    for path in sorted(folder.rglob("*.arrow")):
+        with naming_errors(str(path)):
+            table, buffer = read_arrow(path)
+            yield path, *locate_tokens(table, buffer)
+
+
+def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Write the index of all files, without documents that have no token."""
+    special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    size = vocabulary_size(tokenizer)
+    files = []
+    for path, dtype, starts, lengths in _locations(folder):
+        hashes = np.zeros(len(starts), dtype=np.uint64)
+        ids = map_tokens(path, dtype)
+        for document in tqdm(range(len(starts)), desc=path.name, unit="doc", mininterval=0.5, disable=None):
+            start = starts[document]
+            tokens = ids[start : start + lengths[document]]
+            if len(tokens) and not 0 <= tokens.min() <= tokens.max() < size:
+                raise UserError(
+                    f"{path} has the token id {tokens.max()}, but --tokenizer_path {tokenizer.name_or_path} has only "
+                    f"{size} ids; name the tokenizer that made these tokens"
+                )
+            text = _text_of(tokens, special)
+            starts[document] += text.start
+            lengths[document] = text.stop - text.start
+            hashes[document] = content_hash(tokens[text].tobytes())
+        has_tokens = lengths > 0
+        file = IndexedFile(str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens])
+        files.append(file)
+    num_tokens = sum(int(file.lengths.sum()) for file in files)
+    if num_tokens == 0:
+        raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")
+    documents = sum(len(file.lengths) for file in files)
+    source = {"name": str(folder), "kind": "tokens", "documents": documents, "tokens": num_tokens, "sampling": 1.0}
+    description = {
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "has_lines": False,
+        "sources": [source],
+        "documents": documents,
+        "tokens": num_tokens,
+        "unknown_rate": 0.0,
+        "bytes": sum(Path(file.path).stat().st_size for file in files),
+    }
+    write_index(target, files, description)
+
+
+def _text_of(tokens: NDArray[np.integer], special: set[int]) -> slice:
+    """Where the tokens of the text are, between special ones."""
+    first = 0
+    last = len(tokens)
+    while first < last and int(tokens[first]) in special:
+        first += 1
+    while first < last and int(tokens[last - 1]) in special:
+        last -= 1
+    return slice(first, last)

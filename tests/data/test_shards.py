@@ -1,0 +1,222 @@
+"""Shards: any number, in any order, with kills, give one cache; foreign tokens are read where they are."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from electra.data import shards
+from electra.data.command import main
+from electra.data.corpus import Corpus
+from electra.data.foreign import open_cache
+from electra.data.options import CorpusArguments
+from electra.data.policies import make_policy
+from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
+from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
+from electra.data.token_cache import TokenCache
+from tests.conftest import TEXTS, refused
+from tests.helpers import ENVIRONMENT, ROOT, parametrize
+
+WORDS = " ".join(TEXTS).split()
+
+
+def some_texts(count, seed=0):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 40))) + rng.choice(["", "\nmore"]) for _ in range(count)]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Sources of every kind, one of which is sampled."""
+    texts = some_texts(400)
+    (tmp_path / "a.txt").write_text("\n \n\n".join(texts[:90]))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[90:180]))
+    (tmp_path / "c.csv").write_text("text\n" + "".join(f'"{text}"\n' for text in texts[180:230]))
+    pq.write_table(pa.table({"text": texts[230:300]}), tmp_path / "d.parquet", row_group_size=9)
+    datasets.Dataset.from_dict({"text": texts[300:]}).save_to_disk(tmp_path / "saved")
+    files = [str(tmp_path / name) for name in ("a.txt", "b.jsonl", "c.csv", "d.parquet")]
+    fractions = [1.0, 0.5, 1.0, 1.0, 1.0]
+    return Corpus(
+        CorpusArguments(dataset_name=[str(tmp_path / "saved")], train_file=files, dataset_sampling=fractions)
+    )
+
+
+def contents(cache):
+    ids = [cache.tokens(d, 0, int(cache.lengths[d])).tolist() for d in range(len(cache))]
+    lines = [cache.line_lengths(d).tolist() for d in range(len(cache))]
+    return ids, lines, cache.content_hashes.tolist()
+
+
+@parametrize("separator", ["blank_line", "line", "file"])
+@parametrize("count", [2, 3, 7, 50])
+def test_parts_of_a_corpus_are_the_whole_in_order(corpus, separator, count):
+    options = CorpusArguments(**{**vars(corpus.options), "document_separator": separator})
+    whole = Corpus(options)
+    for number, documents in enumerate(whole.by_source()):
+        parts = [[*whole.by_source(shard, count)][number] for shard in range(count)]
+        assert [document for part in parts for document in part] == [*documents]
+
+
+def test_lines_between_documents_are_found_from_any_byte(tmp_path):
+    text = "\ufeffone\r\nline\r\n \r\n\r\ntwo\u3000\n\u3000\nthree é\n\nfour"
+    (tmp_path / "a.txt").write_text(text, newline="")
+    corpus = Corpus(CorpusArguments(train_file=[str(tmp_path / "a.txt")]))
+    for count in range(1, len(text.encode()) + 1):
+        parts = [document for shard in range(count) for part in corpus.by_source(shard, count) for document in part]
+        assert parts == ["one\nline", "two\u3000", "three é", "four"]
+
+
+def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tmp_path):
+    found = []
+    for count in (1, 2, 7):
+        folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path / str(count))
+        for shard in random.Random(count).sample(range(count), count):
+            build_shard(corpus, wordpiece_tokenizer, folder, shard, count)
+            build_shard(corpus, wordpiece_tokenizer, folder, shard, count)  # again: it is there
+        merge_shards(folder, wordpiece_tokenizer)
+        cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / str(count))
+        policy = make_policy("windows", cache, Documents(len(cache), np.array([3, 4])), max_length=16, seed=1)
+        rows = policy.cut(2, np.arange(len(policy)))
+        segments = [(row.first.tolist(), None if row.second is None else row.second.tolist()) for row in rows]
+        sums = {name: cache.description[name] for name in ("documents", "tokens", "sources", "text_bytes")}
+        found.append((contents(cache), segments, sums))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0][2] != sorted(found[0][0][2])
+
+
+def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
+    folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
+    merge = lambda: merge_shards(folder, wordpiece_tokenizer)  # noqa: E731
+    assert "no shard" in refused(merge)
+    build_shard(corpus, wordpiece_tokenizer, folder, 2, 3)
+    build_shard(corpus, wordpiece_tokenizer, folder, 0, 3)
+    assert "1 are missing (1)" in refused(merge)
+    other = cache_folder(corpus, number_tokenizer, tmp_path)
+    build_shard(corpus, number_tokenizer, other, 1, 3)
+    shutil.copytree(other / "shard-00001-of-00003", folder / "shard-00001-of-00003")
+    assert f"belongs to {other.name}" in refused(merge)
+    shutil.rmtree(folder / "shard-00001-of-00003")
+    build_shard(corpus, wordpiece_tokenizer, folder, 1, 3)
+    os.truncate(folder / "shard-00000-of-00003" / "data.arrow", 100)
+    assert "shard-00000-of-00003 is damaged" in refused(merge)
+
+
+@pytest.mark.slow
+def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path):
+    wordpiece_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    flags = [
+        *("--dataset_name", *corpus.options.dataset_name, "--train_file", *corpus.options.train_file),
+        *("--dataset_sampling", *map(str, corpus.options.dataset_sampling)),
+        *("--tokenizer_path", str(tmp_path / "tokenizer"), "--cache_dir", str(tmp_path / "cache")),
+    ]
+    command = [sys.executable, "-m", "electra", "cache", *flags]
+    slow = "import electra.data.encode as e, time; f = e.Encoder._encode; "
+    slow += "e.Encoder._encode = lambda *a: (print('busy', flush=True), time.sleep(60), f(*a))[2]; "
+    slow += "from electra.data.command import main; main()"
+    killed = subprocess.Popen(
+        [sys.executable, "-c", slow, *flags, "--shard", "1/3"], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE
+    )
+    assert any(b"busy" in line for line in killed.stdout)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    for words in (["--shard", "2/3"], ["--shard", "1/3"], ["--shard", "0/3"], ["--merge"]):
+        out = subprocess.run([*command, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    cache = TokenCache(out.stdout.split()[-1])
+    alone = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone")
+    assert contents(cache) == contents(alone)
+    assert not [*cache.path.glob("*.unfinished")]
+
+
+@pytest.mark.slow
+def test_a_host_builds_with_several_processes(corpus, wordpiece_tokenizer, tmp_path, monkeypatch):
+    alone = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone")
+    monkeypatch.setattr(shards, "SHARD_BYTES", corpus.size_bytes // 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    together = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "together")
+    assert len(together.description["files"]) == 5 and contents(together) == contents(alone)
+
+
+def test_a_moved_cache_is_trained_on_without_its_text(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
+    cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "cache")
+    expected = contents(cache)
+    moved = tmp_path / "elsewhere" / "moved"
+    shutil.copytree(cache.path, moved)
+    shutil.rmtree(cache.path)
+    assert contents(open_cache(moved, wordpiece_tokenizer, str(tmp_path))) == expected
+    assert "another tokenizer" in refused(lambda: open_cache(moved, number_tokenizer, str(tmp_path)))
+    os.truncate(moved / "shard-00000-of-00001" / "data.arrow", 100)
+    assert "data.arrow" in refused(lambda: open_cache(moved, wordpiece_tokenizer, str(tmp_path)))
+
+
+@parametrize("words", ["1", "2/2", "a/b"])
+def test_a_shard_is_a_number_below_another(words, tmp_path):
+    assert "i/N" in refused(lambda: main(["--train_file", str(tmp_path), "--shard", words]))
+
+
+# Tokens of other programs
+
+
+def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path):
+    for name, documents, dtype in (("b", [[2, 9, 10, 3], [3], [11]], "<u2"), ("a", [[7, 8, 3]], "<u4")):
+        np.concatenate(documents).astype(dtype).tofile(tmp_path / f"{name}.ds")
+        np.cumsum([len(ids) for ids in documents]).astype("<u8").tofile(tmp_path / f"{name}.ds.index")
+    cache = open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))
+    ids, lines, _ = contents(cache)
+    assert ids == [[7, 8], [9, 10], [11]] and lines == [[2], [2], [1]]
+    assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))) == contents(cache)
+    np.array([70_000], "<u4").tofile(tmp_path / "a.ds")
+    np.array([1], "<u8").tofile(tmp_path / "a.ds.index")
+    assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))
+
+
+@parametrize("dtype", ["int32", "int64", "uint16"])
+def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_path, dtype):
+    documents = [[2, 5 + n, 6, 3] for n in range(100)]
+    features = datasets.Features({"n": datasets.Value("int64"), "input_ids": datasets.List(datasets.Value(dtype))})
+    rows = {"n": [*range(100)], "input_ids": documents}
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved", num_shards=3)
+    cache = open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))
+    assert contents(cache)[0] == [[5 + n, 6] for n in range(100)]
+    assert "no tokens" in refused(lambda: open_cache(tmp_path / "cache" / "x", number_tokenizer, str(tmp_path)))
+
+
+# Documents without memory
+
+
+def test_documents_are_all_but_those_left_out():
+    for left_out in ([], [0, 1, 5], [9], [*range(1, 10)]):
+        documents = Documents(10, np.array(left_out, dtype=np.int64))
+        expected = np.delete(np.arange(10), left_out)
+        assert len(documents) == len(expected) and documents[:].tolist() == expected.tolist()
+        assert documents[1::2].tolist() == expected[1::2].tolist()
+        rows = np.array([[0, len(expected) - 1]])
+        assert documents[rows].tolist() == expected[rows].tolist()
+
+
+def test_the_split_of_many_documents_is_that_of_a_few_at_a_time(monkeypatch):
+    hashes = np.random.default_rng(0).integers(0, 500, 3000, dtype=np.uint64)
+    distinct = len(np.unique(hashes))
+    found = []
+    for block in (7, 1000, 10**6):
+        monkeypatch.setattr("electra.data.split.BLOCK", block)
+        held_out = held_out_documents(hashes, distinct, 0.1, 1)
+        shared = shared_documents(hashes, hashes[:9])
+        found.append((held_out.tolist(), text_fingerprint(hashes, held_out), shared.tolist()))
+    assert found[0] == found[1] == found[2] and len(set(hashes[found[0][0]].tolist())) == round(0.1 * distinct)
+
+
+def test_a_split_is_made_once(tmp_path):
+    made = []
+    make = lambda: made.append(1) or {"left_out": np.arange(3), "corpus": "abc"}  # noqa: E731
+    for _ in range(2):
+        split = remembered(tmp_path / "split.npz", make)
+    assert split["left_out"].tolist() == [0, 1, 2] and str(split["corpus"]) == "abc" and len(made) == 1

@@ -1,0 +1,30 @@
+"""A run is the same whatever its tokens come from: text, shards, a moved cache without the text."""
+
+import shutil
+
+import pytest
+
+from electra.data.command import main as cache
+from electra.pretraining.command import main as pretrain
+from tests.conftest import refused
+from tests.pretraining.runs import assert_same_state, flags, write_corpus
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_without_the_text_is_the_same_bit_for_bit(tmp_path, capsys):
+    write_corpus(tmp_path / "corpus.txt")
+    pretrain(flags(tmp_path, max_steps=4))
+    words = ["--train_file", str(tmp_path / "corpus.txt"), "--cache_dir", str(tmp_path / "built")]
+    for shard in (2, 0, 6, 1, 5, 3, 4):
+        cache([*words, "--vocab_size", "120", "--shard", f"{shard}/7"])
+    cache([*words, "--vocab_size", "120", "--merge"])
+    folder = capsys.readouterr().out.split()[-1]
+    shutil.move(folder, tmp_path / "moved")
+    shutil.rmtree(tmp_path / "built")
+    (tmp_path / "corpus.txt").unlink()
+    moved = {"train_file": None, "token_cache": tmp_path / "moved", "vocab_size": None, "experiment_name": "moved"}
+    pretrain(flags(tmp_path, max_steps=4, **moved))
+    assert_same_state(tmp_path / "output/run/checkpoint-4", tmp_path / "output/moved/checkpoint-4")
+    both = flags(tmp_path, **{**moved, "train_file": "corpus.txt", "experiment_name": "both"})
+    assert "--train_file" in refused(lambda: pretrain(both))
