@@ -64,6 +64,26 @@ VERBS = {
   --num_seeds       runs per task
 """,
     ),
+    "classify": Verb(
+        "electra.tasks.classify.command",
+        "fine-tune on your own texts with labels: classes, several at once, or numbers",
+        "--pretrain_path output/small_owt --train_file reviews.csv --save_model",
+        """
+  --pretrain_path    the encoder: a run, a checkpoint, a model folder or a Hub id
+  --train_file       csv, tsv, jsonl or parquet with the columns text and label
+  --train_fractions  .05 .2 1: a learning curve, with and without pre-training
+""",
+    ),
+    "predict": Verb(
+        "electra.finetuning.predict",
+        "answer the rows of a file with a fine-tuned model that was saved",
+        "output/classify_reviews_small_owt/models/reviews new.csv --output_file answers.csv",
+        """
+  --output_file    where the rows go, with their answers; without it, to the standard output
+  --text_column    the column of the text, if it is not the one of the training data
+  --use_cpu        use the CPU even if there is an accelerator
+""",
+    ),
     "squad": Verb(
         "electra.tasks.squad.command",
         "fine-tune on questions about paragraphs, SQuAD 1.1 or 2.0",
@@ -192,7 +212,7 @@ def start(name: str) -> None:
     if {"-h", "--help", "--help_all"} & set(options):
         say(introduction(name))
     elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
-        say(f"electra {name}: loading torch and transformers")
+        print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
     import_module(verb.module).main()
 
 

@@ -213,7 +213,11 @@ class Arguments:
 
 
 def parse_data_options(
-    groups: Sequence[type], description: str, argv: Sequence[str] | None, **default: str
+    groups: Sequence[type],
+    description: str,
+    argv: Sequence[str] | None,
+    needs: Sequence[str] = ("train_file", "validation_file"),
+    **default: str,
 ) -> Arguments:
     """The options of a command on files of the user, or else on a data set, by default `default`."""
     command_line = CommandLine(groups, description)
@@ -224,9 +228,9 @@ def parse_data_options(
     if not given and options.dataset_name is None:
         missing = {name: value for name, value in default.items() if getattr(options, name) is None}
         options = replace(options, **missing)
-    for name in ("train_file", "validation_file"):
+    for name in needs:
         if options.dataset_name is None and name not in given:
-            raise UserError(f"--{name} is missing; give --train_file and --validation_file, or --dataset_name")
+            raise UserError(f"--{name} is missing; give --{' and --'.join(needs)}, or --dataset_name")
     return Arguments(encoder, options, tuning, command_line.record)
 
 

@@ -68,6 +68,7 @@ class TransformersHead(nn.Module):
 
     def __init__(self, auto_class: Any, config: PreTrainedConfig, dropout: float, num_labels: int = 2) -> None:
         super().__init__()
+        self.output_range: Any = (0.0, 1.0)
         config = copy.deepcopy(config)
         config.num_labels = num_labels
         try:
@@ -100,6 +101,11 @@ class TransformersHead(nn.Module):
         self.states.hidden = None
         return output
 
+    def take_from(self, model: PreTrainedModel) -> None:
+        """Take the layers of a saved model, whose encoder moves out of it: the inverse of `with_encoder`."""
+        setattr(model, model.base_model_prefix, GivenStates(model.base_model))
+        self.model = model
+
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
         """The model as transformers has it: a copy of head and encoder, in float32 on the CPU."""
         model = copy.deepcopy(self.model)
@@ -110,6 +116,11 @@ class TransformersHead(nn.Module):
         if states.pooler_activation is not None:
             complete.pooler_activation = states.pooler_activation
         setattr(model, model.base_model_prefix, complete)
+        low, high = self.output_range
+        last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+        if (low, high) != (0.0, 1.0):
+            last.weight.data *= high - low
+            last.bias.data = low + (high - low) * last.bias.data
         return model.float().cpu()
 
 

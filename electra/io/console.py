@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
@@ -39,11 +39,11 @@ def format_bytes(count: float) -> str:
     return f"{count / 1e3:.1f} kB"
 
 
-def log_plainly() -> None:
-    """Log messages of this package as plain lines to stdout; processes other than the main one log errors only."""
+def log_plainly(stream: TextIO | None = None) -> None:
+    """Log messages as plain lines, by default to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]
@@ -51,11 +51,11 @@ def log_plainly() -> None:
     package.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.ERROR)
 
 
-def setup_logging() -> None:
+def setup_logging(stream: TextIO | None = None) -> None:
     """`log_plainly`, and no progress bars for reading and writing weights."""
     import transformers  # here, because commands without torch use this module too
 
-    log_plainly()
+    log_plainly(stream)
     transformers.utils.logging.disable_progress_bar()
 
 

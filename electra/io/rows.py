@@ -1,21 +1,27 @@
 """Rows of a table, one at a time: csv and tsv with a header, jsonl, parquet; and plain text, a row per line.
 
-Memory holds one row, of parquet one batch. A row comes with its place, "FILE:LINE", for messages.
+Memory holds one row, of parquet one batch. A row comes with its place, "FILE:LINE", for messages; of a row with line
+breaks inside its cells that is the first line. In tsv a quotation mark is an ordinary character, unless the cell is
+quoted as a whole: few programs quote there.
 """
 
 import csv
+import io
 import json
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
-from electra.io.files import expand
+from electra.io.files import expand, is_encodable
 
 Row = tuple[str, dict[str, Any]]
+Refuse = Callable[[UserError], None]
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -24,63 +30,115 @@ TEXT_COLUMN = "text"
 """The column of a line of plain text."""
 LARGEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit is 131,072."""
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
-def read_rows(path: str | Path) -> Iterator[Row]:
+def stop(error: UserError) -> NoReturn:
+    raise error
+
+
+def read_rows(path: str | Path, refuse: Refuse = stop) -> Iterator[Row]:
     """Place and columns of each row; blank lines are left out. A file of another extension than TABLES is plain text.
 
+    Args:
+        path: "-" is the standard input, JSON lines if its first character is a brace, otherwise csv.
+        refuse: takes the error of a row that cannot be read; if it returns, the row is left out.
     Raises:
-        UserError: the file is damaged, not UTF-8, or a row has another number of cells than the header.
+        UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = form_of(path)
     try:
         if suffix == ".parquet":
             yield from _parquet_rows(path)
             return
-        with open(expand(path), encoding="utf-8-sig", newline="") as file:
+        raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
+        with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
             if suffix in DELIMITERS:
-                yield from _csv_rows(file, DELIMITERS[suffix], path)
+                yield from _csv_rows(file, DELIMITERS[suffix], path, refuse)
             elif suffix in JSON_LINES:
-                yield from _json_rows(file, path)
+                yield from _json_rows(file, path, refuse)
             else:
-                yield from _text_rows(file, path)
-    except (ValueError, csv.Error, pa.ArrowException) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged, or not UTF-8") from error
+                yield from _text_rows(file, path, refuse)
+    except pa.ArrowException as error:
+        raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
 
-def _text_rows(file: IO[str], path: str | Path) -> Iterator[Row]:
+def form_of(path: str | Path) -> str:
+    """The extension of a file, in lower case; of the standard input, that of the format that it has."""
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
+        return ".jsonl" if start[:1] == b"{" else ".csv"
+    return Path(path).suffix.lower()
+
+
+def _text_rows(
+    file: IO[str],
+    path: str | Path,
+    refuse: Refuse,
+) -> Iterator[Row]:
     for number, line in enumerate(file, start=1):
-        if line.strip():
-            yield f"{path}:{number}", {TEXT_COLUMN: line.rstrip("\r\n")}
-
-
-def _json_rows(file: IO[str], path: str | Path) -> Iterator[Row]:
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
         place = f"{path}:{number}"
+        if not is_encodable(line):
+            refuse(UserError(f"{place} is not UTF-8; convert the file"))
+        elif line.strip():
+            yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
+
+
+def _json_rows(
+    file: IO[str],
+    path: str | Path,
+    refuse: Refuse,
+) -> Iterator[Row]:
+    for place, row in _text_rows(file, path, refuse):
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{place} is not a line of JSON ({error}); correct it") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{place} is not a JSON object; give one with named columns")
-        yield place, row
+            values = json.loads(row[TEXT_COLUMN])
+        except (ValueError, RecursionError) as error:
+            refuse(UserError(f"{place} is not a line of JSON ({error}); correct it"))
+            continue
+        if isinstance(values, dict):
+            yield place, values
+        else:
+            refuse(UserError(f"{place} is not a JSON object; give one with named columns"))
 
 
-def _csv_rows(file: IO[str], delimiter: str, path: str | Path) -> Iterator[Row]:
+def _csv_rows(
+    file: IO[str],
+    delimiter: str,
+    path: str | Path,
+    refuse: Refuse,
+) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-    names = reader.fieldnames or []
+    has_quotes = delimiter == ","
+    quoting: Any = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+    names = [_unquoted(name) for name in next(reader, [])]
+    if not is_encodable("".join(names)):
+        raise UserError(f"{path} is not UTF-8; convert it")
     if len(set(names)) < len(names):
         raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
-    for row in reader:
-        place = f"{path}:{reader.line_num}"
-        if None in row or None in row.values():
-            raise UserError(f"{place} has not {len(names)} cells, as the header has; quote cells with the delimiter")
-        yield place, row
+    while True:
+        place = f"{path}:{reader.line_num + 1}"
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            refuse(UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice"))
+            continue
+        if not is_encodable("".join(cells)):
+            refuse(UserError(f"{place} is not UTF-8; convert the file"))
+        elif cells and len(cells) != len(names):
+            refuse(UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"))
+        elif cells:
+            if not has_quotes:
+                cells = [_unquoted(cell) for cell in cells]
+            yield place, dict(zip(names, cells, strict=True))
+
+
+def _unquoted(cell: str) -> str:
+    """A cell of tsv without the quotes around all of it."""
+    return cell[1:-1].replace('""', '"') if QUOTED.fullmatch(cell) else cell
 
 
 def _parquet_rows(path: str | Path) -> Iterator[Row]:

@@ -18,6 +18,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 0.8, "alpha": 0.6},
     "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
+    "median": {"linewidth": 1.5, "marker": "o", "markersize": 4},
 }
 """Kind of a curve -> its line."""
 LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}

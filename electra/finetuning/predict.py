@@ -1,0 +1,257 @@
+"""The command `electra predict`: what a fine-tuned model that was saved answers to the rows of a file.
+
+    electra predict output/classify_reviews_small_owt/models/reviews new.csv --output_file answers.csv
+    cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
+
+Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
+window they are batched by length, and written in the order of the input. The network is put together from the modules
+that it was trained with, so that its answers are those that were scored.
+"""
+
+import csv
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+
+from electra.finetuning.encoding import ColumnRows
+from electra.finetuning.export import RESULT_NAME
+from electra.finetuning.heads import TaskModel, TransformersHead
+from electra.finetuning.trainer import Collator, FineTuner
+from electra.io.console import setup_logging
+from electra.io.errors import Parser, UserError
+from electra.io.files import expand
+from electra.io.rows import DELIMITERS, Row, form_of, read_rows
+from electra.model.pretrained import load_network, load_tokenizer_beside_model, locate_model, read_config
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.hardware import computes_bf16
+
+PREDICTORS = {
+    "SequenceClassification": "electra.tasks.classify.predict",
+    "TokenClassification": "electra.tasks.tagging.predict",
+    "MultipleChoice": "electra.tasks.multiple_choice.predict",
+    "QuestionAnswering": "electra.tasks.squad.predict",
+}
+"""End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
+WINDOW = 4096
+"""Rows in memory."""
+MOST_NAMED = 20
+"""Rows that cannot be read are named up to this number, and counted."""
+
+logger = logging.getLogger("electra.predict")
+
+Columns = dict[str, Any]
+Forward = Callable[[ColumnRows], NDArray[np.float32]]
+"""R rows of tokens -> logits (R, ...)."""
+
+
+class Saved(NamedTuple):
+    """A fine-tuned model that was saved.
+
+    Args:
+        settings: options of its training, and the name of its `task`; empty if the folder has no result.json.
+        max_length: maximum input length in tokens.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    settings: Mapping[str, Any]
+    max_length: int
+
+
+class Predictor(NamedTuple):
+    """How rows are answered.
+
+    Args:
+        columns: names that every row needs.
+        module: a model whose head is a `TransformersHead`, which takes the layers of the saved model.
+        parse: (columns, place) of a row -> item; UserError if it cannot be read.
+        answer: (items, forward) -> columns to add to each row.
+    """
+
+    columns: Sequence[str]
+    module: TaskModel
+    collator: Collator
+    parse: Callable[[Columns, str], Any]
+    answer: Callable[[Sequence[Any], Forward], list[Columns]]
+
+
+# ---- the model
+
+
+def open_saved(path: str) -> tuple[Saved, str]:
+    """The model in a folder, in an evaluation with one saved model, or on the Hub, and its module in `PREDICTORS`."""
+    models = sorted(expand(path).glob("models/*/config.json"))
+    if len(models) > 1:
+        raise UserError(f"{path} has several models; name one, such as {models[0].parent}")
+    source = str(models[0].parent) if models else locate_model(path)
+    config = read_config(source)
+    architecture = (config.architectures or [""])[0]
+    head = architecture.rpartition("For")[2]
+    if head not in PREDICTORS:
+        raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
+    model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
+    tokenizer = load_tokenizer_beside_model(source)
+    settings: dict[str, Any] = {}
+    result = expand(source) / RESULT_NAME
+    if result.is_file():
+        values = json.loads(result.read_text(encoding="utf-8"))
+        settings = {"task": values["task"], **values["settings"]}
+    longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 512), 512)
+    return Saved(model, tokenizer, settings, settings.get("max_length", longest)), PREDICTORS[head]
+
+
+def forward_of(
+    predictor: Predictor,
+    saved: Saved,
+    batch_size: int,
+    use_cpu: bool,
+) -> Forward:
+    """The forward pass of the predictor's module with the weights of the saved model, as it was evaluated."""
+    head = next(part for part in predictor.module.head.modules() if isinstance(part, TransformersHead))
+    head.take_from(saved.model)
+    options = TrainingArguments(
+        tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
+        per_device_eval_batch_size=batch_size,
+        use_cpu=use_cpu or not torch.accelerator.is_available(),
+        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(use_cpu=use_cpu),
+        remove_unused_columns=False,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    tune_process(options.device)
+    tune_networks(predictor.module)
+    unused: Any = None  # options of training
+    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=predictor.collator)
+    return trainer.predict_logits
+
+
+# ---- rows
+
+
+class Refused:
+    """Names the rows that cannot be read, and counts them."""
+
+    count = 0
+
+    def __call__(self, error: UserError) -> None:
+        self.count += 1
+        if self.count <= MOST_NAMED:
+            logger.warning("%s", error)
+
+
+def windows(
+    rows: Iterable[Row], parse: Callable[[Columns, str], Any], refuse: Refused
+) -> Iterator[list[tuple[Columns, Any]]]:
+    """Up to `WINDOW` rows that can be read, with what `parse` makes of them."""
+    window = []
+    for place, columns in rows:
+        try:
+            window.append((columns, parse(columns, place)))
+        except UserError as error:
+            refuse(error)
+        if len(window) == WINDOW:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+class Writer:
+    """Writes rows in the form of the input: csv or tsv with a header, or else JSON lines."""
+
+    def __init__(
+        self,
+        file: IO[str],
+        form: str,
+    ) -> None:
+        self.file = file
+        self.delimiter = DELIMITERS.get(form)
+        self.table: Any = None
+
+    def write(self, row: Columns) -> None:
+        if self.delimiter is None:
+            self.file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            return
+        if self.table is None:
+            self.table = csv.DictWriter(self.file, [*row], delimiter=self.delimiter, lineterminator="\n")
+            self.table.writeheader()
+        # lists and mappings are JSON in their cell
+        cells = {
+            name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()
+        }
+        self.table.writerow(cells)
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[IO[str]]:
+    """The standard output, or a file that appears when it is complete."""
+    options: Any = {"mode": "w", "encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    if path is None:
+        with open(sys.stdout.fileno(), closefd=False, **options) as file:
+            yield file
+        return
+    target = expand(path)
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    try:
+        with open(unfinished, **options) as file:
+            yield file
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+# ---- the command
+
+
+def predict(given: Any) -> None:
+    """Answer the rows of a file."""
+    refuse = Refused()
+    form = form_of(given.file)
+    rows = read_rows(given.file, refuse)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{given.file} has no rows that can be read; give a header and rows, or JSON lines")
+    saved, module = open_saved(given.model)
+    predictor: Predictor = import_module(module).predictor(saved, first, given)
+    for name in predictor.columns:
+        if name not in first[1]:
+            raise UserError(f"{first[0]} has no column '{name}', it has: {', '.join(first[1])}; see --text_column")
+    forward = forward_of(predictor, saved, given.per_device_eval_batch_size, given.use_cpu)
+    count = 0
+    with open_output(given.output_file) as file:
+        writer = Writer(file, form)
+        for window in windows(chain([first], rows), predictor.parse, refuse):
+            answers = predictor.answer([item for _, item in window], forward)
+            for (columns, _), answer in zip(window, answers, strict=True):
+                writer.write({**columns, **answer})
+            count += len(window)
+    if count == 0:
+        raise UserError(f"{given.file}: none of its rows could be read")
+    logger.info("%d rows are answered, %d could not be read", count, refuse.count)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
+    parser.add_argument("model", metavar="MODEL", help="folder of a saved model, its evaluation, or a Hub id")
+    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
+    parser.add_argument("--output_file", metavar="PATH", help="where the answers go; default: the standard output")
+    parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
+    parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
+    parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
+    parser.add_argument("--use_cpu", action="store_true", help="use the CPU even if there is an accelerator")
+    given = parser.parse_args(argv)
+    setup_logging(sys.stderr)  # the standard output may be the rows
+    predict(given)

@@ -1,0 +1,43 @@
+"""Texts and pairs -> rows of tokens: one for each, or several windows of a long text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from electra.finetuning.encoding import TOKENIZER_BATCH, ColumnRows, Examples, encode, tokenize
+from electra.io.errors import UserError
+from electra.tasks.classify.data import Example
+
+
+def encode_texts(
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    in_windows: bool,
+) -> tuple[ColumnRows, NDArray[np.int64]]:
+    """Rows of at most `max_length` tokens, and the number of each row's example, (R,), ascending.
+
+    Without windows, tokens beyond that are left out, of a pair those of the longer text. Windows overlap by a quarter.
+    """
+    first = [example.text for example in examples]
+    second = [example.pair for example in examples if example.pair is not None]
+    if not in_windows:
+        rows = encode(Examples(first, second or None), tokenizer, max_length)
+        return rows, np.arange(len(examples))
+    if second:
+        raise UserError("--long_texts windows reads one text, not pairs; leave out one of the two")
+    columns = tokenize(
+        tokenizer,
+        first,
+        truncation=True,
+        max_length=max_length,
+        stride=max_length // 4,
+        return_overflowing_tokens=True,
+        return_token_type_ids=True,
+    )
+    owners = np.array(columns.pop("overflow_to_sample_mapping"), dtype=np.int64)
+    batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
+    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
+    return ColumnRows(columns, lengths), owners + TOKENIZER_BATCH * batches

@@ -1,0 +1,73 @@
+"""Rows with texts -> their classes, with probabilities, or their numbers."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from scipy.special import expit, softmax
+
+from electra.finetuning.encoding import PaddingCollator
+from electra.finetuning.heads import EncoderWithHead
+from electra.finetuning.predict import Forward, Predictor, Saved
+from electra.io.rows import Row
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, TEXT_COLUMNS, Example, Labels, read_example
+from electra.tasks.classify.encoding import encode_texts
+from electra.tasks.classify.metrics import decide, mean_by_text, names_of
+
+KINDS = {
+    "multi_label_classification": SEVERAL,
+    "regression": NUMBER,
+}
+"""transformers' name of a problem -> kind of the labels; otherwise one of several classes."""
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 String", "#2 String"),
+)
+"""Columns of GLUE's pairs."""
+
+
+def predictor(
+    saved: Saved,
+    first: Row,
+    given: Any,
+) -> Predictor:
+    """The columns are those that were given, as in training, as in GLUE, or else the usual ones."""
+    text = given.text_column or saved.settings.get("text_column")
+    pair = given.text_pair_column or saved.settings.get("text_pair_column")
+    if text is None and pair is None and "label_kind" not in saved.settings:
+        text, pair = next((names for names in PAIRS if set(names) <= set(first[1])), (None, None))
+    if text is None:
+        text = next((name for name in TEXT_COLUMNS if name in first[1]), TEXT_COLUMNS[0])
+    config = saved.model.config
+    classes = [config.id2label[number] for number in range(config.num_labels)]
+    return Predictor(
+        [text] if pair is None else [text, pair],
+        EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
+        PaddingCollator(saved.tokenizer.pad_token_id),
+        partial(read_example, text, pair),
+        partial(answer, saved, Labels(KINDS.get(config.problem_type, SINGLE), classes)),
+    )
+
+
+def answer(
+    saved: Saved,
+    labels: Labels,
+    examples: Sequence[Example],
+    forward: Forward,
+) -> list[dict[str, Any]]:
+    """The class and its probability; all classes above one half and the probabilities of all; or the number."""
+    in_windows = saved.settings.get("long_texts") == "windows"
+    rows, owners = encode_texts(examples, saved.tokenizer, saved.max_length, in_windows)
+    logits = mean_by_text(forward(rows), owners)
+    names = names_of(labels, decide(labels, logits))
+    answers: list[dict[str, Any]] = [{"prediction": name} for name in names]
+    if labels.kind == SINGLE:
+        for columns, share in zip(answers, softmax(logits, axis=1).max(1).tolist(), strict=True):
+            columns["probability"] = share
+    elif labels.kind == SEVERAL:
+        for columns, shares in zip(answers, expit(logits).tolist(), strict=True):
+            columns["probability"] = dict(zip(labels.classes, shares, strict=True))
+    return answers

@@ -1,0 +1,277 @@
+"""`electra predict`: for every kind of saved model the scored answers; rows in order; what cannot be read."""
+
+import csv
+import io
+import json
+import sys
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pytest import approx
+from sklearn.metrics import accuracy_score
+from transformers import pipeline
+
+from electra.finetuning import predict as module
+from electra.finetuning.predict import Writer, main, windows
+from electra.io.errors import UserError
+from electra.report.results import read_results
+from electra.tasks.classify.command import main as classify
+from electra.tasks.glue.command import main as glue
+from electra.tasks.multiple_choice.command import main as choose
+from electra.tasks.squad.command import main as squad
+from electra.tasks.tagging.command import main as tag
+from electra.tasks.tagging.predict import find_spans, parse
+from tests.conftest import refused, refused_command
+from tests.helpers import parametrize, read_json
+from tests.tasks.classify.files import flags as text_flags
+from tests.tasks.classify.files import write_lines, write_texts
+from tests.tasks.glue.files import flags as glue_flags
+from tests.tasks.glue.files import write_encoder, write_glue
+from tests.tasks.multiple_choice.files import flags as choice_flags
+from tests.tasks.multiple_choice.files import write_questions
+from tests.tasks.squad.files import flags as squad_flags
+from tests.tasks.squad.files import write_squad
+from tests.tasks.tagging.files import flags as tag_flags
+from tests.tasks.tagging.files import write_columns
+
+OPTIONS = {"num_seeds": 1, "bf16": False, "save_model": "best", "learning_rate": 1e-2, "num_train_epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, glue_tokenizer):
+    path = write_texts(tmp_path_factory.mktemp("predict"))
+    write_encoder(path / "encoder", glue_tokenizer)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reviews(folder):
+    """The evaluation of a model that is not perfect."""
+    options = {**OPTIONS, "pretrain_path": folder / "encoder", "experiment_name": "reviews", "learning_rate": 1e-3}
+    classify(text_flags(folder, "reviews", "csv", **options))
+    return folder / "output" / "reviews"
+
+
+def answers_of(model, file, output, *more):
+    main([str(model), str(file), "--output_file", str(output), *more])
+    if output.suffix == ".csv":
+        return list(csv.DictReader(output.open(encoding="utf-8", newline="")))
+    return [json.loads(line) for line in output.open(encoding="utf-8")]
+
+
+# ---- rows
+
+
+def test_windows_leave_out_rows_that_cannot_be_read(monkeypatch):
+    monkeypatch.setattr(module, "WINDOW", 2)
+    errors = []
+
+    def parse_even(row, place):
+        if row["n"] == 3:
+            raise UserError(place)
+        return 10 * row["n"]
+
+    rows = [(f"a:{n}", {"n": n}) for n in range(6)]
+    found = [[(row["n"], item) for row, item in window] for window in windows(rows, parse_even, errors.append)]
+    assert found == [[(0, 0), (1, 10)], [(2, 20), (4, 40)], [(5, 50)]]
+    assert list(map(str, errors)) == ["a:3"]
+
+
+@parametrize(
+    ("form", "expected"),
+    [
+        (".jsonl", '{"text": "ä", "prediction": ["a"]}\n'),
+        (".csv", 'text,prediction\nä,"[""a""]"\n'),
+        (".tsv", 'text\tprediction\nä\t"[""a""]"\n'),
+    ],
+)
+def test_rows_are_written_in_the_form_of_the_input(form, expected):
+    file = io.StringIO()
+    Writer(file, form).write({"text": "ä", "prediction": ["a"]})
+    assert file.getvalue() == expected
+
+
+def test_words_of_a_text_have_offsets_into_it():
+    item = parse("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
+    assert item.words[:4] == ["Is", "Zoë", "'", "s"] and item.bounds[1] == (4, 7)
+    assert "a:1" in refused(lambda: parse("text", {"text": " "}, "a:1"))
+
+
+@parametrize(
+    ("labels", "spans"),
+    [
+        (["O", "B-X", "I-X", "B-X", "O"], [("X", 1, 2), ("X", 3, 3)]),
+        (["B-X", "L-X", "U-Y"], [("X", 0, 1), ("Y", 2, 2)]),
+        (["NOUN", "VERB"], [("NOUN", 0, 0), ("VERB", 1, 1)]),
+    ],
+)
+def test_spans_of_every_scheme(labels, spans):
+    assert find_spans(labels) == spans
+
+
+# ---- kinds of models
+
+
+@pytest.mark.slow
+def test_classes_are_those_that_were_scored_and_the_pipelines(folder, reviews, tmp_path):
+    found = answers_of(reviews, folder / "reviews" / "dev.csv", tmp_path / "answers.csv")
+    (result,) = read_results(reviews / "results.jsonl")
+    labels, chosen = ([row[name] for row in found] for name in ("label", "prediction"))
+    assert accuracy_score(labels, chosen) == result.metrics["accuracy"]
+    assert chosen == [row["prediction"] for row in csv.DictReader((reviews / "predictions.csv").open())]
+    model = reviews / "models" / "reviews"
+    for row, theirs in zip(
+        found, pipeline("text-classification", str(model))([r["text"] for r in found]), strict=True
+    ):
+        assert row["prediction"] == theirs["label"]
+        assert float(row["probability"]) == approx(theirs["score"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_unreadable_rows_are_named_and_the_others_answered(reviews, tmp_path, capsys):
+    lines = ['{"text": "' + "word " * 5000 + '", "id": 1}', "[1]", '{"text": ""}', '{"id": 5}', "", '{"text": "b"}']
+    file = tmp_path / "new.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    found = answers_of(reviews, file, tmp_path / "answers.jsonl")
+    assert [row.get("id", row["text"]) for row in found] == [1, "b"]
+    said = capsys.readouterr().err
+    for place in (":2 is not a JSON object", ":3 has no text", ":4 has no column 'text'", "2 rows", "3 could not"):
+        assert place in said
+
+
+@pytest.mark.slow
+def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "WINDOW", 5)
+    rows = [{"text": "word " * (1 + 7 * n % 11), "id": n} for n in range(23)]
+    file = write_lines(tmp_path / "new.jsonl", rows)
+    found = answers_of(reviews, file, tmp_path / "answers.jsonl", "--per_device_eval_batch_size", "2")
+    assert [{name: row[name] for name in ("text", "id")} for row in found] == rows
+    monkeypatch.setattr(module, "WINDOW", 50)
+    whole = answers_of(reviews, file, tmp_path / "whole.jsonl")
+    assert [row["probability"] for row in whole] == approx([row["probability"] for row in found], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
+    write_encoder(tmp_path / "encoder", glue_tokenizer)
+    write_glue(tmp_path / "glue", "RTE", "STS-B")
+    glue(glue_flags(tmp_path, tasks=["rte", "stsb"], head="hf", **OPTIONS))
+    models = tmp_path / "output" / "run" / "models"
+    metrics = {r.task: r.metrics for r in read_results(tmp_path / "output" / "run" / "results.jsonl")}
+    found = answers_of(models / "rte", tmp_path / "glue" / "RTE" / "dev.tsv", tmp_path / "rte.csv")
+    rows = list(csv.DictReader((tmp_path / "rte.csv").open(), delimiter="\t"))
+    right = [row["label"] == row["prediction"] for row in rows]
+    assert np.mean(right) == approx(metrics["rte"]["accuracy"]) and len(found) == 12
+    answers_of(models / "stsb", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv")
+    rows = list(csv.DictReader((tmp_path / "stsb.csv").open(), delimiter="\t"))
+    numbers = [[float(row[name]) for name in ("score", "prediction")] for row in rows]
+    assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(metrics["stsb"]["pearson"], abs=1e-5)
+    assert "several models" in refused(lambda: main([str(tmp_path / "output" / "run"), str(tmp_path / "rte.csv")]))
+
+
+@pytest.mark.slow
+def test_spans_are_those_that_were_scored(folder, tmp_path):
+    write_columns(folder / "names")
+    tag(tag_flags(folder, experiment_name="names", **{**OPTIONS, "num_train_epochs": 4}))
+    text = (folder / "names" / "dev.txt").read_text()
+    sentences = [[line.split() for line in part.split("\n")] for part in text.strip().split("\n\n")[1:]]
+    rows = [{"tokens": [word for word, *_ in words]} for words in sentences]
+    rows_of_text = [{"text": "  ".join(row["tokens"])} for row in rows]
+    model = folder / "output" / "names"
+    by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
+    by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
+    written = (model / "predictions.txt").read_text().strip().split("\n\n")[1:]
+    for part, tokens, characters in zip(written, by_token, by_text, strict=True):
+        labels = [line.split()[-1] for line in part.split("\n")]
+        spans = [[first, last + 1, kind] for kind, first, last in find_spans(labels)]
+        assert tokens["prediction"] == spans and len(tokens["probability"]) == len(spans)
+        texts = ["  ".join(tokens["tokens"][first:end]) for first, end, _ in spans]
+        assert [characters["text"][first:end] for first, end, _ in characters["prediction"]] == texts
+
+
+@pytest.mark.slow
+def test_choices_are_those_that_were_scored(folder, tmp_path):
+    write_questions(folder / "quiz")
+    choose(choice_flags(folder, experiment_name="quiz", **OPTIONS))
+    model = folder / "output" / "quiz"
+    found = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
+    scored = list(csv.DictReader((model / "predictions.csv").open()))
+    assert [(row["prediction"], row["choice"]) for row in found] == [(r["prediction"], r["choice"]) for r in scored]
+    assert "--text_column" in refused(lambda: main([str(model), str(folder / "reviews" / "dev.csv")]))
+
+
+@pytest.mark.slow
+def test_answers_are_those_that_were_scored(folder, tmp_path):
+    write_squad(folder / "squad", version_2=True)
+    options = {**OPTIONS, "max_length": 30, "doc_stride": 8, "head": "hf"}
+    squad(squad_flags(folder, experiment_name="squad", **options))
+    model = folder / "output" / "squad"
+    articles = read_json(folder / "squad" / "dev.json")["data"]
+    rows = [
+        {"id": qa["id"], "question": qa["question"], "context": paragraph["context"]}
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for qa in paragraph["qas"]
+    ]
+    found = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "out.jsonl")
+    (predictions,) = (model / "predictions").glob("*/predictions.json")
+    texts, odds = read_json(predictions), read_json(predictions.with_name("null_odds.json"))
+    for row in found:
+        assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])
+
+
+# ---- what is refused
+
+
+@pytest.mark.slow
+@parametrize(
+    ("name", "content", "named"),
+    [
+        ("empty.csv", "", "no rows"),
+        ("header.csv", "text\n", "no rows"),
+        ("wrong.csv", "a,b\n1,2\n", "has no column 'text', it has: a, b"),
+        ("twice.csv", "text,text\n1,2\n", "two columns of one name"),
+        ("blank.csv", 'text,n\n" ",2\n', "none of its rows"),
+        ("damaged.parquet", "PAR1", "damaged.parquet cannot be read"),
+    ],
+)
+def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
+    (tmp_path / name).write_text(content)
+    assert named in refused(lambda: main([str(reviews), str(tmp_path / name), "--output_file", str(tmp_path / "out")]))
+    assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):
+    file = str(folder / "reviews" / "dev.csv")
+    assert "no fine-tuned model" in refused_command(main, [str(folder / "encoder"), file], capsys)
+    assert "nowhere" in refused_command(main, ["nowhere/at/all", file], capsys)
+    assert "missing.csv" in refused_command(main, [str(folder / "encoder"), "missing.csv"], capsys)
+
+
+@pytest.mark.slow
+def test_standard_input_and_output_are_rows_only(folder, reviews, tmp_path, monkeypatch, capfdbinary):
+    content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
+    for given, expected in (
+        (content, b'{"text": "a", "prediction"'),
+        (b"text\r\na\r\n", b"text,prediction,probability\n"),
+    ):
+        stream = io.BufferedReader(io.BytesIO(given))
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+        capfdbinary.readouterr()
+        main([str(reviews), "-"])
+        assert capfdbinary.readouterr().out.startswith(expected)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "WINDOW", 100)
+    peaks = []
+    for count in (300, 3000):
+        file = write_lines(tmp_path / f"{count}.jsonl", [{"text": "word " * 20, "id": n} for n in range(count)])
+        tracemalloc.start()
+        main([str(reviews), str(file), "--output_file", str(tmp_path / "out.jsonl")])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 1e6

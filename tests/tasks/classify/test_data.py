@@ -1,0 +1,166 @@
+"""What labels are found to be, what is refused, and which rows are chosen."""
+
+from collections import Counter
+
+import datasets
+import pytest
+
+from electra.io.rows import read_rows
+from electra.tasks.classify.data import (
+    NUMBER,
+    SEVERAL,
+    SINGLE,
+    Example,
+    Labels,
+    choose_examples,
+    class_names,
+    find_labels,
+    number_label,
+    read_examples,
+    table_rows,
+)
+from tests.conftest import refused
+from tests.helpers import parametrize
+
+USUAL = (None, None, None)
+
+
+def examples(labels):
+    return [Example(f"text {number}", None, label, f"a.csv:{number + 2}") for number, label in enumerate(labels)]
+
+
+@parametrize(
+    ("labels", "separator", "found"),
+    [
+        (["good", "bad", "good"], None, Labels(SINGLE, ["bad", "good"])),
+        (["10", "9", "-1"], None, Labels(SINGLE, ["-1", "9", "10"])),
+        ([1, 0, 2.0], None, Labels(SINGLE, ["0", "1", "2"])),
+        (["1.0", "0"], None, Labels(SINGLE, ["0", "1"])),
+        ([True, False], None, Labels(SINGLE, ["False", "True"])),
+        (["好", "坏", "1.0.0"], None, Labels(SINGLE, ["1.0.0", "坏", "好"])),
+        ([["a", "b"], [], ["c"]], None, Labels(SEVERAL, ["a", "b", "c"])),
+        (["a; b", "c"], ";", Labels(SEVERAL, ["a", "b", "c"])),
+        (["0.5", "3", "-1e1"], None, Labels(NUMBER, [], -10.0, 3.0)),
+        (list(range(21)), None, Labels(NUMBER, [], 0.0, 20.0)),
+        (list(range(20)), None, Labels(SINGLE, [str(n) for n in range(20)])),
+        (["1", "2", "many"], None, Labels(SINGLE, ["many", "1", "2"])),
+    ],
+)
+def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
+    assert find_labels(examples(labels), "auto", separator) == found
+
+
+def test_a_kind_that_is_asked_for_overrides_what_is_found():
+    assert find_labels(examples(["1", "2", "5"]), NUMBER, None) == Labels(NUMBER, [], 1.0, 5.0)
+    assert find_labels(examples(["0.5", "1"]), SINGLE, None) == Labels(SINGLE, ["0.5", "1"])
+
+
+@parametrize(
+    ("label", "labels", "expected"),
+    [
+        ("good", Labels(SINGLE, ["bad", "good"]), [0, 1]),
+        (1.0, Labels(SINGLE, ["0", "1"]), [0, 1]),
+        (["a", "c"], Labels(SEVERAL, ["a", "b", "c"]), [1, 0, 1]),
+        ([], Labels(SEVERAL, ["a", "b"]), [0, 0]),
+        ("3", Labels(NUMBER, [], 1.0, 5.0), [0.5]),
+    ],
+)
+def test_labels_become_numbers(label, labels, expected):
+    assert number_label(examples([label])[0], labels, None).label == expected
+
+
+@parametrize(
+    ("label", "labels", "named"),
+    [
+        ("fine", Labels(SINGLE, ["bad", "good"]), "bad, good"),
+        (["bad", "good"], Labels(SINGLE, ["bad", "good"]), "--label_kind several"),
+        ("many", Labels(NUMBER, [], 0.0, 1.0), "no number"),
+        ("inf", Labels(NUMBER, [], 0.0, 1.0), "no number"),
+    ],
+)
+def test_a_label_that_training_does_not_have_is_refused(label, labels, named):
+    message = refused(lambda: number_label(examples([label])[0], labels, None))
+    assert "a.csv:2" in message and named in message
+
+
+def test_spaces_and_empty_parts_are_no_part_of_a_name():
+    assert class_names(" a ;; b; ", ";") == ["a", "b"]
+
+
+@parametrize(
+    ("content", "columns", "named"),
+    [
+        ("text,label\na,\n", USUAL, "a.csv:2 has no label"),
+        ("text,label\na,nan\n", USUAL, "a.csv:2 has no label"),
+        ("text,label\n ,1\n", USUAL, "a.csv:2 has no text in the column 'text'"),
+        ("text;label\na;1\n", USUAL, "no column 'text', it has: text;label"),
+        ("text,y\na,1\n", USUAL, "no column 'label'"),
+        ("text,label\na,1\n", ("body", None, None), "no column 'body'"),
+        ("text,label\na,1\n", (None, "second", None), "no column 'second'"),
+        ("text,label\na,b,1\n", USUAL, "a.csv:2 has 3 cells, the header 2"),
+        ("text,text\na,1\n", USUAL, "two columns of one name"),
+        ('text,label\na,1\n"b,1\nc,1\n', USUAL, "a.csv:3 cannot be read"),
+        ("text,label\n\udcff,1\n", USUAL, "a.csv:2 is not UTF-8"),
+    ],
+)
+def test_a_wrong_row_is_named(content, columns, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(content, encoding="utf-8", errors="surrogateescape")
+    assert named in refused(lambda: read_examples(read_rows("a.csv"), columns))
+
+
+def test_cells_are_read_as_they_are(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes('\ufefftext,label\r\n"two\nlines, ""quoted""",NA\r\n\r\nÄ,None yet\r\n'.encode())
+    found = read_examples(read_rows(path), USUAL)
+    assert [(e.text, e.label) for e in found] == [('two\nlines, "quoted"', "NA"), ("Ä", "None yet")]
+    assert [e.place for e in found] == [f"{path}:2", f"{path}:5"]
+
+
+def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):
+    path = tmp_path / "a.csv"
+    for content in ("text\na\nb\n", "text,label\na,\nb,\n"):
+        path.write_text(content)
+        assert [e.label for e in read_examples(read_rows(path), USUAL, needs_labels=False)] == [None, None]
+    path.write_text("text,label\na,1\nb,\n")
+    assert "a.csv:3 has no label" in refused(lambda: read_examples(read_rows(path), USUAL, needs_labels=False))
+
+
+def test_names_of_classes_come_from_a_data_set():
+    names = datasets.ClassLabel(names=["neg", "pos"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names, "labels": datasets.List(names)})
+    rows = {"text": ["a", "b"], "label": [1, -1], "labels": [[0, 1], []]}
+    table = datasets.Dataset.from_dict(rows, features)
+    found = [row for _, row in table_rows(table, "imdb test")]
+    assert [row["label"] for row in found] == ["pos", None]
+    assert [row["labels"] for row in found] == [["neg", "pos"], []]
+
+
+# ---- choosing rows
+
+
+def test_a_share_has_each_class_in_its_proportion():
+    rows = examples([[1.0, 0.0]] * 300 + [[0.0, 1.0]] * 100)
+    inside, outside = choose_examples(rows, 0.1, seed=3)
+    counts = Counter(tuple(row.label) for row in inside)
+    assert len(inside) == 40 and abs(counts[(0.0, 1.0)] - 10) <= 1
+    assert sorted([*inside, *outside]) == sorted(rows)
+    assert choose_examples(rows, 0.1, seed=3) == (inside, outside)
+    assert choose_examples(rows, 0.1, seed=4)[0] != inside
+
+
+def test_a_share_has_each_range_of_numbers_in_its_proportion():
+    inside, _ = choose_examples(examples([[number / 100] for number in range(100)]), 0.2, seed=0)
+    assert [int(row.label[0] * 10) // 2 for row in inside] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
+
+
+def test_a_repeated_text_is_on_one_side_only():
+    rows = [*examples([[0.0]] * 20), *examples([[0.0]] * 20)]
+    inside, outside = choose_examples(rows, 0.5, seed=0)
+    assert len(inside) == len(outside) == 20 and {r.text for r in inside}.isdisjoint(r.text for r in outside)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_whole_is_all_rows_in_their_order(seed):
+    rows = examples([[1.0], [0.0], [1.0]])
+    assert choose_examples(rows, 1.0, seed) == (rows, [])

@@ -1,0 +1,243 @@
+"""`electra classify` on tiny tables: scores, files, the learning curve, saved models, and what is refused."""
+
+import csv
+import json
+import logging
+
+import pytest
+import torch
+from pytest import approx
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from transformers import pipeline
+
+from electra.options import as_flags
+from electra.report.command import main as report
+from electra.report.results import read_results
+from electra.tasks.classify.command import main as classify
+from electra.tasks.classify.command import parse_arguments
+from electra.tasks.classify.encoding import encode_texts
+from electra.tasks.classify.task import loss, open_task
+from electra.tasks.glue.command import main as glue
+from tests.conftest import refused
+from tests.helpers import parametrize, read_json
+from tests.tasks.classify.files import flags, texts, write_lines, write_table, write_texts
+from tests.tasks.classify.test_data import examples
+from tests.tasks.glue.files import flags as glue_flags
+from tests.tasks.glue.files import write_encoder
+
+SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": "best"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, glue_tokenizer):
+    path = write_texts(tmp_path_factory.mktemp("classify"))
+    write_encoder(path / "encoder", glue_tokenizer)
+    return path
+
+
+def run(folder, name, suffix, **options):
+    """A finished evaluation in output/`name`."""
+    values = {"pretrain_path": folder / "encoder", "experiment_name": name, **SETTINGS, **options}
+    classify(flags(folder, name, suffix, **values))
+    return folder / "output" / name
+
+
+# ---- options and data
+
+
+def opened(**options):
+    """The data of a task that trains on these files."""
+    words = as_flags({"pretrain_path": "encoder", **{name: str(value) for name, value in options.items()}})
+    task = open_task(parse_arguments(words))
+    data, *_ = task.load.args
+    return data
+
+
+def test_a_share_of_the_training_data_is_held_out(folder):
+    file = folder / "reviews" / "train.csv"
+    data = opened(train_file=file, validation_fraction=0.25)
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 36, "dev": 12}
+    assert data.matrix("dev").mean(0).tolist() == [0.5, 0.5]
+    half = opened(train_file=file, validation_fraction=0.25, train_fractions=0.5)
+    assert half.splits["dev"] == data.splits["dev"]
+    assert len(half.splits["train"]) == 18
+    assert {row.text for row in half.splits["train"]} < {row.text for row in data.splits["train"]}
+
+
+@parametrize(
+    ("rows", "more", "named"),
+    [
+        ([], {}, "no rows"),
+        ([["a", "1"]], {}, "two or more"),
+        ([["a", "1"], ["b", "1"]], {}, "two or more"),
+        ([["a", "1"], ["a", "2"]], {}, "too few texts"),
+        ([["a", "1.5"], ["b", "x"], ["c", "2"]], {"label_kind": "number"}, "train.csv:3"),
+        ([[f"text {n}", n + 0.5] for n in range(30)], {"class_weights": "balanced"}, "--class_weights"),
+    ],
+)
+def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
+    file = write_table(tmp_path / "train.csv", ["text", "label"], rows)
+    assert named in refused(lambda: opened(train_file=file, **more))
+
+
+def test_a_class_of_the_development_set_alone_is_refused(folder, tmp_path):
+    file = write_table(tmp_path / "dev.csv", ["text", "label"], [["a", "good"], ["b", "fine"]])
+    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
+    assert "dev.csv:3" in message and "fine" in message and "bad, good" in message
+
+
+def test_two_files_may_not_have_other_columns(folder, tmp_path):
+    dev = write_lines(tmp_path / "dev.jsonl", [{"text": "a", "y": "good"}])
+    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=dev))
+    assert "dev.jsonl:1 has no column 'label', it has: text, y" in message
+
+
+def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
+    train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
+    dev = write_table(tmp_path / "dev.csv", ["text", "label"], rows[1:4])
+    with caplog.at_level("INFO", "electra"):
+        opened(train_file=train, validation_file=dev)
+    for said in ("rare 5.0 %, usual 95.0 %", "imbalanced", "3 texts of dev are also in the training data"):
+        assert said in caplog.text
+
+
+def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
+    rows = examples([0, 1])
+    rows[0] = rows[0]._replace(text=" ".join(map(str, range(10, 40))))
+    rows[1] = rows[1]._replace(text="7 8")
+    found, owners = encode_texts(rows, number_tokenizer, 12, in_windows=True)
+    pieces = [row.tolist() for row in found.columns["input_ids"]]
+    assert owners.tolist() == [0] * (len(pieces) - 1) + [1]
+    assert pieces[0] == list(range(10, 22)) and pieces[1][:3] == [19, 20, 21] and pieces[-2][-1] == 39
+    assert encode_texts(rows, number_tokenizer, 12, in_windows=False)[0].lengths.tolist() == [12, 2]
+
+
+def test_windows_of_pairs_are_refused(number_tokenizer):
+    pair = examples([0])[0]._replace(pair="8")
+    assert "--long_texts" in refused(lambda: encode_texts([pair], number_tokenizer, 12, in_windows=True))
+
+
+def test_weights_of_classes_are_those_of_torch():
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor([0.5, 1.0, 3.0])
+    numbers = torch.tensor([0, 1, 2, 2, 1, 0])
+    expected = cross_entropy(logits, numbers, weights, reduction="sum") / 6
+    assert loss(weights, logits, numbers, 6).item() == approx(expected.item())
+    several = torch.tensor([[1, 0, 1]] * 6)
+    expected = binary_cross_entropy_with_logits(logits, several.float(), pos_weight=weights)
+    assert loss(weights, logits, several, several.numel()).item() == approx(expected.item())
+    halves = [loss(None, part, labels, 6) for part, labels in zip(logits.split(3), numbers.split(3), strict=True)]
+    assert sum(halves).item() == approx(cross_entropy(logits, numbers).item())
+
+
+# ---- runs
+
+
+@pytest.mark.slow
+@parametrize(("task", "title"), [("sst2", "SST-2"), ("stsb", "STS-B")])
+def test_scores_are_those_of_glue_for_the_same_rows(task, title, tmp_path, glue_tokenizer):
+    """One class and a regression of pairs, as tsv of GLUE and as csv of the user."""
+    write_encoder(tmp_path / "encoder", glue_tokenizer)
+    folder = tmp_path / "glue" / title
+    folder.mkdir(parents=True)
+    found, labels = texts(40, 0, 3)
+    columns = ["sentence", "label"]
+    rows = [[text, label % 2] for text, label in zip(found, labels, strict=True)]
+    more = {}
+    if task == "stsb":
+        columns = ["sentence1", "sentence2", "score"]
+        rows = [[text, text[::-1], 2.5 * label] for text, label in zip(found, labels, strict=True)]
+        more = {"text_column": "sentence1", "text_pair_column": "sentence2", "label_kind": "number"}
+    for split, chosen in (("train", rows[:28]), ("dev", rows[28:])):
+        lines = ["\t".join(map(str, row)) for row in [columns, *chosen]]
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+        write_table(folder / f"{split}.csv", columns, chosen)
+    same = {"head": "google", "learning_rate": 1e-2, "bf16": False, "num_train_epochs": 2}
+    glue(glue_flags(tmp_path, tasks=[task], experiment_name="theirs", double_unordered=False, **same))
+    options = {"pretrain_path": tmp_path / "encoder", "experiment_name": "ours", "label_column": columns[-1]}
+    (tmp_path / "glue" / "output").symlink_to(tmp_path / "output")
+    classify(flags(tmp_path / "glue", title, "csv", **options, **same, **more))
+    theirs, ours = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("theirs", "ours"))
+    for one, other in zip(theirs, ours, strict=True):
+        for metric, value in one.metrics.items():
+            assert other.metrics[metric] == approx(value, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def reviews(folder):
+    return run(folder, "reviews", "csv", class_weights="balanced")
+
+
+@pytest.mark.slow
+def test_classes_that_a_word_names_are_learned(reviews):
+    first, second = read_results(reviews / "results.jsonl")
+    assert first.metrics["accuracy"] == 1 and second.metrics["accuracy"] > 0.9
+    assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc"}
+    assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
+    rows = list(csv.DictReader((reviews / "predictions.csv").open()))
+    assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["row"].endswith("dev.csv:2")
+
+
+@pytest.mark.slow
+def test_the_report_has_baseline_classes_and_confusions(reviews):
+    text = (reviews / "report.md").read_text()
+    assert "| majority class |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
+    assert "| good | 100.0 | 100.0 | 100.0 | 8 |" in text and "| bad | 8 | 0 |" in text
+    report([str(reviews)])
+    assert (reviews / "report.md").read_text() == text
+
+
+@pytest.mark.slow
+def test_a_finished_evaluation_is_not_repeated(folder, reviews):
+    before = (reviews / "predictions" / "reviews-42.npz").stat()
+    run(folder, "reviews", "csv", class_weights="balanced")
+    assert (reviews / "predictions" / "reviews-42.npz").stat() == before
+    message = refused(lambda: run(folder, "reviews", "csv", class_weights="none"))
+    assert "class_weights is balanced there and none here" in message
+
+
+@pytest.mark.slow
+def test_several_classes_are_saved_for_the_pipeline(folder):
+    found = run(folder, "topics", "jsonl", num_seeds=1)
+    (result,) = read_results(found / "results.jsonl")
+    assert result.metrics["micro_f1"] > 0.9 and result.metrics["average_precision"] > 0.9
+    config = read_json(found / "models" / "topics" / "config.json")
+    assert config["problem_type"] == "multi_label_classification" and config["label2id"] == {"blue": 0, "red": 1}
+    rows = [json.loads(line) for line in (folder / "topics" / "dev.jsonl").open()]
+    answers = pipeline("text-classification", str(found / "models" / "topics"), top_k=None)([r["text"] for r in rows])
+    chosen = [sorted(one["label"] for one in answer if one["score"] > 0.5) for answer in answers]
+    right = sum(one == sorted(row["labels"]) for one, row in zip(chosen, rows, strict=True))
+    assert right / len(rows) == result.metrics["subset_accuracy"]
+
+
+@pytest.mark.slow
+def test_a_saved_regression_answers_on_the_scale_of_data(folder):
+    found = run(folder, "marks", "tsv", num_seeds=1, label_kind="number")
+    (result,) = read_results(found / "results.jsonl")
+    assert result.metrics["pearson"] > 0.8
+    rows = [line.split("\t") for line in (folder / "marks" / "dev.tsv").read_text().splitlines()[1:]]
+    answers = pipeline("text-classification", str(found / "models" / "marks"))([text for text, _ in rows])
+    errors = [(one["score"] - float(mark)) ** 2 for one, (_, mark) in zip(answers, rows, strict=True)]
+    assert (sum(errors) / len(errors)) ** 0.5 / 7.5 == approx(result.metrics["rmse"], abs=1e-5)
+    assert "from 10 to 17.5" in (found / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_learning_curve_compares_both_starts(folder):
+    options = {**SETTINGS, "num_seeds": 1, "save_model": "none", "num_train_epochs": 1}
+    found = run(folder, "reviews", "csv", **{**options, "experiment_name": "curve", "train_fractions": [0.5, 1]})
+    found = found.with_name("curve")
+    for name, start, count in (("pretrained-0.5", "pretrained", 24), ("scratch-1", "scratch", 48)):
+        (result,) = read_results(found / name / "results.jsonl")
+        assert (result.start, result.rows["train"]) == (start, count)
+    assert (found / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    page = (found / "report.html").read_text()
+    assert "Learning curve" in page and "data:image/svg+xml" in page
+    for name in ("pretrained-0.5", "pretrained-1", "scratch-0.5", "scratch-1", "majority class"):
+        assert f"| {name} |" in (found / "report.md").read_text()
+    point = found / "scratch-1"
+    before = (point / "predictions" / "reviews-42.npz").stat()
+    classify(["--config", str(point / "config.yaml")])
+    assert (point / "predictions" / "reviews-42.npz").stat() == before
