@@ -41,16 +41,16 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
 
     labels = list(dict.fromkeys(label_of(curve, runs) for panel in panels for curve in panel.curves))
     rows = max(1, math.ceil(len(panels) / COLUMNS))
-    bottom = 0.4 + 0.2 * math.ceil(len(labels) / COLUMNS)  # inches; fixed margins take a third of the time of a layout
+    bottom = 0.55 + 0.2 * math.ceil(len(labels) / COLUMNS)  # inches; fixed margins take a third of the time of a layout
     height = 2.5 * rows + bottom
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(WIDTH, height), dpi=110)
         figure.subplots_adjust(
-            left=0.5 / WIDTH,
+            left=0.6 / WIDTH,
             bottom=bottom / height,
             right=1 - 0.2 / WIDTH,
             top=1 - 0.3 / height,
-            wspace=0.18,
+            wspace=0.22,
             hspace=0.3,
         )
         lines: dict[str, Any] = {}
@@ -68,8 +68,9 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
                 lines.setdefault(label, line)
             if panel.is_share:
                 low, high = axes.get_ylim()
-                middle = (low + high) / 2
-                axes.set_ylim(min(low, middle - SHARE_SPAN / 2), max(high, middle + SHARE_SPAN / 2))
+                start = (low + high - SHARE_SPAN) / 2
+                start = min(max(0.0, start), 1 - SHARE_SPAN)
+                axes.set_ylim(min(low, start), max(high, start + SHARE_SPAN))
             if position > len(panels) - COLUMNS:
                 axes.set_xlabel(x_label)
         figure.legend(handles=lines.values(), loc="lower center", ncols=COLUMNS, frameon=False)

@@ -215,7 +215,8 @@ class Reporting:
         for one in published:
             row = {"Model": one.name}
             for (task, metric), title in columns.items():
-                row[title] = str(one.scores.get(task, {}).get(metric, ""))
+                score = one.scores.get(task, {}).get(metric)
+                row[title] = "" if score is None else f"{score:.1f}"
             for name in averages:
                 row[name] = f"{one.average:.1f}"
             row["Protocol"] = one.protocol
