@@ -302,13 +302,13 @@ class Runner:
 # ---- results
 
 
-def report(sweep: Sweep, points: Sequence[optuna.trial.FrozenTrial], folder: Path) -> None:
+def report(sweep: Sweep, points: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write results.csv, a row per point, and log the medians over seeds, the best first.
 
-    Points are ranked by GLUE where they have its scores. A median is undefined if one of its points has no value: the
-    median of the others would be too good.
+    A point maps its swept parameters and its metrics to their values. Points are ranked by GLUE where they have its
+    scores. A median is undefined if one of its points has no value: the median of the others would be too good.
     """
-    table = pd.DataFrame([{**point.params, **point.user_attrs["metrics"]} for point in points])
+    table = pd.DataFrame(points)
     table.to_csv(folder / "results.csv", index=False)
     glue = [name for name in table if name == "AVG" or name.startswith("median/")]
     metrics = [sweep.metric] if sweep.is_ranked_by_glue else [*glue, sweep.metric]
@@ -369,8 +369,8 @@ def main(argv: list[str] | None = None) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     runner.run_all(total)
-    finished = runner.finished()
-    if finished:
-        report(sweep, finished, folder)
-    if len(finished) < total:
+    points = [{**trial.params, **trial.user_attrs["metrics"]} for trial in runner.finished()]
+    if points:
+        report(sweep, points, folder)
+    if len(points) < total:
         raise UserError("some points failed; the same command resumes them")

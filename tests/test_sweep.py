@@ -17,7 +17,7 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
 from electra.io.console import log_plainly
 from electra.io.errors import UserError
-from electra.sweep import RANDOM_POINTS, Runner, environment, incomparable_options, main, read_sweep, report, suggest
+from electra.sweep import Runner, environment, incomparable_options, main, read_sweep, report, suggest
 from tests.helpers import parametrize
 
 ROOT = Path(__file__).parents[1]
@@ -84,18 +84,11 @@ def scores(runner):
     return sorted(trial.value for trial in runner.finished())
 
 
-def draw(sweep, count, seed=0, score=None):
-    """The values of the points of a search; `score` is what the metric is at a point."""
-    sampler = optuna.samplers.RandomSampler(seed)
-    if sweep.method == "bayes":
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_POINTS)
-    study = optuna.create_study(sampler=sampler, direction=sweep.goal)
-    points = []
-    for _ in range(count):
-        trial = study.ask()
-        points.append({name: suggest(trial, name, spec) for name, spec in sweep.parameters.items()})
-        study.tell(trial, score(points[-1]) if score else 0.0)
-    return points
+def draw(sweep, count):
+    """The values of the points of a random search."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    trials = [study.ask() for _ in range(count)]
+    return [{name: suggest(trial, name, spec) for name, spec in sweep.parameters.items()} for trial in trials]
 
 
 # ---- files and points
@@ -241,29 +234,13 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
 # ---- results
 
 
-def points_of(*metrics):
-    """Finished points; the parameters of each are part of its metrics."""
-    names = ("learning_rate", "generator_size", "seed")
-    points = []
-    for point in metrics:
-        params = {name: value for name, value in point.items() if name in names}
-        values = {name: value for name, value in point.items() if name not in names}
-        distributions = {name: optuna.distributions.CategoricalDistribution([value]) for name, value in params.items()}
-        trial = {"params": params, "distributions": distributions, "user_attrs": {"metrics": values}}
-        points.append(optuna.trial.create_trial(value=0.0, **trial))
-    return points
-
-
 def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path, capsys):
     parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
-    rows = ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6]))
-    points = points_of(
-        *(
-            {"learning_rate": rate, "seed": seed, "eval/discriminator_auc": score}
-            for rate, values in rows
-            for seed, score in enumerate(values, start=1)
-        )
-    )
+    points = [
+        {"learning_rate": rate, "seed": seed, "eval/discriminator_auc": score}
+        for rate, scores in ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6]))
+        for seed, score in enumerate(scores)
+    ]
     log_plainly()
     report(sweep_of(tmp_path, parameters=parameters), points, tmp_path)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("0.")]
@@ -278,7 +255,7 @@ def test_incomparable_points_are_ranked_by_glue_or_not(tmp_path, capsys):
     with_glue = [{**point, "AVG": average} for point, average in zip(without, (60.0, 70.0), strict=True)]
     for points, first in ((without, "0.25"), (with_glue, "0.5")):
         log_plainly()
-        report(sweep, points_of(*points), tmp_path)
+        report(sweep, points, tmp_path)
         told = capsys.readouterr().out
         assert next(line for line in told.splitlines() if line.startswith("0.")).split()[0] == first
         assert "eval/discriminator_auc, because it depends on generator_size" in told

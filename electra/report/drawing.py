@@ -15,7 +15,7 @@ from electra.report.runs import RunRecord
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
 """Colours of curves that remain distinguishable."""
 STYLES: dict[str, dict[str, Any]] = {
-    "training": {"linewidth": 0.8, "alpha": 0.6},
+    "training": {"linewidth": 0.8, "alpha": 0.8},
     "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
     "median": {"linewidth": 1.5, "marker": "o", "markersize": 4},
@@ -41,7 +41,9 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
 
     labels = list(dict.fromkeys(label_of(curve, runs) for panel in panels for curve in panel.curves))
     rows = max(1, math.ceil(len(panels) / COLUMNS))
-    bottom = 0.55 + 0.2 * math.ceil(len(labels) / COLUMNS)  # inches; fixed margins take a third of the time of a layout
+    bottom = 0.55 + 0.2 * math.ceil(
+        len(labels) / COLUMNS
+    )  # inches; fixed margins take a third of the time of a layout
     height = 2.5 * rows + bottom
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(WIDTH, height), dpi=110)

@@ -48,18 +48,18 @@ def efficiency_section(
         plan, compute: of metrics.json.
         averages: AVG and GLUE as fractions, None if a task is missing.
     """
-    if compute.get("training_seconds") is None or compute.get("peak_flops_per_second") is None:
+    seconds = compute.get("training_seconds")
+    if seconds is None or "peak_flops_per_second" not in compute:
         return []
-    days = compute["training_seconds"] / 86400
-    devices = compute.get("devices", 1)
-    cost = devices * days * compute["peak_flops_per_second"] / 1e15 * UTILIZATION
-    scores = [averages.get("AVG"), averages.get("GLUE")]
+    devices = compute["devices"]
+    cost = devices * seconds / 86400 * compute["peak_flops_per_second"] / 1e15 * UTILIZATION
+    scores = [averages["AVG"], averages["GLUE"]]
     row = [
         name,
-        f"{plan.get('discriminator_parameters', 0) / 1e6:.3g} M",
-        f"{format_seconds(compute['training_seconds'])} on {devices} x {compute.get('device', '?')}",
+        f"{plan['discriminator_parameters'] / 1e6:.3g} M",
+        f"{format_seconds(seconds)} on {devices} x {compute['device']}",
         _number(cost),
-        _number(pfs_days(compute.get("google_flops", 0.0))),
+        _number(pfs_days(compute["google_flops"])),
         *("" if score is None else f"{100 * score:.1f}" for score in scores),
         *("" if not score else _number(cost / score) for score in scores),
     ]

@@ -87,9 +87,10 @@ class Reporting:
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
         """One summary per folder and model."""
-        return [
-            run for folder, name in names_of(folders).items() for run in self.summarize(read_evaluation(folder), name)
-        ]
+        runs = []
+        for folder, name in names_of(folders).items():
+            runs += self.summarize(read_evaluation(folder), name)
+        return runs
 
     def summarize(self, results: Sequence[Result], name: str) -> list[RunSummary]:
         """One summary per model in the folder `name`."""
@@ -177,8 +178,10 @@ class Reporting:
         for name, task in self.tasks_in(runs).items():
             rows: list[dict[str, str | Link]] = []
             for run in runs:
-                summary = run.tasks.get(name)
-                for metric, spread in summary.metrics.items() if summary else ():
+                if name not in run.tasks:
+                    continue
+                summary = run.tasks[name]
+                for metric, spread in summary.metrics.items():
                     rows.append(
                         {
                             "Run": run.name,
@@ -187,7 +190,7 @@ class Reporting:
                             "Mean": percent(spread.mean, 2),
                             "Best": percent(spread.best, 2),
                             "Std": percent(spread.std, 2, empty=""),
-                            "By seed": _by_seed(run.tasks[name], spread),
+                            "By seed": _by_seed(summary, spread),
                         }
                     )
             blocks += [Heading(task.title, 3), table_of(rows, words=("Metric", "By seed"))]
@@ -232,9 +235,9 @@ def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
 
 def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> str:
     """A score such as `53.5 ± 1.2 (1 of 3 collapsed)`; empty if the run has no such score."""
-    if task not in run.tasks or metric not in {run.tasks[task].task.headline, *run.tasks[task].metrics}:
+    summary = run.tasks.get(task)
+    if summary is None or metric not in (summary.task.headline, *summary.metrics):
         return ""
-    summary = run.tasks[task]
     spread = summary.spread(metric)
     text = percent(spread.median)
     if with_std and spread.std is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
-from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, table_of, to_html
+from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
 from electra.report.curves import AXES, Axis, Panel, make_panels
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
@@ -120,14 +120,14 @@ def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
 
 def _sizes(runs: Sequence[RunRecord]) -> list[Block]:
     """Plan and cost, a column per run."""
+    facts = [{**run.plan, **run.metrics.get("compute", {})} for run in runs]
     rows = []
     for key, label in SIZES.items():
-        row = {"": label}
-        for run in runs:
-            row[run.name] = _cell(key, {**run.plan, **run.metrics.get("compute", {})}.get(key))
-        if len(row) > 1:
-            rows.append(row)
-    return [Heading("Plan and cost"), table_of(rows)]
+        cells = [_cell(key, values.get(key)) for values in facts]
+        if any(cells):
+            rows.append([label, *cells])
+    header = ["", *(run.name for run in runs)]
+    return [Heading("Plan and cost"), Table(header, rows)] if rows else []
 
 
 def _samples(runs: Sequence[RunRecord]) -> list[Block]:

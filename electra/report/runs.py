@@ -5,11 +5,10 @@ checkpoints, each with the log up to its step; the newest counts.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from electra.io.checkpoints import checkpoints_of
 from electra.io.console import without_secrets
@@ -46,14 +45,9 @@ class RunRecord:
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
-        """Columns of held-out metrics; for an unfinished run, the last evaluation of its log."""
+        """Columns of held-out metrics; none before the run ends."""
         columns = self.metrics.get("held_out", {})
-        evaluations = [logs for logs in self.logs if "eval_loss" in logs]
-        if not columns and evaluations:
-            last = evaluations[-1]
-            values = {name.removeprefix("eval_"): v for name, v in last.items() if name.startswith("eval_")}
-            columns = {f"step {last['step']:,}": values}
-        return {name: {k: v for k, v in column.items() if is_number(v)} for name, column in columns.items()}
+        return {name: {k: v for k, v in column.items() if v is not None} for name, column in columns.items()}
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:
@@ -112,8 +106,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
     return content
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether the value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,6 +1,6 @@
 """What is read of a run folder: the newest log that is complete, and notes about what is not."""
 
-from pytest import approx, raises
+from pytest import raises
 
 from electra.io.errors import UserError
 from electra.report.runs import names_of, read_run
@@ -13,7 +13,6 @@ def test_a_killed_run_has_the_log_of_its_newest_checkpoint(tmp_path):
         write_state(tmp_path / f"checkpoint-{step}", logs_until(step))
     run = read_run(tmp_path)
     assert run.step == 80 and run.logs[-1]["step"] == 80 and run.total_flos == 1.6e11
-    assert list(run.held_out) == ["step 75"] and run.held_out["step 75"]["generator_loss"] == approx(0.175)
     assert any("step 80 of 100" in note for note in run.notes)
     assert read_run(tmp_path / "checkpoint-20").step == 20  # a checkpoint alone
 
