@@ -9,12 +9,13 @@ wall clock and of a core, and anonymous memory at its peak, which no other proce
 2^20 samples are read from.
 
 `build` compares one process of `electra cache --shard` with two, each with one thread, and with one that may use all
-cores: seconds of wall clock, alternating, medians.
+cores: seconds of the wall clock and of a core, with the imports, alternating, medians.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -56,7 +57,6 @@ def write_index(folder: Path, documents: int) -> None:
         "format_version": FORMAT_VERSION,
         "tokens": tokens,
         "documents": documents,
-        "distinct_documents": documents,
         "has_lines": False,
         "files": [{"path": "data.arrow", "dtype": "uint16", "documents": documents, "bytes": 2 * tokens}],
     }
@@ -98,7 +98,7 @@ def start(folder: Path) -> None:
     opened = time.perf_counter()
 
     def split() -> dict[str, object]:
-        left_out = held_out_documents(cache.content_hashes, cache.description["distinct_documents"], 0.005, 42)
+        left_out = held_out_documents(cache.content_hashes, 0.005, 42)
         fingerprints = text_fingerprint(cache.content_hashes), text_fingerprint(cache.content_hashes, left_out)
         return {"left_out": left_out, "corpus": fingerprints[0], "training_text": fingerprints[1]}
 
@@ -136,7 +136,7 @@ def count_places(folder: Path) -> None:
         batches = []
         for first in range(0, 2**20, 2**14):
             shuffled = order(np.arange(first, first + 2**14), len(policy), 1, 100, 0)
-            starts = cache._starts[policy.rows(0, shuffled)]
+            starts = cache._starts[policy._locate(0, shuffled)[0]]
             mebibytes.update((starts // MIB_OF_TOKENS).tolist())
             batches.append(len(set((starts[:128] // (len(policy) * 512 // 1000)).tolist())))
         share = len(mebibytes) * MIB_OF_TOKENS / cache.num_tokens
@@ -156,20 +156,27 @@ def measure_index(folder: Path, documents: int) -> None:
     count_places(folder)
 
 
-def build(train_file: list[str], tokenizer_path: str, shards: list[str], threads: int | None) -> float:
-    """Seconds of the wall clock until processes, one for each shard, have ended; the imports are part of it."""
+def cpu_seconds() -> float:
+    """Of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def build(train_file: list[str], tokenizer_path: str, shards: list[str], threads: int | None) -> tuple[float, float]:
+    """Seconds of the wall clock and of a core until processes, one for each shard, have ended, with their imports."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "electra", "cache", "--train_file", *train_file]
         command += ["--tokenizer_path", tokenizer_path, "--cache_dir", folder]
         environment = {**os.environ} if threads is None else {**os.environ, "RAYON_NUM_THREADS": str(threads)}
         began = time.perf_counter()
+        used = cpu_seconds()
         jobs = [
             subprocess.Popen([*command, "--shard", shard], env=environment, stdout=subprocess.DEVNULL)
             for shard in shards
         ]
         if any(job.wait() for job in jobs):
             raise SystemExit("a build failed")
-        return time.perf_counter() - began
+        return time.perf_counter() - began, cpu_seconds() - used
 
 
 def compare_builds(train_file: list[str], tokenizer_path: str, rounds: int) -> None:
@@ -179,14 +186,13 @@ def compare_builds(train_file: list[str], tokenizer_path: str, rounds: int) -> N
         "two processes, one thread each": (["0/2", "1/2"], 1),
         "one process, all cores": (["0/1"], None),
     }
-    times: dict[str, list[float]] = {name: [] for name in kinds}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     for _ in range(rounds):
         for name, (shards, threads) in kinds.items():
             times[name].append(build(train_file, tokenizer_path, shards, threads))
-    first = statistics.median(next(iter(times.values())))
     for name, seconds in times.items():
-        median = statistics.median(seconds)
-        print(f"{name:32s} {median:7.1f} s  {size / median / 1e6:5.2f} MB/s  {first / median:.2f} times")
+        wall, cpu = (statistics.median(column) for column in zip(*seconds, strict=True))
+        print(f"{name:32s} {wall:7.1f} s, {cpu:7.1f} s of a core, {size / wall / 1e6:5.2f} MB/s", flush=True)
 
 
 def main() -> None:

@@ -6,9 +6,7 @@ The sources are parsed with `ast`, which takes about two seconds; nothing is imp
 
 import ast
 import functools
-import hashlib
 import os
-import platform
 import sysconfig
 import warnings
 from collections.abc import Iterator, Sequence
@@ -32,12 +30,6 @@ def builtin_files(library: Path) -> list[Path]:
         modules += [Path(folder, name) for name in names if name.endswith(".py")]
     topics = [library / TOPICS] if (library / TOPICS).is_file() else []
     return topics + sorted(modules, key=lambda path: path.relative_to(library).as_posix())
-
-
-def builtin_fingerprint(library: Path) -> str:
-    """Hash the Python version and the names and sizes of the files (hex sha256)."""
-    listing = [f"{path.relative_to(library).as_posix()} {path.stat().st_size}" for path in builtin_files(library)]
-    return hashlib.sha256("\n".join([platform.python_version(), *listing]).encode("utf-8")).hexdigest()
 
 
 @functools.cache  # read for the tokenizer, for the token cache, for the demonstration task

@@ -12,12 +12,13 @@ import itertools
 import json
 import logging
 import os
+import platform
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import datasets
 
-from electra.data.builtin import builtin_documents, builtin_files, builtin_fingerprint, library_folder
+from electra.data.builtin import builtin_documents, builtin_files, library_folder
 from electra.data.options import CorpusArguments
 from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file
 from electra.io.errors import UserError
@@ -46,10 +47,11 @@ class Source(NamedTuple):
     name: str
     fraction: float  # of its documents to keep
     size_bytes: int
-    identity: dict[str, Any]  # what decides the documents
-    description: dict[str, Any]  # for reports
+    identity: list[str]  # what decides the documents
     read: Callable[[int, int], Iterator[str]]
     """The documents that begin in a range of bytes, "" for one without text."""
+    counts: dict[str, int] = {}
+    """For reports."""
 
 
 def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Source:
@@ -67,15 +69,9 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
 
     if not is_text[0]:
         next(read(0, 1), None)  # checks the column
-    identity = {
-        "kind": "files",
-        "files": [(size, sampled_hash(file)) for file, size in zip(files, sizes, strict=True)],
-        "document_separator": options.document_separator if any(is_text) else None,
-        "text_column": None if all(is_text) else options.text_column,
-    }
-    size_bytes = sum(sizes)
-    description = {"kind": "files", "files": len(files), "text_files": sum(is_text)}
-    return Source(entry, fraction, size_bytes, identity, description, read)
+    identity = [options.document_separator, options.text_column, *map(sampled_hash, files)]
+    counts = {"files": len(files), "text_files": sum(is_text)}
+    return Source(entry, fraction, sum(sizes), identity, read, counts)
 
 
 def _dataset_source(
@@ -87,7 +83,7 @@ def _dataset_source(
     """A Hub data set, or a folder written by `datasets.save_to_disk`."""
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
-    is_saved = is_saved_dataset(dataset_id)
+    is_saved = any(os.path.isfile(os.path.join(dataset_id, name)) for name in ("dataset_dict.json", "state.json"))
     if not is_saved and name in SHORT_NAMES:
         dataset_id, default_config = SHORT_NAMES[name]
         config = config or default_config
@@ -103,49 +99,34 @@ def _dataset_source(
             "name, --dataset_config_name, --dataset_split and the network, or name local text with --train_file"
         ) from error
     check_arrow_column(dataset.features.arrow_schema, options.text_column, f"dataset {name}")
-    identity = {
-        "kind": "saved" if is_saved else "hub",
-        "fingerprint": dataset._fingerprint,
-        "text_column": options.text_column,
-    }
-    description = {**identity, "id": dataset_id, "config": config, "split": split, "rows": len(dataset)}
     size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
 
     def read(start: int, end: int) -> Iterator[str]:
-        rows = rows_of_range(len(dataset), size_bytes, start, end)
-        column = dataset.select_columns([options.text_column]).with_format("arrow").select(rows)
-        for table in column.iter(batch_size=ROWS_PER_BATCH):
+        first = max(0, start) * len(dataset) // size_bytes
+        last = min(size_bytes, end) * len(dataset) // size_bytes
+        rows = dataset.select_columns([options.text_column]).with_format("arrow").select(range(first, last))
+        for table in rows.iter(batch_size=ROWS_PER_BATCH):
             yield from map(clean, table.column(0).to_pylist())
 
-    return Source(name, fraction, size_bytes, identity, description, read)
+    return Source(name, fraction, size_bytes, [dataset._fingerprint, options.text_column], read)
 
 
 def _builtin_source(fraction: float) -> Source:
-    library = library_folder()
-    size_bytes = sum(os.path.getsize(path) for path in builtin_files(library))
-    identity = {"kind": BUILTIN, "fingerprint": builtin_fingerprint(library)}
-
     def read(start: int, end: int) -> Iterator[str]:
-        documents = builtin_documents()
-        for row in rows_of_range(len(documents), size_bytes, start, end):
-            yield documents[row]
+        if start <= 0:
+            yield from builtin_documents()
 
-    return Source(BUILTIN, fraction, size_bytes, identity, identity, read)
-
-
-def rows_of_range(rows: int, size: int, start: int, end: int) -> range:
-    """The rows that a range of bytes stands for, as if all had the same size."""
-    return range(max(0, start) * rows // size, min(size, end) * rows // size)
+    size_bytes = sum(os.path.getsize(path) for path in builtin_files(library_folder()))
+    return Source(BUILTIN, fraction, size_bytes, [BUILTIN, platform.python_version()], read)
 
 
 def sampled_hash(path: str) -> str:
-    """A hash of all bytes of a file up to 64 KiB, else of evenly spaced ones, the first and last included."""
+    """A hash of the size of a file and of evenly spaced bytes, the first and last included: of all up to 56 KiB."""
     size = os.path.getsize(path)
-    starts = {max(0, size - PIECE_BYTES) * piece // (PIECES - 1) for piece in range(PIECES)}
-    content = hashlib.blake2b(digest_size=16)
+    content = hashlib.blake2b(str(size).encode(), digest_size=16)
     with open(path, "rb") as file:
-        for start in sorted(starts):
-            file.seek(start)
+        for piece in range(PIECES):
+            file.seek(max(0, size - PIECE_BYTES) * piece // (PIECES - 1))
             content.update(file.read(PIECE_BYTES))
     return content.hexdigest()
 
@@ -192,17 +173,16 @@ class Corpus:
         """Hash everything that decides the documents (hex sha256).
 
         Files count by their sizes and samples of their bytes, data sets by their own fingerprint; neither folders nor
-        times count. Options count where they have an effect: the seed if something is sampled, the separator if there
-        is plain text.
+        times count. The seed counts if something is sampled.
         """
-        sources = [{**source.identity, "sampling": source.fraction} for source in self.sources]
+        sources = [[*source.identity, source.fraction] for source in self.sources]
         seed = self.seed if any(source.fraction < 1 for source in self.sources) else None
-        content = json.dumps({"version": READING_VERSION, "seed": seed, "sources": sources}, sort_keys=True)
+        content = json.dumps([READING_VERSION, seed, sources])
         return hashlib.sha256(content.encode("utf-8")).hexdigest()
 
     def describe(self) -> list[dict[str, Any]]:
         """The sources in JSON types, for reports."""
-        return [{**source.description, "name": source.name, "sampling": source.fraction} for source in self.sources]
+        return [{"name": source.name, **source.counts} for source in self.sources]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the documents from the first on; run one iteration at a time.
@@ -247,13 +227,11 @@ def absolute_dataset_name(dataset_name: str) -> str:
 
 
 def find_files(entry: str) -> list[str]:
-    """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format, each file once.
+    """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format.
 
     In a folder, hidden files are left out.
     """
     pattern = os.path.expanduser(entry)
-    if is_saved_dataset(pattern):
-        raise UserError(f"{entry} is a folder written by datasets.save_to_disk; name it with --dataset_name")
     if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "**")
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
@@ -265,14 +243,7 @@ def find_files(entry: str) -> list[str]:
         )
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
-    # Of several links to one file, the first path is kept.
-    by_file = {os.path.realpath(path): os.path.abspath(path) for path in sorted(found, reverse=True)}
-    return sorted(by_file.values())
-
-
-def is_saved_dataset(folder: str) -> bool:
-    """Whether `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote a folder."""
-    return any(os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json"))
+    return sorted({os.path.abspath(path) for path in found})
 
 
 def _for_each(

@@ -11,20 +11,18 @@ import hashlib
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.data.rng import Ints
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
 BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
-MAX_PIECE_CHARACTERS = 50_000  # a longer line is cut at white space, tokenized in pieces and joined again
 
 # A line that holds text, with the white space before it. Byte-level pre-tokenizers end a token where white space
 # begins, so cutting there does not change the tokens. Cutting behind a newline does, because what they make of white
@@ -32,14 +30,8 @@ MAX_PIECE_CHARACTERS = 50_000  # a longer line is cut at white space, tokenized 
 _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
-class EncodedBatch(NamedTuple):
-    """Rows of some documents, without those that have no token."""
-
-    rows: pa.RecordBatch
-    ids: NDArray[Any]
-    """The tokens of all rows."""
-    text_bytes: int
-    """Size of the text as UTF-8."""
+EncodedBatch = tuple[pa.RecordBatch, NDArray[Any], int]
+"""Rows of some documents, without those that have no token; the tokens of all rows; size of the text as UTF-8."""
 
 
 class Encoder:
@@ -71,18 +63,16 @@ class Encoder:
 
     def _encode(self, texts: list[str]) -> EncodedBatch:
         documents = [self._lines(text) for text in texts]
-        lines = [_cut_long_line(line) for document in documents for line in document]
-        pieces = list(itertools.chain.from_iterable(lines))
-        encodings = self.backend.encode_batch_fast(pieces, add_special_tokens=False)
-        piece_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+        lines = list(itertools.chain.from_iterable(documents))
+        encodings = self.backend.encode_batch_fast(lines, add_special_tokens=False)
+        line_tokens = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         # One list of Python integers at a time: all of them at once would cost more to allocate than to convert.
         ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
-        values = np.fromiter(ids, dtype=self.dtype, count=int(piece_tokens.sum()))
+        values = np.fromiter(ids, dtype=self.dtype, count=int(line_tokens.sum()))
 
-        pieces_per_line = [len(line) for line in lines]
         lines_per_document = [len(document) for document in documents]
-        line_tokens = _sum_groups(piece_tokens, pieces_per_line)
-        document_tokens = _sum_groups(line_tokens, lines_per_document)
+        tokens_before = np.concatenate([[0], line_tokens.cumsum()])
+        document_tokens = np.diff(tokens_before[np.cumsum([0, *lines_per_document])])
         encoded = [text.encode("utf-8") for text in texts]
         columns = [
             _list_array(document_tokens, values),
@@ -91,7 +81,7 @@ class Encoder:
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         has_tokens = pa.array(document_tokens > 0)
-        return EncodedBatch(rows.filter(has_tokens), values, sum(map(len, encoded)))
+        return rows.filter(has_tokens), values, sum(map(len, encoded))
 
     def _lines(self, text: str) -> list[str]:
         """The lines of a document that hold text; with newlines, joined again they are the document."""
@@ -119,23 +109,6 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
             characters = 0
     if batch:
         yield batch
-
-
-def _cut_long_line(line: str) -> list[str]:
-    pieces = []
-    start = 0
-    while len(line) - start > MAX_PIECE_CHARACTERS:
-        limit = start + MAX_PIECE_CHARACTERS
-        space = max(start, line.rfind(" ", start, limit))
-        length = len(line[start:space].rstrip()) or MAX_PIECE_CHARACTERS  # before white space, as between lines
-        pieces.append(line[start : start + length])
-        start += length
-    return [*pieces, line[start:]]
-
-
-def _sum_groups(values: Ints, group_sizes: Sequence[int]) -> Ints:
-    totals = np.concatenate([[0], np.cumsum(values)])
-    return np.diff(totals[np.cumsum([0, *group_sizes])])
 
 
 def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:

@@ -81,7 +81,7 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
     """Write the index of all files, without documents that have no token."""
     special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
     size = vocabulary_size(tokenizer)
-    files = []
+    files: list[IndexedFile] = []
     for path, dtype, starts, lengths in _locations(folder):
         hashes = np.zeros(len(starts), dtype=np.uint64)
         ids = map_tokens(path, dtype)
@@ -98,23 +98,16 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
             lengths[document] = text.stop - text.start
             hashes[document] = content_hash(tokens[text].tobytes())
         has_tokens = lengths > 0
-        file = IndexedFile(str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens])
-        files.append(file)
-    num_tokens = sum(int(file.lengths.sum()) for file in files)
-    if num_tokens == 0:
+        files.append((str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]))
+    documents = sum(len(lengths) for _, _, _, lengths, _ in files)
+    if documents == 0:
         raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")
-    documents = sum(len(file.lengths) for file in files)
-    source = {"name": str(folder), "kind": "tokens", "documents": documents, "tokens": num_tokens, "sampling": 1.0}
-    description = {
-        "tokenizer": tokenizer_fingerprint(tokenizer),
-        "has_lines": False,
-        "sources": [source],
-        "documents": documents,
-        "tokens": num_tokens,
-        "unknown_rate": 0.0,
-        "bytes": sum(Path(file.path).stat().st_size for file in files),
-    }
-    write_index(target, files, description)
+    source = {"name": str(folder), "documents": documents}
+    source["tokens"] = sum(int(lengths.sum()) for _, _, _, lengths, _ in files)
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    write_index(
+        target, files, {"tokenizer": fingerprint, "has_lines": False, "sources": [source], "unknown_rate": 0.0}
+    )
 
 
 def _text_of(tokens: NDArray[np.integer], special: set[int]) -> slice:

@@ -1,4 +1,4 @@
-"""A file becomes a stream of documents: plain text and JSON lines are read here, tables by pandas and pyarrow.
+"""A file becomes a stream of documents: plain text is read here, rows by io/rows.py, Parquet by pyarrow.
 
 Memory is bounded by the longest document. What cannot be read stops the run with the file's name: a corpus that is
 silently cut short or decoded wrongly costs a training run. `datasets` streams text too, but it splits paragraphs only
@@ -7,19 +7,18 @@ at exactly two newlines, and its errors name no line.
 
 import io
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from electra.io.errors import UserError, first_line
 from electra.io.files import is_encodable
+from electra.io.rows import DELIMITERS, Row, csv_rows, json_rows
 
 FORMATS = {
     **dict.fromkeys(("", ".txt", ".text", ".raw", ".tokens", ".md"), "text"),
@@ -28,6 +27,7 @@ FORMATS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
+TABLES = {suffix[1:]: delimiter for suffix, delimiter in DELIMITERS.items()}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SUPPORTED = f"{' '.join(FORMATS)} or no extension, also compressed as {' '.join(COMPRESSIONS)}"
 ROWS_PER_BATCH = 64  # rows of a table in memory; even if each is a book, they stay below a hundred megabytes
@@ -60,30 +60,30 @@ def read_file(
     first = max(0, start)
     last = size if end is None else min(end, size)
     file_format, compression = kind(path)
-    is_line_based = file_format in ("text", "jsonl")
     separator = "line" if file_format == "jsonl" else document_separator
+    is_cut = file_format in ("text", "jsonl") and not compression and separator != "file"
     with naming_errors(path), open(path, "rb") as raw:
+        stream: Any = raw
         if file_format == "parquet":
             yield from _parquet_documents(raw, text_column, path, range(first, last))
             return
-        if is_line_based and not compression and separator != "file":
+        if is_cut:
             first = _document_start(raw, first, separator)
-            last = _document_start(raw, last, separator)
-            stream: Any = io.BufferedReader(_Part(raw, first, last))
+            stream = io.BufferedReader(_Part(raw, first, _document_start(raw, last, separator)))
         elif first > 0:
             return
-        else:
-            stream = pa.CompressedInputStream(raw, compression) if compression else raw
-        if not is_line_based:
-            yield from _csv_documents(stream, file_format, text_column, path)
-            return
-        # Accepts the line ends of every system and a byte-order mark.
-        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig")
-        lines = _lines(text, f"{path} from byte {first} on" if first else path)
+        elif compression:
+            stream = pa.CompressedInputStream(raw, compression)
+        # Accepts a byte-order mark and, but for csv, the line ends of every system.
+        newline = "" if file_format in TABLES else None
+        text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig", newline=newline)
+        place = f"{path} from byte {first} on" if first else path
         if file_format == "text":
-            yield from _text_documents(lines, document_separator)
+            yield from _text_documents(_lines(text, place), separator)
+        elif file_format == "jsonl":
+            yield from _row_documents(json_rows(_lines(text, place), place), text_column)
         else:
-            yield from _json_documents(lines, text_column, path)
+            yield from _row_documents(csv_rows(text, TABLES[file_format], place), text_column)
 
 
 class _Part(io.RawIOBase):
@@ -186,39 +186,14 @@ def _parquet_documents(raw: IO[bytes], text_column: str, place: str, part: range
         yield from map(clean, batch.column(0).to_pylist())
 
 
-def _csv_documents(stream: IO[bytes], file_format: str, text_column: str, place: str) -> Iterator[str]:
-    tables = pd.read_csv(
-        stream,
-        sep="\t" if file_format == "tsv" else ",",
-        dtype=str,
-        keep_default_na=False,  # "null" is a word
-        index_col=False,
-        chunksize=ROWS_PER_BATCH,
-        encoding="utf-8-sig",
-    )
-    for table in tables:
-        if text_column not in table.columns:
-            raise _missing_column(place, text_column, list(table.columns))
-        yield from map(clean, table[text_column].fillna("").tolist())
-
-
-def _json_documents(lines: Iterable[str], text_column: str, place: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        if _is_blank(line):
-            continue
-        here = f"{place}, line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{here}: {error}; expected one JSON object per line") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{here}: expected one JSON object per line, got: {line[:80]}")
+def _row_documents(rows: Iterable[Row], text_column: str) -> Iterator[str]:
+    for place, row in rows:
         if text_column not in row:
-            raise _missing_column(here, text_column, list(row))
+            raise _missing_column(place, text_column, list(row))
         value = row[text_column]
         # JSON can hold half of a surrogate pair, which no tokenizer takes.
         if value is not None and not (isinstance(value, str) and is_encodable(value)):
-            raise UserError(f"{here}: {text_column!r} is {value!a:.80}, expected Unicode text or null")
+            raise UserError(f"{place}: {text_column!r} is {value!a:.80}, expected Unicode text or null")
         yield clean(value)
 
 

@@ -75,13 +75,6 @@ class SegmentPolicy(Protocol):
         """The rows `indices` of an epoch, each in [0, len(self))."""
 
 
-class Windows(SegmentPolicy, Protocol):
-    """A policy whose segments are of one document each."""
-
-    def rows(self, epoch: int, indices: Ints) -> Ints:
-        """Which of the documents each segment is of, int64 (N,)."""
-
-
 class TrainingSegments(Dataset):
     """All segments of a run, with every epoch shuffled anew: position p is sample p of the run.
 
@@ -125,7 +118,7 @@ class EvaluationSegments(Dataset):
 
     def __init__(
         self,
-        policy: Windows,
+        policy: SegmentPolicy,
         *,
         max_segments: int | None,
         seed: int,
@@ -140,13 +133,9 @@ class EvaluationSegments(Dataset):
         return len(self.indices)
 
     def spread(self, count: int) -> list[int]:
-        """Positions of at most `count` segments, evenly over the text, of different documents if it has as many."""
-        documents = self.policy.rows(0, self.indices)
-        candidates = np.unique(documents, return_index=True)[1]
-        if len(candidates) < count:
-            candidates = np.arange(len(self))
-        places = np.linspace(0, len(candidates) - 1, count).round().astype(int)
-        return sorted(set(candidates[places].tolist()))
+        """Positions of at most `count` segments, evenly over the text."""
+        places = np.linspace(0, len(self) - 1, count).round().astype(int)
+        return sorted({*places.tolist()})
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
         indices = self.indices[np.asarray(positions, dtype=np.int64)]

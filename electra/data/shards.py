@@ -10,10 +10,8 @@ import json
 import logging
 import multiprocessing
 import os
-import re
 import shutil
 import threading
-import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -37,9 +35,9 @@ from electra.data.token_cache import (
 )
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
-from electra.io.files import lock_beside
+from electra.io.files import lock_beside, write_json
 from electra.io.folders import build_folder
-from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
+from electra.tokenizers.load import tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ def load_or_build_cache(
                 shutil.rmtree(target)
             count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
             _build_shards(corpus, tokenizer, target, count)
-            merge_shards(target, tokenizer)
+            merge_shards(target, tokenizer, count)
     return TokenCache(target)
 
 
@@ -89,13 +87,8 @@ def _build_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Pa
         for shard in range(count):
             build_shard(corpus, tokenizer, target, shard, count)
         return
-    pool = ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(max(1, cores // processes),),
-    )
-    with pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
         jobs = [
             pool.submit(_build_in_worker, corpus.options, corpus.seed, tokenizer, target, shard, count)
             for shard in range(count)
@@ -111,140 +104,102 @@ def _build_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Pa
 def _start_worker(threads: int) -> None:
     """Limit the threads of the tokenizer, and end with the process that started this one."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    parent: Any = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _build_in_worker(
-    options: CorpusArguments,
-    seed: int,
-    tokenizer: PreTrainedTokenizerBase,
-    target: Path,
-    shard: int,
-    count: int,
-) -> None:
-    build_shard(Corpus(options, seed), tokenizer, target, shard, count)
+def _build_in_worker(options: CorpusArguments, seed: int, *others: Any) -> None:
+    build_shard(Corpus(options, seed), *others)
 
 
 def build_shard(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, shard: int, count: int) -> None:
     """Build one shard of the cache `target`, unless it is there."""
-    folder = target / f"shard-{shard:05d}-of-{count:05d}"
-    build_folder(folder, "a shard", lambda new: _write_shard(corpus, tokenizer, new, target.name, shard, count))
+
+    def write(folder: Path) -> None:
+        sums = _write_tokens(corpus, tokenizer, folder / ARROW_NAME, shard, count)
+        write_json({"cache": target.name, **sums}, folder / SUMS_NAME)
+
+    build_folder(target / _name(shard, count), "a shard", write)
 
 
-def _write_shard(
+def _name(shard: int, count: int) -> str:
+    return f"shard-{shard:05d}-of-{count:05d}"
+
+
+def _write_tokens(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-    cache: str,
+    path: Path,
     shard: int,
     count: int,
-) -> None:
-    started = time.monotonic()
+) -> dict[str, Any]:
+    """Tokenize a part of a corpus into a file. Returns documents and tokens of each source, and unknown tokens."""
     encoder = Encoder(tokenizer)
     sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
     unknown = 0
-    text_bytes = 0
-    bar = tqdm(
-        total=corpus.size_bytes,
-        unit="B",
-        unit_scale=True,
-        desc="Tokenizing",
-        mininterval=0.5,
-        disable=True if count > 1 else None,
-    )
-    with bar, pa.OSFile(str(folder / ARROW_NAME), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
+    bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", disable=count > 1 or None)
+    with bar, pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
-            for batch in encoder.batches(documents):
-                writer.write_batch(batch.rows)
-                source["documents"] += batch.rows.num_rows
-                source["tokens"] += len(batch.ids)
-                unknown += int((batch.ids == tokenizer.unk_token_id).sum())
-                text_bytes += batch.text_bytes
-                bar.update(batch.text_bytes)
-    sums = {
-        "cache": cache,
-        "sources": sources,
-        "unknown_tokens": unknown,
-        "text_bytes": text_bytes,
-        "seconds": round(time.monotonic() - started, 2),
-    }
-    (folder / SUMS_NAME).write_text(json.dumps(sums) + "\n")
+            for rows, ids, text_bytes in encoder.batches(documents):
+                writer.write_batch(rows)
+                source["documents"] += rows.num_rows
+                source["tokens"] += len(ids)
+                unknown += int((ids == tokenizer.unk_token_id).sum())
+                bar.update(text_bytes)
+    return {"sources": sources, "unknown": unknown}
 
 
-def merge_shards(target: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Complete a cache whose shards are all there.
+def merge_shards(target: Path, tokenizer: PreTrainedTokenizerBase, count: int | None = None) -> None:
+    """Complete a cache whose shards, `count` or as many as the last one says, are all there.
 
     Raises:
         UserError: a shard is missing, damaged or of another cache, or there is no text.
     """
-    shards = _complete_set(target)
-    sums = [_read_sums(shard, target.name) for shard in shards]
-    sources = [_add(same) for same in zip(*(found["sources"] for found in sums), strict=True)]
+    shards = _complete_set(target, count)
+    sums = [json.loads((shard / SUMS_NAME).read_text()) for shard in shards]
+    for shard, found in zip(shards, sums, strict=True):
+        if found["cache"] != target.name:
+            raise UserError(f"{shard} belongs to {found['cache']}, of other text or another tokenizer; delete it")
+    sources = sums[0]["sources"]
+    for found in sums[1:]:
+        for source, part in zip(sources, found["sources"], strict=True):
+            source["documents"] += part["documents"]
+            source["tokens"] += part["tokens"]
     tokens = sum(source["tokens"] for source in sources)
-    unknown = sum(found["unknown_tokens"] for found in sums)
     if tokens == 0:
         names = ", ".join(source["name"] for source in sources)
         raise UserError(f"the corpus is empty: no text in {names}; name a file with text")
-    if unknown > WARN_UNKNOWN_RATE * tokens:
-        logger.warning("%.1f %% unknown tokens: was the tokenizer made for this language?", 100 * unknown / tokens)
-    for path in target.iterdir():
-        if path not in shards:  # locks, and what killed builds and other numbers of shards left
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    files = []
+    unknown_rate = sum(found["unknown"] for found in sums) / tokens
+    if unknown_rate > WARN_UNKNOWN_RATE:
+        logger.warning(f"{unknown_rate:.1%} unknown tokens: was the tokenizer made for this language?")
+    for path in {*target.iterdir()} - {*shards}:  # locks, and what killed builds and other numbers of shards left
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    files: list[IndexedFile] = []
     for shard in shards:
         table, buffer = read_arrow(shard / ARROW_NAME)
         hashes = table.column("content_hash").to_numpy()
-        files.append(IndexedFile(f"{shard.name}/{ARROW_NAME}", *locate_tokens(table, buffer), hashes))
+        files.append((f"{shard.name}/{ARROW_NAME}", *locate_tokens(table, buffer), hashes))
     tokenizer.save_pretrained(target / TOKENIZER_NAME)
     description = {
         "tokenizer": tokenizer_fingerprint(tokenizer),
-        "vocab_size": vocabulary_size(tokenizer),
         "has_lines": True,
         "sources": sources,
-        "documents": sum(source["documents"] for source in sources),
-        "tokens": tokens,
-        "unknown_rate": unknown / tokens,
-        "text_bytes": sum(found["text_bytes"] for found in sums),
-        "bytes": sum((target / file.path).stat().st_size for file in files),
-        "seconds": sum(found["seconds"] for found in sums),
+        "unknown_rate": unknown_rate,
     }
     write_index(target, files, description)
 
 
-def _complete_set(target: Path) -> list[Path]:
-    """The folders of all shards in order, for the number of shards of which most are there."""
-    found: dict[int, list[int]] = {}
-    for path in target.glob("shard-*-of-*"):
-        if match := re.fullmatch(r"shard-(\d+)-of-(\d+)", path.name):
-            found.setdefault(int(match[2]), []).append(int(match[1]))
-    if not found:
-        raise UserError(f"{target} has no shard; build them with --shard 0/N to --shard N-1/N")
-    count = max(found, key=lambda count: len(found[count]) / count)
-    missing = sorted(set(range(count)) - set(found[count]))
-    if missing:
-        listed = ", ".join(map(str, missing[:10]))
-        raise UserError(f"{target}: of {count} shards {len(missing)} are missing ({listed}); build --shard i/{count}")
-    return [target / f"shard-{shard:05d}-of-{count:05d}" for shard in range(count)]
-
-
-def _read_sums(shard: Path, cache: str) -> dict[str, Any]:
-    wrong = find_damage(shard)
-    if wrong is not None:
-        raise UserError(f"{shard} {wrong}; delete it and build it again")
-    sums: dict[str, Any] = json.loads((shard / SUMS_NAME).read_text())
-    if sums["cache"] != cache:
-        raise UserError(f"{shard} belongs to {sums['cache']}: it is of other text or another tokenizer; delete it")
-    return sums
-
-
-def _add(same: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """One source from its parts in all shards."""
-    counts = {name: sum(part[name] for part in same) for name in ("documents", "tokens")}
-    return {**same[0], **counts}
+def _complete_set(target: Path, count: int | None) -> list[Path]:
+    """The folders of all shards in order."""
+    if count is None:
+        last = max(target.glob("shard-*-of-?????"), default=None)
+        if last is None:
+            raise UserError(f"{target} has no shard; build them with --shard 0/N to --shard N-1/N")
+        count = int(last.name[-5:])
+    shards = [target / _name(shard, count) for shard in range(count)]
+    for number, shard in enumerate(shards):
+        wrong = find_damage(shard)
+        if wrong is not None:
+            raise UserError(f"{shard} {wrong}; build it with --shard {number}/{count}")
+    return shards

@@ -14,39 +14,29 @@ All of them are memory-mapped: processes on a host share the pages, and a docume
 folder can be moved and copied. A cache of foreign.py names files of others, which stay where they are.
 """
 
-import hashlib
 import json
 import os
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from electra.data.rng import Bits, Ints
-from electra.data.split import count_distinct
-from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
-from electra.io.files import write_file
+from electra.io.checkpoints import find_damage, write_manifest
+from electra.io.files import write_json
 
 FORMAT_VERSION = 4
 DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
 
 
-class IndexedFile(NamedTuple):
-    """Where the documents of a file of tokens are."""
-
-    path: str
-    """In the cache's folder, or absolute."""
-    dtype: str
-    """Type of a token id."""
-    starts: Ints
-    lengths: NDArray[np.int32]
-    hashes: Bits
+IndexedFile = tuple[str, str, Ints, NDArray[np.int32], Bits]
+"""A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
 
 
 class TokenCache:
@@ -70,11 +60,6 @@ class TokenCache:
 
     def __len__(self) -> int:
         return len(self.lengths)
-
-    @property
-    def identity(self) -> str:
-        """A checksum of the manifest: of the content, wherever the cache is."""
-        return hashlib.sha256((self.path / MANIFEST_NAME).read_bytes()).hexdigest()
 
     def _array(self, name: str) -> NDArray[Any]:
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
@@ -125,26 +110,21 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, NDArra
 
 def write_index(folder: Path, files: list[IndexedFile], description: dict[str, Any]) -> None:
     """Complete a cache whose files are there: arrays of all documents, description, manifest."""
-    np.save(folder / "starts.npy", np.concatenate([file.starts for file in files]))
-    np.save(folder / "lengths.npy", np.concatenate([file.lengths for file in files]))
-    hashes = np.concatenate([file.hashes for file in files])
-    np.save(folder / "hashes.npy", hashes)
+    paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)
+    for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):
+        np.save(folder / f"{name}.npy", np.concatenate(arrays))
+    sizes = [(folder / path).stat().st_size for path in paths]
     entries = [
-        {
-            "path": file.path,
-            "dtype": file.dtype,
-            "documents": len(file.lengths),
-            "bytes": (folder / file.path).stat().st_size,
-        }
-        for file in files
+        {"path": path, "dtype": dtype, "documents": len(documents), "bytes": size}
+        for path, dtype, documents, size in zip(paths, dtypes, lengths, sizes, strict=True)
     ]
-    described = {
-        "format_version": FORMAT_VERSION,
-        **description,
-        "distinct_documents": count_distinct(hashes),
-        "files": entries,
+    totals = {
+        "documents": sum(map(len, lengths)),
+        "tokens": int(sum(own.sum() for own in lengths)),
+        "bytes": sum(sizes),
     }
-    write_file((json.dumps(described, indent=2) + "\n").encode(), folder / DESCRIPTION_NAME)
+    description = {"format_version": FORMAT_VERSION, **description, **totals, "files": entries}
+    write_json(description, folder / DESCRIPTION_NAME)
     write_manifest(folder, "data.arrow", "shard.json")
 
 

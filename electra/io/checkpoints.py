@@ -80,8 +80,8 @@ def _difference(path: Path, entry: dict[str, Any]) -> str | None:
 def _entries(folder: Path) -> dict[str, dict[str, Any]] | None:
     """The entries of a manifest by file name; empty without a manifest, None if it cannot be read."""
     try:
-        files = json.loads((folder / MANIFEST_NAME).read_text())["files"]
-        return {name: {"size": int(entry["size"]), "blake2b": entry["blake2b"]} for name, entry in files.items()}
+        files: dict[str, dict[str, Any]] = json.loads((folder / MANIFEST_NAME).read_text())["files"]
+        return files
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

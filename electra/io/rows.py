@@ -10,7 +10,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -54,9 +54,9 @@ def read_rows(path: str | Path, refuse: Refuse = stop) -> Iterator[Row]:
         raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
             if suffix in DELIMITERS:
-                yield from _csv_rows(file, DELIMITERS[suffix], path, refuse)
+                yield from csv_rows(file, DELIMITERS[suffix], path, refuse)
             elif suffix in JSON_LINES:
-                yield from _json_rows(file, path, refuse)
+                yield from json_rows(file, path, refuse)
             else:
                 yield from _text_rows(file, path, refuse)
     except pa.ArrowException as error:
@@ -73,7 +73,7 @@ def form_of(path: str | Path) -> str:
 
 
 def _text_rows(
-    file: IO[str],
+    file: Iterable[str],
     path: str | Path,
     refuse: Refuse,
 ) -> Iterator[Row]:
@@ -85,10 +85,10 @@ def _text_rows(
             yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
 
 
-def _json_rows(
-    file: IO[str],
+def json_rows(
+    file: Iterable[str],
     path: str | Path,
-    refuse: Refuse,
+    refuse: Refuse = stop,
 ) -> Iterator[Row]:
     for place, row in _text_rows(file, path, refuse):
         try:
@@ -102,11 +102,11 @@ def _json_rows(
             refuse(UserError(f"{place} is not a JSON object; give one with named columns"))
 
 
-def _csv_rows(
+def csv_rows(
     file: IO[str],
     delimiter: str,
     path: str | Path,
-    refuse: Refuse,
+    refuse: Refuse = stop,
 ) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
     has_quotes = delimiter == ","

@@ -20,6 +20,7 @@ from electra.data.shards import load_or_build_cache
 from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
 from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenizer import load_or_train_tokenizer
+from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
 from electra.pretraining.configuration import Configuration
@@ -132,7 +133,8 @@ def _prepare(
     else:
         cache = load_or_build_cache(corpus, tokenizer, folder)
     held_out = {name: load_or_build_cache(text, tokenizer, folder) for name, text in validation.items()}
-    key = [cache.identity, *(text.identity for text in held_out.values()), args.segments.validation_fraction, seed]
+    manifests = [(text.path / MANIFEST_NAME).read_text() for text in (cache, *held_out.values())]
+    key = [manifests, args.segments.validation_fraction, seed]
     path = Path(folder, f"split-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}.npz")
     split = remembered(path, lambda: _split(args, cache, [*held_out.values()]))
     return tokenizer, cache.path, {name: text.path for name, text in held_out.items()}, split
@@ -144,9 +146,7 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
     else:
-        distinct = cache.description["distinct_documents"]
-        fraction = args.segments.validation_fraction
-        left_out = held_out_documents(hashes, distinct, fraction, args.training.eval_seed)
+        left_out = held_out_documents(hashes, args.segments.validation_fraction, args.training.eval_seed)
     if held_out and len(left_out):
         logger.warning("%d training documents are also held out; they are left out of training", len(left_out))
     if len(left_out) == len(cache):

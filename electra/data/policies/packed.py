@@ -1,7 +1,6 @@
 """The policy `packed`: short documents share a row; attention stays within each of them."""
 
 import itertools
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,8 +19,6 @@ from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
-
-logger = logging.getLogger(__name__)
 
 
 class PackedPolicy:
@@ -53,10 +50,6 @@ class PackedPolicy:
         self.counts = np.bincount(lengths[is_short], minlength=max_length)
         """Number of short documents by length, int64 (max_length,); `documents` is in the same order."""
         self.places = _arrange(self.counts, max_length)
-        if self.packed_rows:
-            specials = (PAIR_SPECIALS - 1 + TWO_SEGMENT_PROBABILITY) * len(short)
-            real = (cache.lengths[short].sum() + specials) / (self.packed_rows * max_length)
-            logger.info(f"{len(short):,} short documents share {self.packed_rows:,} rows, with {1 - real:.1%} padding")
 
     def __len__(self) -> int:
         return self.packed_rows + (len(self.windows) if self.windows else 0)

@@ -50,7 +50,7 @@ class WindowPolicy:
         self.seed = seed
         self.body = max_length - PAIR_SPECIALS
         self._sums = self._sum_windows()
-        """Windows up to and with each 64th document and the last, as n / body, float64."""
+        """0, and the windows up to and with each 64th document and the last, as n / body, float64."""
         self.count = max(1, round(float(self._sums[-1])))
         self._scale = self.count / self._sums[-1]
         self._scaled_sums = self._sums * self._scale
@@ -61,7 +61,7 @@ class WindowPolicy:
 
     def _sum_windows(self) -> Floats:
         total = 0.0
-        sums: list[Floats] = []
+        sums = [np.zeros(1)]
         for first in range(0, len(self.documents), BLOCK):
             windows = self._windows(self.documents[first : first + BLOCK])
             windows[0] += total
@@ -80,25 +80,17 @@ class WindowPolicy:
         result is that of one sum over all documents.
         """
         target = indices + 1 - float(uniform(self.seed, ROUNDING, epoch))
-        block = np.searchsorted(self._scaled_sums, target).clip(max=len(self._sums) - 1)
-        before = np.append(0.0, self._sums)[block]
+        block = np.searchsorted(self._scaled_sums[1:-1], target)
         last = len(self.documents) - 1
         rows = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
         windows = self._windows(self.documents[rows.clip(max=last)])
-        windows[:, 0] += before
-        sums = windows.cumsum(axis=1) * self._scale
-        place = (sums < target[:, None]).sum(axis=1)
+        sums = np.column_stack([self._sums[block], windows]).cumsum(axis=1) * self._scale
+        place = (sums[:, 1:] < target[:, None]).sum(axis=1)
         place = np.minimum(place, last - rows[:, 0])
         row = rows[:, 0] + place
-
-        sums = np.concatenate([before[:, None] * self._scale, sums], axis=1)
-        window = np.arange(len(indices))
-        following = np.where(row == last, self.count, sums[window, place + 1])
-        return row, sums[window, place], following
-
-    def rows(self, epoch: int, indices: Ints) -> Ints:
-        """Which of the documents each window is of, int64 (N,)."""
-        return self._locate(epoch, indices)[0]
+        each = np.arange(len(indices))
+        following = np.where(row == last, self.count, sums[each, place + 1])
+        return row, sums[each, place], following
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         # How many windows the document has, and which of them it is.
