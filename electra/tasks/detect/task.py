@@ -46,17 +46,22 @@ def detect(args: Namespace) -> None:
     worst: list[Any] = []
     unfinished = folder / f".{SCORES_NAME}"
     blocks = tqdm(read_texts(args.file, args.text_column), disable=None, unit=" blocks", leave=False)
-    with open(unfinished, "w", encoding="utf-8") as file:
-        for text, judged in judge_texts(detector, blocks):
-            line = as_line(text, judged, thresholds["token"])
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            scores.add(judged, text.is_wrong, text.spans)
-            counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
-            if line["tokens"]:
-                heapq.heappush(worst, (line[args.sort_by], -counts["texts"], judged, line))
-            if len(worst) > SHOWN:
-                heapq.heappop(worst)
-    os.replace(unfinished, folder / SCORES_NAME)
+    try:
+        with open(unfinished, "w", encoding="utf-8") as file:
+            for text, judged in judge_texts(detector, blocks):
+                line = as_line(text, judged, thresholds["token"])
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                scores.add(judged, text.is_wrong, text.spans)
+                counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
+                if line["tokens"]:
+                    heapq.heappush(worst, (line[args.sort_by], -counts["texts"], judged, line))
+                if len(worst) > SHOWN:
+                    heapq.heappop(worst)
+        if not worst:
+            raise UserError(f"{args.file} has no text that the tokenizer reads")
+        os.replace(unfinished, folder / SCORES_NAME)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
     about = {"model": args.pretrain_path, "file": args.file, "thresholds": thresholds}
     summary = {**about, **counts, "agreement": scores.agreement(thresholds)}

@@ -140,10 +140,15 @@ def test_texts_of_every_format(tmp_path):
         (["a.txt", "--pretrain_path", "run"], "--max_length 128"),
         (["a.txt", *FLAGS, "--threshold", "1.5"], "--threshold 1.5"),
         (["a.txt", *FLAGS, "--validation_file", "empty.txt"], "empty.txt has no text"),
+        (["zero.txt", *FLAGS], "zero.txt has no text"),
+        (["cut.csv", *FLAGS], "cut.csv cannot be read"),
     ],
 )
 def test_wrong_commands_are_refused(world, wordpiece_tokenizer, argv, message, capsys):
     write_run(world / "electric", wordpiece_tokenizer, objective="electric")
     (world / "a.txt").write_text("the dog")
     (world / "empty.txt").write_text("")
+    (world / "zero.txt").write_text("\u200b\n")
+    (world / "cut.csv").write_text('text\nthe dog\n"the')
     assert message in refused_command(main, argv, capsys)
+    assert not any(path.is_file() for path in world.glob("output/*/*"))
