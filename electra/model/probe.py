@@ -152,20 +152,16 @@ def inspect_texts(
     """
     config = run_corruption(networks)
     config.mlm_probability = mlm_probability or config.mlm_probability
+    batch = dict(networks.tokenizer(list(texts), padding=True, return_tensors="pt", return_token_type_ids=True))
+    rows, length = batch["input_ids"].shape
     longest = longest_text(networks.discriminator.config)
-    samples = []
+    if length > longest:
+        raise UserError(f"a text has {length} tokens, more than the {longest} positions of the model; shorten it")
     noise = torch.Generator().manual_seed(seed)
-    for text in texts:
-        encoded = networks.tokenizer(text, return_tensors="pt", return_token_type_ids=True)
-        length = encoded["input_ids"].size(1)
-        if length > longest:
-            raise UserError(f"a text has {length} tokens, more than the {longest} positions of the model; shorten it")
-        batch = {name: encoded[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-        batch["mask_noise"] = torch.rand(1, length, 2, generator=noise)
-        batch["sample_noise"] = torch.rand(1, length, generator=noise)
-        probed = probe(networks.generator, networks.discriminator, batch, config)
-        samples += to_samples(probed, networks.tokenizer)
-    return samples
+    batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)
+    batch["sample_noise"] = torch.rand(rows, length, generator=noise)
+    probed = probe(networks.generator, networks.discriminator, batch, config)
+    return to_samples(probed, networks.tokenizer)
 
 
 def to_samples(probed: Probe, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:

@@ -1,10 +1,10 @@
 """How well scores agree with labels, and the page of the worst texts."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
 from electra.report.blocks import Block, Heading, Items, Passage, Report, Text, table_of
@@ -25,8 +25,8 @@ class Scores:
     """Scores and labels: of tokens, and of texts by the mean and the maximum of their tokens."""
 
     def __init__(self) -> None:
-        self.values: dict[str, list[float]] = {"token": [], "mean": [], "max": []}
-        self.labels: dict[str, list[bool]] = {"token": [], "mean": [], "max": []}
+        self.values: dict[str, list[float]] = defaultdict(list)
+        self.labels: dict[str, list[bool]] = defaultdict(list)
 
     def add(self, judged: Judged, is_wrong: bool | None, spans: Sequence[Sequence[int]] | None) -> None:
         """Keep what has labels; `spans` are the characters of the wrong passages."""
@@ -43,32 +43,26 @@ class Scores:
 
     def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
         """Above them is this share of the scores."""
+        share = 1 - false_alarm_rate
         found = {}
         for level, values in self.values.items():
-            threshold = np.quantile(values, 1 - false_alarm_rate, method="higher")
-            found[level] = float(threshold)
+            found[level] = float(np.quantile(values, share, method="higher"))
         return found
 
     def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        """The measures of each level that has right and wrong ones."""
+        """How well the scores of each level find what is labelled as wrong, if some is and some is not."""
         found = {}
         for level, labels in self.labels.items():
             scores = np.array(self.values[level])
             if len(set(labels)) == 2:
-                found[level] = measures(np.array(labels), scores, thresholds[level])
+                flagged = scores > thresholds[level]
+                found[level] = {
+                    "share": sum(labels) / len(labels),
+                    "AUROC": float(roc_auc_score(labels, scores)),
+                    "average precision": float(average_precision_score(labels, scores)),
+                    "F0.5": float(fbeta_score(labels, flagged, beta=0.5, zero_division=0.0)),
+                }
         return found
-
-
-def measures(is_wrong: NDArray[np.bool_], scores: NDArray[Any], threshold: float) -> dict[str, float]:
-    """How well scores find what is labelled as wrong."""
-    flagged = scores > threshold
-    found = {
-        "share": is_wrong.mean(),
-        "AUROC": roc_auc_score(is_wrong, scores),
-        "average precision": average_precision_score(is_wrong, scores),
-        "F0.5": fbeta_score(is_wrong, flagged, beta=0.5, zero_division=0.0),
-    }
-    return {name: float(value) for name, value in found.items()}
 
 
 def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str, Any]]]) -> Report:

@@ -1,6 +1,6 @@
 """Texts -> the discriminator's probability that each token was replaced, D. Long texts are read in windows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,25 +34,6 @@ class Judged(NamedTuple):
         return float(self.probabilities.max(initial=0.0))
 
 
-class Window(NamedTuple):
-    """The tokens start:end of a text, which the network reads at once; it judges first:after."""
-
-    text: int
-    start: int
-    end: int
-    first: int
-    after: int
-
-
-def windows_of(text: int, num_tokens: int, size: int) -> Iterator[Window]:
-    """Windows that overlap by half; of an overlap each judges the half that is farther from its edge."""
-    edges = cut_windows(num_tokens, size, size // 2, is_last_full=True)
-    middles = (edges[1:, 0] + edges[:-1, 1]) // 2
-    borders = [0, *middles.tolist(), num_tokens]
-    for number, (start, end) in enumerate(edges.tolist()):
-        yield Window(text, start, end, borders[number], borders[number + 1])
-
-
 @dataclass
 class Detector:
     """A discriminator and how it reads texts.
@@ -69,32 +50,31 @@ class Detector:
     batch_size: int = 32
 
     def judge(self, texts: Sequence[str]) -> list[Judged]:
-        """The tokens of each text; windows of similar length share a batch."""
+        """The tokens of each text. Windows overlap by half; D of a token in several is the mean."""
         encoded = self.tokenizer(
             list(texts),
             add_special_tokens=False,
             return_offsets_mapping=True,
             verbose=False,
         )
-        judged = []
-        windows: list[Window] = []
-        for number, offsets in enumerate(encoded["offset_mapping"]):
-            edges = np.array(offsets, dtype=np.int64).reshape(-1, 2)
-            starts, ends = edges.T
-            unknown = np.zeros(len(edges), dtype=np.float32)
-            judged.append(Judged(starts, ends, unknown))
-            windows += windows_of(number, len(edges), self.max_length - 2)
-        windows.sort(key=lambda window: window.end - window.start)
+        size = self.max_length - 2
+        sums = []
+        windows = []
+        for number, ids in enumerate(encoded["input_ids"]):
+            sums.append(np.zeros((2, len(ids)), dtype=np.float32))
+            for start, end in cut_windows(len(ids), size, size // 2, is_last_full=True).tolist():
+                windows.append((number, slice(start, end), ids[start:end]))
+        windows.sort(key=lambda window: len(window[2]))  # similar lengths share a batch
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
-            rows = []
-            for window in batch:
-                ids = encoded["input_ids"][window.text]
-                rows.append(ids[window.start : window.end])
-            for window, row in zip(batch, self.probabilities(rows), strict=True):
-                kept = slice(window.first, window.after)
-                in_window = slice(window.first - window.start, window.after - window.start)
-                judged[window.text].probabilities[kept] = row[in_window]
+            found = self.probabilities([ids for _, _, ids in batch])
+            for row, (number, place, ids) in zip(found, batch, strict=True):
+                sums[number][0, place] += row[: len(ids)]
+                sums[number][1, place] += 1
+        judged = []
+        for (total, count), offsets in zip(sums, encoded["offset_mapping"], strict=True):
+            starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+            judged.append(Judged(starts, ends, total / count))
         return judged
 
     @torch.inference_mode()

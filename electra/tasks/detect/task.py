@@ -18,7 +18,6 @@ from electra.io.files import expand, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.options import check
 from electra.report.blocks import text_table, write_report
 from electra.runtime.cpu import prepare
 from electra.tasks.detect.data import Labelled, read_texts
@@ -28,7 +27,6 @@ from electra.tasks.detect.scores import Detector, Judged
 logger = logging.getLogger(__name__)
 
 SCORES_NAME = "scores.jsonl"
-SUMMARY_NAME = "summary.json"
 SHOWN = 50
 """Texts on the page."""
 
@@ -65,10 +63,10 @@ def detect(args: Namespace) -> None:
 
     about = {"model": args.pretrain_path, "file": args.file, "thresholds": thresholds}
     summary = {**about, **counts, "agreement": scores.agreement(thresholds)}
-    write_json({**summary, **environment()}, folder / SUMMARY_NAME)
+    write_json({**summary, **environment()}, folder / "summary.json")
     found = report(summary, [shown[2:] for shown in sorted(worst, reverse=True)])
     logger.info("\n%s\n", text_table(found.table.header, found.table.rows[:10]))
-    for path in (folder / SCORES_NAME, folder / SUMMARY_NAME, *write_report(found, folder)):
+    for path in (folder / SCORES_NAME, *write_report(found, folder)):
         logger.info("%s", path)
 
 
@@ -78,11 +76,10 @@ def make_detector(args: Namespace) -> Detector:
     network = networks.discriminator
     if not is_detector(network) or networks.is_electric:
         raise UserError(f"{args.pretrain_path} has no head that finds replaced tokens; name a discriminator")
-    longest = longest_text(network.config)
-    check(args.max_length <= longest, "max_length", args.max_length, f"at most {longest}, the positions of the model")
     prepare(network)
     logger.info("model          %s", networks.source)
-    return Detector(network, networks.tokenizer, args.max_length)
+    max_length = min(args.max_length, longest_text(network.config))
+    return Detector(network, networks.tokenizer, max_length)
 
 
 def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
@@ -119,8 +116,8 @@ def as_line(text: Labelled, judged: Judged, threshold: float) -> dict[str, Any]:
     return {
         "place": text.place,
         "text": text.text,
-        "mean": round(judged.mean, 6),
-        "max": round(judged.max, 6),
+        "mean": judged.mean,
+        "max": judged.max,
         "spans": spans,
         "tokens": tokens,
     }
