@@ -21,11 +21,33 @@ logger = logging.getLogger("electra.inspect")
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra inspect", description="Show what an ELECTRA masks, replaces and finds suspicious.")
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="run, checkpoint, exported folder or Hub id")
-    parser.add_argument("texts", nargs="+", metavar="TEXT", help="sentences")
-    parser.add_argument("--generator", metavar="PATH", help="a generator to replace words with")
-    parser.add_argument("--seed", type=int, default=0, help="seed of masks and samples")
-    parser.add_argument("--mlm_probability", type=float, help="share of the tokens to replace, in (0, 1)")
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="run, checkpoint, exported folder or Hub id",
+    )
+    parser.add_argument(
+        "texts",
+        nargs="+",
+        metavar="TEXT",
+        help="sentences",
+    )
+    parser.add_argument(
+        "--generator",
+        metavar="PATH",
+        help="a generator to replace words with",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of masks and samples",
+    )
+    parser.add_argument(
+        "--mlm_probability",
+        type=float,
+        help="share of the tokens to replace, in (0, 1)",
+    )
     arguments = parser.parse_args(argv)
     share = arguments.mlm_probability
     check(share is None or INSIDE.holds(share), "mlm_probability", share, INSIDE.expected)
@@ -46,9 +68,11 @@ def to_terminal(sample: Sample) -> str:
             text = "".join(map(marked, tokens))
             lines.append(f"{name:10}{text.strip()}")
     rows = []
-    for token, original, p in zip(sample.shown, sample.original, sample.probabilities or [], strict=False):
-        was = original if token != original else ""
-        rows.append([marked(token).strip(), was.strip(), f"{p:.3f}"])
+    judged = zip(sample.shown, sample.original, sample.probabilities or [], strict=False)
+    for token, original, p in judged:
+        shown = marked(token).strip()
+        was = original.strip() if token != original else ""
+        rows.append([shown, was, f"{p:.3f}"])
     if rows:
         lines += ["", text_table(["token", "was", sample.score], rows)]
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.report.blocks import Block, Heading, Items, Report, Table, Text
+from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
 from electra.tasks.minimal_pairs.data import Pair
 
 RESULTS_NAME = "minimal_pairs.json"
@@ -76,34 +76,30 @@ def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
     """A row for each of the "phenomena" or "paradigms", and the mean; `columns`: title -> see `summarize`."""
     names = dict.fromkeys(name for results in columns.values() for name in results[level])
     rows = []
-    for name in names:
-        rows.append(_row(name, [results[level].get(name) for results in columns.values()]))
-    rows.append(_row("overall", [results["overall"] for results in columns.values()]))
-    return Table([level, "pairs", *columns], rows)
-
-
-def _row(name: str, found: Sequence[dict[str, Any] | None]) -> list[str]:
-    """The different numbers of pairs, from the left, and the accuracies."""
-    counts = dict.fromkeys(str(one["pairs"]) for one in found if one)
-    cells = [name, " / ".join(counts)]
-    for one in found:
-        cells.append(f"{100 * one['accuracy']:.1f} ± {100 * one['standard_error']:.1f}" if one else "")
-    return cells
+    for name in (*names, "overall"):
+        row = {level: name}
+        for title, results in columns.items():
+            found = results["overall"] if name == "overall" else results[level].get(name)
+            if found:
+                row[title] = f"{100 * found['accuracy']:.1f} ± {100 * found['standard_error']:.1f}"
+        rows.append(row)
+    return table_of(rows)
 
 
 def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
-    ties = []
+    counts = []
     for folder in folders:
-        prefix = f"{folder.resolve().name}: " if len(folders) > 1 else ""
         for name, results in read_results(folder)["scores"].items():
-            columns[prefix + name] = results
-            if results["overall"]["ties"]:
-                ties.append(f"{prefix}{name}: {results['overall']['ties']} ties")
+            title = name if len(folders) == 1 else f"{folder.resolve().name}: {name}"
+            overall = results["overall"]
+            pairs = f"{overall['pairs']:,} pairs of {overall['paradigms']} paradigms"
+            counts.append(f"{title}: {pairs}, {overall['ties']} ties")
+            columns[title] = results
     table = accuracy_table(columns, "phenomena")
     blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
-    blocks += [Heading("By phenomenon"), table, Items(ties)]
+    blocks += [Heading("By phenomenon"), table, Items(counts)]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]
     return Report(TITLE, blocks, table)
