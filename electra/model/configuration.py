@@ -20,10 +20,10 @@ class ElectraPretrainingConfig(PreTrainedConfig):
             network, also where the objective trains it as a masked language model; `generator` is None for objectives
             without one.
         objective: a name of `objectives.OBJECTIVES`.
-        special_token_ids: ids that are never masked.
-        mlm_probability: share of the tokens that is masked, in (0, 1).
-        mlm_replacement_probability: share of the masked tokens that becomes [MASK], in [0, 1].
-        mlm_random_probability: share that becomes a random token; the remaining ones are kept.
+        special_token_ids: ids that are never chosen.
+        mlm_probability: share of the tokens that is chosen, in (0, 1).
+        mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
+        mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept.
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.

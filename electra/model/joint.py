@@ -45,8 +45,15 @@ from electra.packing import count_chosen_in_segments, segment_numbers
 
 
 class Generated(NamedTuple):
-    """The generator's hidden states (B * K, D) and logits (B * K, V) at the chosen positions and its loss (), with
-    gradient, p_G (B * K, V) without, and fields of `ElectraPretrainingOutput`."""
+    """What the generator says about the K chosen positions of each of B rows.
+
+    Args:
+        hidden: its last hidden states, (B * K, D), with gradient.
+        logits: (B * K, V), with gradient.
+        probabilities: p_G, the softmax of the logits, without gradient.
+        loss: of masked language modelling, (), with gradient.
+        fields: values of `ElectraPretrainingOutput`.
+    """
 
     hidden: Tensor
     logits: Tensor
@@ -68,7 +75,7 @@ class ElectraForJointPretraining(PreTrainedModel):
             faster kernels without a mask.
         token_type_ids: 0 or 1, int64 (B, L).
         mask_noise: see `mask_text`; drawn from the device's random state if not given.
-        sample_noise: a uniform number per position for the generator's sample, float (B, L); the same.
+        sample_noise: a uniform number per position for the generator's sample, float (B, L); drawn likewise.
         token_counts: what sums of losses are divided by, see `count_tokens`, float (2,); the batch's own if not given.
             Where a step has several batches, pass their averages: the mean of the batches' losses is then the mean
             over all tokens of the step, however rows of different lengths are split into batches.
@@ -122,7 +129,10 @@ class ElectraForJointPretraining(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module | None:
-        """The discriminator's, which FSDP shards by themselves; None if shared: a weight belongs to one group only."""
+        """The discriminator's embeddings, which FSDP shards as a group of their own.
+
+        None if the networks share them, because a weight belongs to one group only.
+        """
         embeddings: nn.Module = self.discriminator.get_input_embeddings()
         if self.generator is not None and self.generator.get_input_embeddings().weight is embeddings.weight:
             return None

@@ -34,7 +34,11 @@ def predictor(
     first: Row,
     given: Any,
 ) -> Predictor:
-    """The columns are those that were given, as in training, as in GLUE, or else the usual ones."""
+    """How rows are answered.
+
+    Columns of the texts, the first of these that is known: `given`, the options of the command; the columns of
+    training; the columns of GLUE's pairs; `TEXT_COLUMNS`. `first` is the first row of the file.
+    """
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
     if text is None and pair is None and "label_kind" not in saved.settings:

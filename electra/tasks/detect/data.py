@@ -1,7 +1,7 @@
 """Texts to be judged, with labels if the file has them.
 
-A label is one for a text, in the column `label`: 1 for a wrong text, 0 for a right one. Or it is one for the wrong
-passages of a text, in the column `spans`: a list of [start, end], counted in characters.
+The column `label` says whether a text is wrong: 1, or right: 0. The column `spans` says which passages are wrong: a
+list of [start, end], counted in characters; an empty list is a right text.
 """
 
 from collections.abc import Iterator

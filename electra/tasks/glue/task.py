@@ -64,7 +64,10 @@ def load(
     tokenizer: PreTrainedTokenizerBase,
     tuning: Tuning,
 ) -> TaskData | None:
-    """Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale."""
+    """The encoded splits of a task; None, with a warning, if it has no training or development set.
+
+    Labels of a regression are targets in [0, 1], as in google-research/electra; references are on GLUE's scale.
+    """
     wanted = [split for split in task.rows if is_predicted or split not in task.test_files]
     found = load_task(task, glue_dir, wanted)
     if not {"train", "dev"} <= set(found):

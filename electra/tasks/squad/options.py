@@ -41,7 +41,7 @@ class SpanArguments(FineTuningArguments):
     )
     head: Literal["hf", "joint"] = option(
         "hf",
-        "hf: that of transformers, one logit each for start and end, with [CLS] for no answer, as in BERT; joint: "
+        "hf: the head of transformers, one logit each for start and end, with [CLS] for no answer, as in BERT; joint: "
         "predicts the end given the start and classifies whether there is an answer, as in the paper.",
     )
     head_dropout: float = option(0.0, "Dropout before the head, in [0, 1); the original code has none.", BELOW_ONE)

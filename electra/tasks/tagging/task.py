@@ -1,6 +1,6 @@
 """Tagging of words, such as names: a label for each word, entity F1, files of predictions.
 
-The head is that of google-research/electra, finetune/tagging/tagging_tasks.py.
+A word has the label of its first token, as in google-research/electra, finetune/tagging/tagging_tasks.py.
 """
 
 import logging
