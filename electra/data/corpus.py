@@ -204,7 +204,13 @@ class Corpus:
             start -= source.size_bytes
             end -= source.size_bytes
 
-    def _sample(self, source: Source, number: int, start: int, end: int) -> Iterator[str]:
+    def _sample(
+        self,
+        source: Source,
+        number: int,
+        start: int,
+        end: int,
+    ) -> Iterator[str]:
         if start >= source.size_bytes or end <= 0:
             return
         for document in source.read(start, end):

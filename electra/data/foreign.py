@@ -3,7 +3,7 @@
     datatrove   NAME.ds: token ids, uint16 or uint32; NAME.ds.index: the end of each document, uint64
     datasets    a folder of `save_to_disk` with a column `input_ids`, lists of integers
 
-Special tokens at the begin and at the end of a document are left out: rows of a batch get their own.
+A special token at the begin or at the end of a document is left out: rows of a batch get their own.
 """
 
 import hashlib
@@ -79,24 +79,26 @@ def _locations(folder: Path) -> Iterator[Location]:
 
 def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
     """Write the index of all files, without documents that have no token."""
-    special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    special = [*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]
     size = vocabulary_size(tokenizer)
     files: list[IndexedFile] = []
     for path, dtype, starts, lengths in _locations(folder):
         hashes = np.zeros(len(starts), dtype=np.uint64)
         ids = map_tokens(path, dtype)
         for document in tqdm(range(len(starts)), desc=path.name, unit="doc", mininterval=0.5, disable=None):
-            start = starts[document]
-            tokens = ids[start : start + lengths[document]]
+            tokens = ids[starts[document] :][: lengths[document]]
             if len(tokens) and not 0 <= tokens.min() <= tokens.max() < size:
                 raise UserError(
                     f"{path} has the token id {tokens.max()}, but --tokenizer_path {tokenizer.name_or_path} has only "
                     f"{size} ids; name the tokenizer that made these tokens"
                 )
-            text = _text_of(tokens, special)
-            starts[document] += text.start
-            lengths[document] = text.stop - text.start
-            hashes[document] = content_hash(tokens[text].tobytes())
+            if np.isin(tokens[:1], special).any():
+                starts[document] += 1
+                tokens = tokens[1:]
+            if np.isin(tokens[-1:], special).any():
+                tokens = tokens[:-1]
+            lengths[document] = len(tokens)
+            hashes[document] = content_hash(tokens.tobytes())
         has_tokens = lengths > 0
         files.append((str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]))
     documents = sum(len(lengths) for _, _, _, lengths, _ in files)
@@ -108,14 +110,3 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
     write_index(
         target, files, {"tokenizer": fingerprint, "has_lines": False, "sources": [source], "unknown_rate": 0.0}
     )
-
-
-def _text_of(tokens: NDArray[np.integer], special: set[int]) -> slice:
-    """Where the tokens of the text are, between special ones."""
-    first = 0
-    last = len(tokens)
-    while first < last and int(tokens[first]) in special:
-        first += 1
-    while first < last and int(tokens[last - 1]) in special:
-        last -= 1
-    return slice(first, last)

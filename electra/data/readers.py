@@ -89,7 +89,12 @@ def read_file(
 class _Part(io.RawIOBase):
     """A part of a file."""
 
-    def __init__(self, file: io.BufferedReader, start: int, end: int) -> None:
+    def __init__(
+        self,
+        file: io.BufferedReader,
+        start: int,
+        end: int,
+    ) -> None:
         self.file = file
         self.end = end
         file.seek(start)
@@ -175,7 +180,12 @@ def _text_documents(lines: Iterator[str], document_separator: str) -> Iterator[s
                 yield "\n".join(paragraph)
 
 
-def _parquet_documents(raw: IO[bytes], text_column: str, place: str, part: range) -> Iterator[str]:
+def _parquet_documents(
+    raw: IO[bytes],
+    text_column: str,
+    place: str,
+    part: range,
+) -> Iterator[str]:
     # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
     raw_size = os.path.getsize(place)
     table = pq.ParquetFile(raw, buffer_size=1 << 20, pre_buffer=False)

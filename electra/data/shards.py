@@ -79,7 +79,12 @@ def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: 
     return Path(cache_dir) / f"documents-{fingerprint[:16]}"
 
 
-def _build_shards(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, count: int) -> None:
+def _build_shards(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    count: int,
+) -> None:
     """Build all shards of a cache on this host."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = min(count, cores, MOST_PROCESSES)
@@ -112,7 +117,13 @@ def _build_in_worker(options: CorpusArguments, seed: int, *others: Any) -> None:
     build_shard(Corpus(options, seed), *others)
 
 
-def build_shard(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, target: Path, shard: int, count: int) -> None:
+def build_shard(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    shard: int,
+    count: int,
+) -> None:
     """Build one shard of the cache `target`, unless it is there."""
 
     def write(folder: Path) -> None:

@@ -64,7 +64,12 @@ class TokenCache:
     def _array(self, name: str) -> NDArray[Any]:
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
 
-    def tokens(self, document: int, start: int, length: int) -> NDArray[Any]:
+    def tokens(
+        self,
+        document: int,
+        start: int,
+        length: int,
+    ) -> NDArray[Any]:
         """`length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
         begin = self._starts[document] + start
         return self._ids[bisect_right(self._ends, document)][begin : begin + length]

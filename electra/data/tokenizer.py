@@ -1,6 +1,6 @@
 """The tokenizer of a corpus: trained, measured on documents that it has not seen, and kept in the cache.
 
-The report has the training's seconds, the number of held-out documents and their tokens without special tokens, the
+The report has the number of held-out documents and their tokens without special tokens, the
 `unknown_token_rate`, which is high where case, accents or alphabet do not fit the text, and UTF-8 `bytes_per_token`.
 """
 
@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -67,38 +66,27 @@ def train_on_corpus(
         the tokenizer and its report, which has no measurements if no document was held out.
     """
     stream = _TrainingStream(corpus, seed)
-    started = time.monotonic()
     if source is None:
         tokenizer = train_tokenizer(stream, options, seed)
     else:
         documents = prepare_documents(stream, options.max_documents, seed)
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
-    seconds = round(time.monotonic() - started, 2)
     used = min(stream.used, options.max_documents or stream.used)
-    logger.info("tokenizer of %d tokens, trained on %d documents in %.1f s", len(tokenizer), used, seconds)
-    held_out = stream.held_out if stream.is_measured else []
-    report: dict[str, Any] = {
-        "vocab_size": len(tokenizer),
-        "training_documents": used,
-        "training_seconds": seconds,
-        "held_out_documents": len(held_out),
-    }
-    if not held_out:
-        return tokenizer, report
-    report |= _measure(tokenizer, held_out)
-    line = "unknown tokens %(unknown_token_rate).5f, bytes per token %(bytes_per_token).2f"
+    logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used)
+    report: dict[str, Any] = {"training_documents": used, **_measure(tokenizer, stream.held_out)}
     if source is not None:
-        report["before"] = {"vocab_size": len(source), **_measure(source, held_out)}
-        logger.info(f"on %d held-out documents, before: {line % report['before']}", len(held_out))
-    logger.info(f"on %d held-out documents: {line % report}", len(held_out))
+        report["before"] = _measure(source, stream.held_out)
+    for name, measured in (("before", report.get("before")), ("now", report)):
+        if measured and stream.held_out:
+            line = "unknown tokens %(unknown_token_rate).5f, bytes per token %(bytes_per_token).2f"
+            logger.info(f"{name}, on %(held_out_documents)d held-out documents: {line}", measured)
     return tokenizer, report
 
 
 class _TrainingStream:
     """The documents of a corpus to train on; those to measure on are kept in `held_out`.
 
-    If all are held out, which is one or two documents, they are trained on and nothing is measured: a tokenizer
-    without measurements is better than none.
+    If all would be held out, which is one or two documents, they are trained on and nothing is measured.
     """
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
@@ -106,7 +94,6 @@ class _TrainingStream:
         self.seed = seed
         self.used = 0
         self.held_out: list[str] = []
-        self.is_measured = True
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
@@ -117,26 +104,25 @@ class _TrainingStream:
             elif held_out_bytes < HELD_OUT_BYTES:
                 self.held_out.append(document)
                 held_out_bytes += len(document.encode())
-        if self.used:
-            return
-        if not self.held_out:
+        if not self.used:
+            documents, self.held_out = self.held_out, []
+            self.used = len(documents)
+            yield from documents
+        if not self.used:
             raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
-        self.used = len(self.held_out)
-        self.is_measured = False
-        yield from self.held_out
 
 
 def _measure(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
-    tokens = unknown = 0
-    for encoding in plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False):
-        tokens += len(encoding.ids)
-        unknown += encoding.ids.count(tokenizer.unk_token_id)
+    """The vocabulary, and how it cuts documents into tokens; no measurements without documents."""
+    sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
+    if not documents:
+        return sizes
+    encodings = plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False)
+    tokens = sum(len(encoding.ids) for encoding in encodings)
+    unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
     size = sum(len(document.encode()) for document in documents)
-    return {
-        "unknown_token_rate": unknown / max(1, tokens),
-        "bytes_per_token": size / max(1, tokens),
-        "tokens": tokens,
-    }
+    rates = {"unknown_token_rate": unknown / max(1, tokens), "bytes_per_token": size / max(1, tokens)}
+    return {**sizes, "tokens": tokens, **rates}
 
 
 def is_held_out(document: str, seed: int) -> bool:

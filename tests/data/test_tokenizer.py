@@ -42,7 +42,6 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
     assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(train_tokenizer(training, OPTIONS))
     apart = held_out(documents)
     ids = [i for text in apart for i in tokenizer(text, add_special_tokens=False).input_ids]
-    assert report.pop("training_seconds") > 0
     assert report == {
         "vocab_size": len(tokenizer),
         "training_documents": len(training),
