@@ -57,7 +57,7 @@ class Evaluation:
 
     def is_start(self, task: Task) -> bool:
         """Whether other tasks start from the encoders of this one."""
-        return any(other.start is not None and other.start.task == task.name for other in self.tasks)
+        return any(other.start == task.name for other in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
         return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)

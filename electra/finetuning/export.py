@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.evaluation import Evaluation, model_name
+from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import TransformersHead
 from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
@@ -34,11 +34,6 @@ logger = logging.getLogger(__name__)
 FOLDER_NAME = "models"
 RESULT_NAME = "result.json"
 """The line of results.jsonl of the saved run."""
-METRIC_TYPES = {
-    "mcc": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr",
-    "accuracy_matched": "accuracy", "accuracy_mismatched": "accuracy",
-}  # fmt: skip
-"""Names of metrics on the Hub where they differ from ours."""
 
 
 def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
@@ -94,45 +89,19 @@ def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
             if result := _read_result(folder):
                 describe_model(evaluation, task, folder, result)
                 logger.info("model          %s", folder)
-    if (evaluation.folder / FOLDER_NAME).is_dir():
-        return
-    saved_heads = evaluation.kind.saved_heads
-    if evaluation.args.tuning.head in saved_heads:
-        logger.info("The fine-tuned weights were not saved. The same command with --save_model trains and saves them.")
-    else:
-        hint = f"--head {saved_heads[0]} --save_model --experiment_name NAME"
-        logger.info("The fine-tuned weights were not saved; %s trains models that can be saved.", hint)
 
 
 def describe_model(evaluation: Evaluation, task: Task, folder: Path, result: Mapping[str, Any]) -> None:
     """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
     kind = task.kind
-    model, settings = result["model"], result["settings"]
+    model = result["model"]
+    settings = result["settings"]
     (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
-    hub_id, hub_config = (None, None) if summary.other_rows else task.hub_dataset
-    scores = [
-        EvalResult(
-            task_type=kind.pipeline,
-            dataset_type=hub_id or task.name,
-            dataset_name=summary.task.title,
-            dataset_config=hub_config,
-            dataset_split="test" if metric.startswith("test_") else "validation",
-            metric_type=METRIC_TYPES.get(metric, metric.removeprefix("test_")),
-            metric_name=metric,
-            metric_value=round(value, 6),
-        )
-        for metric, value in result["metrics"].items()
-        if value is not None
-    ]
     is_on_hub = may_be_hub_id(model) and not expand(model).exists()
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=kind.pipeline,
         base_model=model if result["start"] != "scratch" and is_on_hub else None,
-        datasets=hub_id and [hub_id],
-        metrics=sorted({score.metric_type for score in scores}),
-        model_name=f"{model_name(model)}-{task.name}" if scores else None,
-        eval_results=scores or None,
     )
     rows = []
     for metric, spread in summary.metrics.items():

@@ -59,7 +59,7 @@ def plan_runs(evaluation: Evaluation) -> Plan:
             "precision": tuning.precision,
             "processes": PartialState().num_processes,
             "encoder": fingerprint,
-            "start": f"{task.start.task}, {task.start.run.replace('_', ' ')}" if task.start else args.start,
+            "start": f"{task.start}, best" if task.start else args.start,
         }
     for result in evaluation.results:
         expected = settings.get(result.task, {**result.settings, "encoder": fingerprint})
@@ -84,8 +84,8 @@ def plan_runs(evaluation: Evaluation) -> Plan:
         raise UserError(f"there is no data of {' '.join(task.name for task in evaluation.tasks)}; see the warnings")
     available = {task.name for task in plan.available}
     for task in plan.available:
-        if task.start is not None and task.start.task not in available:
-            raise UserError(f"{task.name} starts from {task.start.task}, whose data is missing; see the warnings")
+        if task.start is not None and task.start not in available:
+            raise UserError(f"{task.name} starts from {task.start}, whose data is missing; see the warnings")
     return plan
 
 

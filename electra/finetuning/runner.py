@@ -114,7 +114,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
     task, data = p.task, p.data
     references = data.references
     group = evaluation.folder.name
-    start, source = start_of(evaluation, task, seed)
+    start, source = start_of(evaluation, task)
     about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start}
     about["model"] = evaluation.encoder.name
     # In a sweep the settings are the agent's.
@@ -158,19 +158,20 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
     return result
 
 
-def start_of(evaluation: Evaluation, task: Task, seed: int) -> tuple[str, Path | None]:
+def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
     """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
     if task.start is None:
         return evaluation.args.start, None
-    source = task.start.task
-    if task.start.run == "best":
-        (other,) = (one for one in evaluation.tasks if one.name == source)
-        seed = evaluation.best_first(other)[0]
-        others = {r.start for r in evaluation.results if r.task == task.name} - {f"{source}-{seed}"}
-        if others:
-            named = f"{task.name} started from {' '.join(sorted(others))}, but {source}-{seed} is now the best run"
-            raise UserError(f"{evaluation.folder} holds {named}; choose another --experiment_name")
-    return f"{source}-{seed}", evaluation.encoder_path(source, seed)
+    (source,) = (other for other in evaluation.tasks if other.name == task.start)
+    seed = evaluation.best_first(source)[0]
+    name = f"{source.name}-{seed}"
+    earlier = {r.start for r in evaluation.results if r.task == task.name}
+    if others := sorted(earlier - {name}):
+        raise UserError(
+            f"{evaluation.folder} holds {task.name} that started from {' '.join(others)}, but {name} is now the best "
+            f"run; choose another --experiment_name"
+        )
+    return name, evaluation.encoder_path(source.name, seed)
 
 
 def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
@@ -252,31 +253,17 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
 
 
 def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
-    """Send medians, averages, tables and the report to the trackers, as a run of its own or the sweep's trial.
+    """Send medians, averages and the report to the trackers, as a run of its own or the sweep's trial.
 
     Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
     """
     report_to = evaluation.args.tuning.report_to
     name = evaluation.folder.name
-    scalars: dict[str, float] = {}
-    spreads: list[list[Any]] = []
-    runs: list[list[Any]] = []
+    scalars: dict[str, float | None] = {}
     for run in evaluation.kind.reporting.summarize(evaluation.results, name):
-        for title, average in run.averages.items():
-            if average.value is not None:
-                scalars[title] = average.value
-        for task, summary in run.tasks.items():
-            if summary.headline.median is not None:
-                scalars[f"median/{task}"] = summary.headline.median
-            for metric, spread in summary.metrics.items():
-                numbers = [spread.median, spread.mean, spread.std, spread.best, len(spread.values), summary.collapsed]
-                spreads.append([run.name, task, metric, *numbers])
-            for r in summary.results:
-                runs += [[run.name, task, r.seed, metric, v, r.epoch, r.collapsed] for metric, v in r.metrics.items()]
-    tables = {
-        "results": (["model", "task", "metric", "median", "mean", "std", "best", "seeds", "collapsed"], spreads),
-        "runs": (["model", "task", "seed", "metric", "value", "epoch", "collapsed"], runs),
-    }
+        scalars |= {title: average.value for title, average in run.averages.items()}
+        scalars |= {f"median/{task}": summary.headline.median for task, summary in run.tasks.items()}
+    defined = {title: value for title, value in scalars.items() if value is not None}
     own_run = None
     if "wandb" in report_to:
         import wandb
@@ -285,6 +272,6 @@ def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
         project = os.environ.get("WANDB_PROJECT", "huggingface")
         own_run = wandb.run or wandb.init(project=project, group=group, name=f"{name}-report", job_type="report")
     folder = evaluation.folder / "logs" / "report"
-    track_results(report_to, scalars, tables, reports, folder=folder, step=len(evaluation.results))
+    track_results(report_to, defined, {}, reports, folder=folder, step=len(evaluation.results))
     if own_run is not None:
         own_run.finish()

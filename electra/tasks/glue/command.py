@@ -67,9 +67,9 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
         except UserError as error:
             raise UserError(f"--task_overrides of {name}: {error}") from error
         values = {**vars(glue), **vars(tuning)}
-        kept = {option: values[option] for option in chosen if option not in flags and chosen[option] is not None}
-        if kept:
-            overrides[name] = kept
+        given = {option for option, value in chosen.items() if value is not None} - flags
+        if given:
+            overrides[name] = {option: values[option] for option in chosen if option in given}
     return overrides
 
 

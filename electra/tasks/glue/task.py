@@ -10,9 +10,9 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import both_orders, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.task import Kind, Split, Start, Task, TaskData
+from electra.finetuning.task import Kind, Split, Task, TaskData
 from electra.finetuning.trainer import Logits
-from electra.tasks.glue.data import HUB_ID, load_task, task_data_settings
+from electra.tasks.glue.data import load_task, task_data_settings
 from electra.tasks.glue.metrics import Labels, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
 from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, GlueTask
@@ -48,11 +48,10 @@ def open_task(args: Arguments, task: GlueTask) -> Task:
         metrics=partial(metrics, task),
         is_collapsed=lambda logits, references: is_collapsed(task, decide(logits, task), references),
         must_predict=("test",) if is_predicted else (),
-        start=Start("mnli", options.mnli_run) if task.name in options.start_from_mnli else None,
+        start="mnli" if task.name in options.start_from_mnli else None,
         note=f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
         if task.is_regression
         else "",
-        hub_dataset=(None, None) if task.name == "demo" else (HUB_ID, task.name),
     )
 
 

@@ -10,16 +10,13 @@ Three forms are known by their columns:
 choices may differ from row to row: empty choices at the end are dropped.
 """
 
-import csv
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, takewhile
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import chain, count, takewhile
 from typing import Any, NamedTuple
 
 from electra.finetuning.sources import SPLITS, load_hub_splits
 from electra.io.errors import UserError
-from electra.io.files import expand
+from electra.io.rows import read_rows
 
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 
@@ -27,7 +24,7 @@ FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choice
 class Question(NamedTuple):
     """A question, and the pair of texts that the encoder reads for each choice."""
 
-    place: str  # source and line or row, "FILE line 3", for messages
+    place: str  # source and line or row, "FILE:3", for messages
     first: str  # first text of all pairs: the context, or the question if there is no context
     seconds: list[str]  # second text of each pair: the choice, after the question if there is a context
     choices: list[str]
@@ -45,7 +42,8 @@ def load_splits(
     splits = {}
     if dataset_name is None:
         for split, paths in files.items():
-            splits[split] = [parse_question(row, place) for path in paths for place, row in read_rows(path)]
+            rows = chain.from_iterable(map(read_rows, paths))
+            splits[split] = [parse_question(row, place) for place, row in rows]
     else:
         for split, table in load_hub_splits(dataset_name, config).items():
             source = f"{dataset_name} {SPLITS[split]}"
@@ -57,26 +55,6 @@ def load_splits(
         if unanswered and split != "test":
             raise UserError(f"{unanswered[0]} has no label, which {split} needs; correct the file")
     return splits
-
-
-def read_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and named columns of each row of a csv file with a header, or of a jsonl file."""
-    try:
-        with expand(path).open(encoding="utf-8-sig", newline="") as file:
-            if Path(path).suffix.lower() == ".csv":
-                reader = csv.DictReader(file, strict=True)
-                for row in reader:
-                    if None in row or None in row.values():
-                        raise ValueError(f"line {reader.line_num} has another number of columns than the header")
-                    yield f"{path} line {reader.line_num}", row
-            else:
-                for number, line in enumerate(file, start=1):
-                    if line.strip():
-                        yield f"{path} line {number}", dict(json.loads(line))
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise UserError(
-            f"cannot read {path}: {error}; expected csv with a header, or one JSON object a line"
-        ) from error
 
 
 def parse_question(row: Mapping[str, Any], place: str) -> Question:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.sources import data_settings, hub_dataset
+from electra.finetuning.sources import data_settings
 from electra.finetuning.task import Kind, Split, Task, TaskData, is_one_answer
 from electra.finetuning.trainer import Logits
 from electra.tasks.squad.answers import Decoded, decode, has_one_start
@@ -50,7 +50,6 @@ def open_task(args: Arguments) -> Task:
         is_collapsed=is_collapsed,
         predictions=predictions,
         note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
-        hub_dataset=hub_dataset(options),
     )
 
 

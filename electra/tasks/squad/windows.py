@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import ColumnRows, cut_windows, tokenize, windows_with_most_context
+from electra.finetuning.encoding import ColumnRows, cut_windows, lengths_of, tokenize, windows_with_most_context
 from electra.io.errors import UserError
 from electra.tasks.squad.data import Questions
 
@@ -138,7 +138,7 @@ def make_windows(
         labels = np.where(has_answer[:, None], answers, NO_ANSWER)
         columns["labels"] = labels
         columns["start_positions"] = labels[:, START]
-    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
+    lengths = lengths_of(columns["input_ids"])
     return Windows(columns, lengths, questions, begin, context, most_context, offsets)
 
 
