@@ -1,18 +1,17 @@
-"""Reads column files and data sets as sentences of words with labels, and writes files with predictions.
+"""Files of columns <-> sentences of words with labels.
 
 A line of a file holds a word and its columns; a blank line ends a sentence; -DOCSTART- begins a document and is not a
 sentence. Lines of different widths are refused, because a lost column would shift all labels after it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
-from electra.finetuning.sources import SPLITS, load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand
+from electra.tasks.tagging.spans import Bounds
 
 DOCUMENT = "-DOCSTART-"
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
@@ -25,7 +24,8 @@ class Sentences:
     words: list[list[str]]
     labels: list[list[str]] | None  # as written in the source; None if there are none
     places: list[str]  # where each sentence begins: line of the file or row of the data set, for messages
-    lines: list[str]  # all lines, to be written with predictions; "" for a blank line
+    lines: list[str] = field(default_factory=list)  # of a column file, to be written with predictions
+    texts: list[tuple[str, list[Bounds]]] | None = None  # of rows with spans: each text, and where its words are
 
     def __len__(self) -> int:
         return len(self.words)
@@ -71,62 +71,6 @@ def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True
     return Sentences(words, labels if width > 1 else None, places, lines)
 
 
-def read_table(table: Any, source: str, label_column: str | None, *, needs_labels: bool = True) -> Sentences:
-    """Reads a table with a column of words (tokens or words) and one of labels (names, or numbers of classes).
-
-    By default the labels are the only column that ends in tags or labels. Without `needs_labels` a table whose labels
-    are all null or -1 has none.
-    """
-    token_column, column = word_columns(table.column_names, source, label_column)
-    classes = getattr(getattr(table.features[column], "feature", None), "names", None)
-    is_hidden = not needs_labels and all(tag in (-1, None) for tags in table[column] for tag in tags or [])
-    words: list[list[str]] = []
-    labels: list[list[str]] = []
-    places: list[str] = []
-    lines: list[str] = []
-    for number, row in enumerate(table):
-        tokens = row[token_column]
-        if not tokens or tokens == [DOCUMENT]:
-            continue
-        place = f"{source} row {number}"
-        tags = [""] * len(tokens) if is_hidden else named_labels(row[column] or [], classes, place)
-        if len(tokens) != len(tags):
-            raise UserError(f"{place} has {len(tokens)} words and {len(tags)} labels; correct the data")
-        places.append(place)
-        words.append([str(token) for token in tokens])
-        labels.append(tags)
-        for word, tag in zip(words[-1], tags, strict=True):
-            shown = word if word.strip() else "_"  # a blank line would end the sentence
-            lines.append(f"{shown} {tag}".rstrip())
-        lines.append("")
-    if not words:
-        raise UserError(f"{source} has no sentences; name another data set")
-    return Sentences(words, None if is_hidden else labels, places, lines[:-1])
-
-
-def word_columns(names: Sequence[str], source: str, label_column: str | None) -> tuple[str, str]:
-    """The columns of words and of labels."""
-    words = [name for name in ("tokens", "words") if name in names]
-    labels = [name for name in names if re.search(r"(tags|labels)$", name)]
-    if label_column:
-        labels = [name for name in names if name == label_column]
-    if not words or len(labels) != 1:
-        raise UserError(
-            f"{source} has the columns {' '.join(names)}; it needs a column tokens or words, and one of labels, "
-            f"which --label_column chooses"
-        )
-    return words[0], labels[0]
-
-
-def named_labels(tags: Sequence[Any], classes: Sequence[str] | None, place: str) -> list[str]:
-    """Labels by name, from names or from numbers of classes."""
-    if all(isinstance(tag, str) for tag in tags):
-        return list(tags)
-    if classes is None or not all(tag in range(len(classes)) for tag in tags):
-        raise UserError(f"{place} has labels without a name, {tags}; choose other data")
-    return [classes[tag] for tag in tags]
-
-
 def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -> str:
     """The lines of the source with predictions in one more column; O for -DOCSTART-, so that all lines are as wide."""
     labels = chain.from_iterable(predicted)
@@ -140,22 +84,3 @@ def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -
         separator = "\t" if "\t" in line else " "
         lines.append(line.rstrip(" \t") + separator + label)
     return "\n".join(lines) + "\n"
-
-
-def load_splits(
-    files: Mapping[str, str], dataset_name: str | None, config: str | None, label_column: str | None
-) -> dict[str, Sentences]:
-    """The splits train, dev and, if there is one, test, of a data set (`load_hub_splits`) or of files by split."""
-    splits = {}
-    if dataset_name is not None:
-        for split, table in load_hub_splits(dataset_name, config).items():
-            source = f"data set {dataset_name} {SPLITS[split]}"
-            splits[split] = read_table(table, source, label_column, needs_labels=split != "test")
-        return splits
-    try:
-        column = int(label_column or -1)
-    except ValueError as error:
-        raise UserError(f"--label_column {label_column} must be a number for files; columns count from 0") from error
-    for split, path in files.items():
-        splits[split] = read_columns(path, column, needs_labels=split != "test")
-    return splits

@@ -23,8 +23,10 @@ from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_
 from electra.finetuning.trainer import step_loss
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions
+from electra.tasks.tagging.columns import Sentences, with_predictions
+from electra.tasks.tagging.data import load_splits
 from electra.tasks.tagging.report import REPORTING
+from electra.tasks.tagging.rows import predicted_spans
 from electra.tasks.tagging.schemes import Notation
 from electra.tasks.tagging.windows import Windows, make_windows
 
@@ -141,6 +143,9 @@ def is_collapsed(logits: NDArray[np.float32], references: References) -> bool:
 
 
 def predictions(split: str, logits: NDArray[np.float32], references: References) -> dict[str, str]:
-    """The lines of the data with one more column, in the notation of the training data."""
+    """The lines of the data with one more column, in the notation of the training data; or the texts with spans."""
+    sentences = references.sentences
     labels = references.notation.as_written(references.predicted(logits))
-    return {f"-{split}.txt": with_predictions(references.sentences, labels)}
+    if sentences.texts is not None:
+        return {f"-{split}.jsonl": predicted_spans(sentences.texts, labels)}
+    return {f"-{split}.txt": with_predictions(sentences, labels)}

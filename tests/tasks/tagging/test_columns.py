@@ -4,7 +4,9 @@ import datasets
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.tasks.tagging.columns import load_splits, read_columns, read_table, with_predictions
+from electra.tasks.tagging.columns import read_columns, with_predictions
+from electra.tasks.tagging.data import load_splits
+from electra.tasks.tagging.rows import read_table
 
 TEXT = """-DOCSTART- -X- O
 
