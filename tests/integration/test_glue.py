@@ -73,9 +73,9 @@ def test_commands_share_a_folder_and_one_may_be_killed(tmp_path, glue_tokenizer)
         command.communicate(timeout=300)
     assert [command.returncode for command in commands[1:]] == [0, 0]
     glue(argv)  # makes what the killed command had begun, if no other did
-    glue(flags(tmp_path, experiment_name="alone", **options))
-    shared, alone = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("shared", "alone"))
-    assert sorted(shared, key=lambda r: (r.task, r.seed)) == alone
+    glue(flags(tmp_path, experiment_name="single", **options))
+    shared, single = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("shared", "single"))
+    assert sorted(shared, key=lambda r: (r.task, r.seed)) == single
     for name in ("report.md", "models/cola/model.safetensors", "models/rte/model.safetensors"):
-        ours = (folder / name).read_bytes().replace(b"shared", b"alone")
-        assert ours == (tmp_path / "output" / "alone" / name).read_bytes()
+        ours = (folder / name).read_bytes().replace(b"shared", b"single")
+        assert ours == (tmp_path / "output" / "single" / name).read_bytes()
