@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+Array = NDArray[Any]
+"""An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
 IGNORED = -100
 """Label of padding, as in transformers."""
@@ -40,8 +42,8 @@ class ColumnRows:
         lengths: number of tokens in each row, int64 (N,).
     """
 
-    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
-    lengths: NDArray[np.int64]
+    columns: Mapping[str, Sequence[Any] | Array]
+    lengths: Array
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -94,7 +96,7 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: i
     return ColumnRows(columns, lengths_of(columns["input_ids"]))
 
 
-def lengths_of(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+def lengths_of(rows: Sequence[Array]) -> Array:
     """Number of tokens in each of N rows, (N,)."""
     return np.array([len(row) for row in rows], np.int64)
 
@@ -114,7 +116,7 @@ def both_orders(examples: Examples) -> Examples:
     )
 
 
-def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool = False) -> NDArray[np.int64]:
+def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool = False) -> Array:
     """First token of each window and the one after its last, int64 (W, 2); an empty text has one empty window.
 
     Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends
@@ -130,7 +132,7 @@ def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool =
     return np.stack([firsts, ends], axis=1)
 
 
-def windows_with_most_context(windows: NDArray[np.int64]) -> NDArray[np.int64]:
+def windows_with_most_context(windows: Array) -> Array:
     """For each of T tokens of a text, the window that shows most context around it, int64 (T,), in ascending order.
 
     The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The

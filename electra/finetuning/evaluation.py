@@ -69,8 +69,9 @@ class Evaluation:
 
     def best_first(self, task: Task, *more: Result) -> list[int]:
         """Seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""
-        found = {r.seed: r for r in (*more, *self.results) if r.task == task.name}  # the first result of a run counts
-        return [r.seed for r in sorted(found.values(), key=lambda r: (-task.headline(r.metrics), r.seed))]
+        runs = (*more, *self.results)  # the first result of a run, which is among `results`, counts
+        scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
+        return sorted(scores, key=lambda seed: (-scores[seed], seed))
 
     def refresh(self) -> None:
         """Read the results again: other commands add some. The same on every process."""
@@ -172,7 +173,8 @@ def open_evaluation(args: Arguments, encoder: Encoder, tasks: Sequence[Task], pr
     # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
     PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
     folder = evaluation_folder(args, prefix)
-    if folder.exists() and not (folder / RESULTS_NAME).is_file() and (not folder.is_dir() or holds_files(folder)):
+    is_evaluation = (folder / RESULTS_NAME).is_file()
+    if folder.is_dir() and not is_evaluation and holds_files(folder):
         raise UserError(f"{folder} contains other files; choose another --experiment_name")
     evaluation = Evaluation(args, encoder, tasks, folder, [])
     evaluation.refresh()
@@ -194,8 +196,10 @@ def evaluation_folder(args: Arguments, prefix: str) -> Path:
 
 def model_name(path: str) -> str:
     """The name of a run or model: output/quickstart/discriminator -> quickstart, with the number of a checkpoint."""
-    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS] or ["model"]
-    name = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS]
+    name = parts[-1]
+    if re.fullmatch(r"checkpoint-\d+", name):
+        name = f"{parts[-2]}-{name}"
     return name.removesuffix(".json")
 
 

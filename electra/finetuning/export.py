@@ -40,16 +40,20 @@ def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
     if args.options.save_model == "none":
         return
-    heads = {args.tuning.head, *(chosen["head"] for chosen in args.overrides.values() if "head" in chosen)}
-    for head in sorted(heads - set(saved_heads)):
-        raise UserError(
-            f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
-        )
+    heads = [args.tuning.head]
+    heads += [chosen["head"] for chosen in args.overrides.values() if "head" in chosen]
+    for head in heads:
+        if head not in saved_heads:
+            raise UserError(
+                f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
+            )
 
 
 def _is_wanted(evaluation: Evaluation, task: Task, seed: int, *more: Result) -> bool:
     which = evaluation.args.options.save_model
-    return which == "all" or (which == "best" and evaluation.best_first(task, *more)[:1] == [seed])
+    if which == "best":
+        return evaluation.best_first(task, *more)[:1] == [seed]
+    return which == "all"
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
@@ -85,7 +89,7 @@ def save_model(evaluation: Evaluation, task: Task, data: TaskData, result: Resul
 def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
     """Write the cards of the saved models, now that all seeds are known, and log where they are."""
     for task in tasks:
-        for folder in dict.fromkeys(_folder(evaluation, task, seed) for seed in evaluation.args.seeds):
+        for folder in sorted({_folder(evaluation, task, seed) for seed in evaluation.args.seeds}):
             if result := _read_result(folder):
                 describe_model(evaluation, task, folder, result)
                 logger.info("model          %s", folder)
@@ -128,8 +132,8 @@ def _folder(evaluation: Evaluation, task: Task, seed: int) -> Path:
 
 def _read_result(folder: Path) -> dict[str, Any]:
     """The result of the run whose model is in a folder; empty if there is none."""
-    try:
-        values: dict[str, Any] = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    path = folder / RESULT_NAME
+    if not path.is_file():
         return {}
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return values

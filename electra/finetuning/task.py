@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Tuning
-from electra.finetuning.encoding import ColumnRows, PaddingCollator
+from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
 from electra.finetuning.sources import data_settings, task_name
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
@@ -103,12 +101,12 @@ class TaskData:
 Load = Callable[[PreTrainedTokenizerBase, Tuning], TaskData | None]
 Head = Callable[[PreTrainedModel, Tuning, TaskData], nn.Module]
 Metrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
-Score = Callable[[NDArray[np.float32], Any], dict[str, float]]
+Score = Callable[[Array, Any], dict[str, float]]
 """Metrics of one split from its logits (N, ...) and references."""
-Predictions = Callable[[str, NDArray[np.float32], Any], Mapping[str, str | dict[str, Any]]]
+Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
-def no_predictions(split: str, logits: NDArray[np.float32], references: Any) -> dict[str, str | dict[str, Any]]:
+def no_predictions(split: str, logits: Array, references: Any) -> dict[str, str | dict[str, Any]]:
     return {}
 
 
@@ -146,7 +144,7 @@ class Task:
     load: Load
     head: Head
     metrics: Metrics
-    is_collapsed: Callable[[NDArray[np.float32], Any], bool]
+    is_collapsed: Callable[[Array, Any], bool]
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: Predictions = no_predictions

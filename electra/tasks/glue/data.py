@@ -35,10 +35,12 @@ def load_task(task: GlueTask, glue_dir: str | None, splits: Sequence[str]) -> di
     if glue_dir is None:
         found = load_from_hub(task, splits)
     else:
-        paths = tsv_paths(task, glue_dir, splits)
-        found = {split: read_tsv(path, task, split) for split, path in paths.items() if path.exists()}
-        if absent := [str(path) for split, path in paths.items() if split not in found]:
-            logger.warning("%s: there is no %s", task.title, ", ".join(absent))
+        found = {}
+        for split, path in tsv_paths(task, glue_dir, splits).items():
+            if path.exists():
+                found[split] = read_tsv(path, task, split)
+            else:
+                logger.warning("%s: there is no %s", task.title, path)
     for split, examples in found.items():
         if len(examples) != task.rows[split]:
             rows, official = f"{len(examples):,}", f"{task.rows[split]:,}"
@@ -52,8 +54,10 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
         return {}
     if glue_dir is None:
         return dataset_settings(HUB_ID, task.name)
-    paths = {split: path for split, path in tsv_paths(task, glue_dir, [*task.rows]).items() if path.exists()}
-    train, dev = ([path for split, path in paths.items() if split.startswith(part)] for part in ("train", "dev"))
+    paths = tsv_paths(task, glue_dir, list(task.rows))
+    there = {split: path for split, path in paths.items() if path.exists()}
+    train = [path for split, path in there.items() if split == "train"]
+    dev = [path for split, path in there.items() if split.startswith("dev")]
     return file_settings(train, dev)
 
 
@@ -102,7 +106,8 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     names = COLA_COLUMNS
     if task.name != "cola" or is_test:
         first_line = 2
-        names = [name.strip() for name in lines.pop(0).split("\t")]
+        header = lines.pop(0).split("\t")
+        names = [name.strip() for name in header]
     if not any(lines):
         raise UserError(f"{path} has no rows; download it again")
     wanted = [*(task.tsv_columns or task.text_columns)]
@@ -120,7 +125,8 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
             raise UserError(f"{path} line {number} has {len(cells)} columns, expected {len(names)}; download it again")
         row: dict[str, Any] = dict(zip(names, cells, strict=True))
         if not is_test:
-            row[task.tsv_label] = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
+            label = row[task.tsv_label].strip()
+            row[task.tsv_label] = parse_label(label, task, f"{path} line {number}")
         for name in wanted:
             columns[name].append(row[name])
     labels = None if is_test else columns.pop(task.tsv_label)

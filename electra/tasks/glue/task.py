@@ -23,6 +23,7 @@ GLUE = Kind("glue", "run_glue.py", REPORTING, AutoModelForSequenceClassification
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""
 LOW, HIGH = REGRESSION_RANGE
+REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
 
 
 def open_tasks(args: Arguments) -> list[Task]:
@@ -49,9 +50,7 @@ def open_task(args: Arguments, task: GlueTask) -> Task:
         is_collapsed=lambda logits, references: is_collapsed(task, decide(logits, task), references),
         must_predict=("test",) if is_predicted else (),
         start="mnli" if task.name in options.start_from_mnli else None,
-        note=f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
-        if task.is_regression
-        else "",
+        note=REGRESSION_NOTE if task.is_regression else "",
     )
 
 
@@ -78,9 +77,14 @@ def load(
     for name, examples in found.items():
         used = both_orders(examples) if is_doubled and name == "train" else examples
         if task.is_regression and used.labels is not None:
-            used = replace(used, labels=[(label - LOW) / (HIGH - LOW) for label in used.labels])
-        rows = encode(used, tokenizer, tuning.max_length)
-        splits[name] = Split(rows, examples.labels, len(examples), is_labelled=examples.labels is not None)
+            targets = [(label - LOW) / (HIGH - LOW) for label in used.labels]
+            used = replace(used, labels=targets)
+        splits[name] = Split(
+            rows=encode(used, tokenizer, tuning.max_length),
+            references=examples.labels,
+            examples=len(examples),
+            is_labelled=examples.labels is not None,
+        )
     problem_type = "regression" if task.is_regression else "single_label_classification"
     return TaskData(splits, task.labels or ("score",), problem_type)
 

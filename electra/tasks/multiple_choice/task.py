@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
+from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, is_one_answer
@@ -131,13 +130,13 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScor
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
-def score(logits: NDArray[np.float32], questions: Sequence[Question]) -> dict[str, float]:
+def score(logits: Array, questions: Sequence[Question]) -> dict[str, float]:
     predicted = existing(logits, questions).argmax(1)
     answers = [question.answer for question in questions]
     return {"accuracy": float(np.mean(predicted == answers))}
 
 
-def is_collapsed(logits: NDArray[np.float32], questions: Sequence[Question]) -> bool:
+def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
     """Whether (almost) all predictions are the choice at one position, and the correct choices are not."""
     if np.isnan(logits).any():
         return True
@@ -147,7 +146,7 @@ def is_collapsed(logits: NDArray[np.float32], questions: Sequence[Question]) -> 
     return is_one_answer(float(np.mean(predicted == most)), float(expected))
 
 
-def predictions(split: str, logits: NDArray[np.float32], questions: Sequence[Question]) -> dict[str, str]:
+def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dict[str, str]:
     """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -161,7 +160,7 @@ def predictions(split: str, logits: NDArray[np.float32], questions: Sequence[Que
     return {f"-{split}.csv": text.getvalue()}
 
 
-def existing(logits: NDArray[np.float32], questions: Sequence[Question]) -> NDArray[np.float32]:
+def existing(logits: Array, questions: Sequence[Question]) -> Array:
     """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]

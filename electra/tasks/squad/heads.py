@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
+from electra.finetuning.encoding import Array
 from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
 from electra.model.networks import gather_hidden
 from electra.tasks.squad.windows import END, START, UNANSWERABLE
@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
         return torch.cat([self.unanswerable.unsqueeze(1), *parts], dim=1)
 
     @classmethod
-    def unpack(cls, rows: NDArray[np.float32], beam_size: int) -> "Candidates":
+    def unpack(cls, rows: Array, beam_size: int) -> "Candidates":
         """The inverse of `pack`, of arrays; K is `beam_size`."""
         unanswerable, start_scores, starts, rest = np.split(rows, [1, 1 + beam_size, 1 + 2 * beam_size], axis=1)
         end_scores, ends = rest.reshape(len(rows), 2, -1, beam_size).swapaxes(0, 1)

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import IGNORED
+from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.sources import data_settings, files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
@@ -62,7 +61,7 @@ class References:
     windows: Windows
     notation: Notation
 
-    def predicted(self, logits: NDArray[np.float32]) -> list[list[str]]:
+    def predicted(self, logits: Array) -> list[list[str]]:
         """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
         labels = [[self.notation.tags[number] for number in sentence] for sentence in numbers]
@@ -132,17 +131,17 @@ def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
-def score(logits: NDArray[np.float32], references: References) -> dict[str, float]:
+def score(logits: Array, references: References) -> dict[str, float]:
     return schemes.score(references.predicted(logits), references.labels, references.notation.scheme)
 
 
-def is_collapsed(logits: NDArray[np.float32], references: References) -> bool:
+def is_collapsed(logits: Array, references: References) -> bool:
     if np.isnan(logits).any():
         return True
     return schemes.has_one_label(references.predicted(logits), references.labels)
 
 
-def predictions(split: str, logits: NDArray[np.float32], references: References) -> dict[str, str]:
+def predictions(split: str, logits: Array, references: References) -> dict[str, str]:
     """The lines of the data with one more column, in the notation of the training data; or the texts with spans."""
     sentences = references.sentences
     labels = references.notation.as_written(references.predicted(logits))

@@ -10,10 +10,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import ColumnRows, cut_windows, lengths_of, windows_with_most_context
+from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, windows_with_most_context
 
 Words = Sequence[Sequence[str]]
 """The words of each sentence."""
@@ -29,7 +28,7 @@ class Windows(ColumnRows):
 
     sentences: list[int]
 
-    def predictions(self, values: NDArray[Any]) -> list[list[Any]]:
+    def predictions(self, values: Array) -> list[list[Any]]:
         """Predictions (windows, most words in a window) as one list per sentence."""
         found: list[list[Any]] = [[] for _ in range(self.sentences[-1] + 1)]
         for row, sentence, positions in zip(values, self.sentences, self.columns["positions"], strict=True):
