@@ -255,7 +255,13 @@ class Tuning(FineTuningArguments):
     head: str
 
 
-def resolve(args: Arguments, task: str, encoder: "Encoder", *, default_max_length: int = 128) -> Tuning:
+def resolve(
+    args: Arguments,
+    task: str,
+    encoder: "Encoder",
+    *,
+    default_max_length: int = 128,
+) -> Tuning:
     """The options of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
     overrides = args.overrides.get(task, {})

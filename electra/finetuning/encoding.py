@@ -59,7 +59,11 @@ class ColumnRows:
         return replace(self, columns=shown)
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, *texts: Sequence[str], **options: Any) -> dict[str, Any]:
+def tokenize(
+    tokenizer: PreTrainedTokenizerBase,
+    *texts: Sequence[str],
+    **options: Any,
+) -> dict[str, Any]:
     """Columns of the tokenizer's output for texts, or for pairs of two sequences of texts; int32, types uint8."""
     columns: dict[str, Any] = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
@@ -116,7 +120,13 @@ def both_orders(examples: Examples) -> Examples:
     )
 
 
-def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool = False) -> Array:
+def cut_windows(
+    num_tokens: int,
+    size: int,
+    stride: int,
+    *,
+    is_last_full: bool = False,
+) -> Array:
     """First token of each window and the one after its last, int64 (W, 2); an empty text has one empty window.
 
     Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends

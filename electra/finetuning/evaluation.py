@@ -14,7 +14,6 @@ Tasks may add files of predictions.
 """
 
 import io
-import logging
 import os
 import re
 import zipfile
@@ -40,8 +39,6 @@ from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
 from electra.options import write_yaml
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
-
-logger = logging.getLogger(__name__)
 
 NETWORKS = ("discriminator", "generator")
 
@@ -78,7 +75,12 @@ class Evaluation:
         self.results = on_main(lambda: read_results(self.folder / RESULTS_NAME))
 
     @contextmanager
-    def claim(self, task: str, seed: int, timeout: float) -> Iterator[bool]:
+    def claim(
+        self,
+        task: str,
+        seed: int,
+        timeout: float,
+    ) -> Iterator[bool]:
         """Whether this command may make a run: False if another one still makes it after `timeout` seconds.
 
         The system frees the lock of a command that dies.
@@ -102,15 +104,9 @@ class Evaluation:
         write_json({"kind": self.kind.name, **environment()}, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
-        """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""
-        found = self.find(result.task, result.seed)
-        if found is None:
+        """Keep the result of a run, unless it was repeated because other output was missing."""
+        if self.find(result.task, result.seed) is None:
             append_result(self.folder / RESULTS_NAME, result)
-        elif found.metrics != result.metrics:
-            logger.warning(
-                "%s seed %d was repeated and scored %s instead of %s; the first result is kept",
-                result.task, result.seed, result.metrics, found.metrics,
-            )  # fmt: skip
 
     # ---- files of one run
 
@@ -165,7 +161,12 @@ def is_acquired(lock: BaseFileLock, timeout: float) -> bool:
     return True
 
 
-def open_evaluation(args: Arguments, encoder: Encoder, tasks: Sequence[Task], prefix: str) -> Evaluation:
+def open_evaluation(
+    args: Arguments,
+    encoder: Encoder,
+    tasks: Sequence[Task],
+    prefix: str,
+) -> Evaluation:
     """Read the results of a folder; the same on every process. Writes nothing.
 
     Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.

@@ -49,7 +49,12 @@ def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
             )
 
 
-def _is_wanted(evaluation: Evaluation, task: Task, seed: int, *more: Result) -> bool:
+def _is_wanted(
+    evaluation: Evaluation,
+    task: Task,
+    seed: int,
+    *more: Result,
+) -> bool:
     which = evaluation.args.options.save_model
     if which == "best":
         return evaluation.best_first(task, *more)[:1] == [seed]
@@ -63,7 +68,13 @@ def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
     return _read_result(_folder(evaluation, task, seed)).get("seed") == seed
 
 
-def save_model(evaluation: Evaluation, task: Task, data: TaskData, result: Result, model: Any) -> None:
+def save_model(
+    evaluation: Evaluation,
+    task: Task,
+    data: TaskData,
+    result: Result,
+    model: Any,
+) -> None:
     """Save the model of a run if it is wanted; on the main process, before the result is written."""
     if not _is_wanted(evaluation, task, result.seed, result):
         return
@@ -95,7 +106,12 @@ def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
                 logger.info("model          %s", folder)
 
 
-def describe_model(evaluation: Evaluation, task: Task, folder: Path, result: Mapping[str, Any]) -> None:
+def describe_model(
+    evaluation: Evaluation,
+    task: Task,
+    folder: Path,
+    result: Mapping[str, Any],
+) -> None:
     """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
     kind = task.kind
     model = result["model"]

@@ -94,7 +94,12 @@ def plan_runs(evaluation: Evaluation) -> Plan:
     return plan
 
 
-def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int], splits: Sequence[str]) -> list[int]:
+def unfinished_seeds(
+    evaluation: Evaluation,
+    task: Task,
+    seeds: Sequence[int],
+    splits: Sequence[str],
+) -> list[int]:
     """The seeds without a result, or whose predictions of these splits, encoder or model are missing."""
 
     def is_finished(seed: int) -> bool:
@@ -113,7 +118,12 @@ def rows_of(examples: Mapping[str, int]) -> dict[str, int]:
     return {f"rows of {split}": count for split, count in examples.items()}
 
 
-def check_same(folder: Path, task: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(
+    folder: Path,
+    task: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> None:
     """Refuse a folder whose results have other settings or numbers of examples. Options that are gone do not count."""
     differences = [
         f"{name} is {then.get(name)} there and {value} here"

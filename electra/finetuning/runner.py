@@ -37,7 +37,11 @@ WAIT = 10.0
 logger = logging.getLogger(__name__)
 
 
-def evaluate(args: Arguments, tasks: Sequence[Task], prefix: str) -> Evaluation | None:
+def evaluate(
+    args: Arguments,
+    tasks: Sequence[Task],
+    prefix: str,
+) -> Evaluation | None:
     """Fine-tune an encoder on tasks of one kind.
 
     Args:
@@ -82,7 +86,13 @@ class Progress(TrainerCallback):
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=None if is_shown else True, bar_format=form, leave=False)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        **kwargs: Any,
+    ) -> None:
         self.bar.update()
 
 
@@ -104,7 +114,13 @@ def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
         logger.info("Other commands make %s. The last command to end reports all runs.", ", ".join(busy))
 
 
-def run_if_free(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress, timeout: float = 0) -> bool:
+def run_if_free(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    seed: int,
+    progress: Progress,
+    timeout: float = 0,
+) -> bool:
     """Make a run, unless it is finished; False if another command makes it, after `timeout` seconds."""
     title = f"{p.task.name} seed {seed}"
     progress.bar.set_description_str(title)
@@ -132,7 +148,12 @@ def shown_scores(result: Result) -> str:
     return ", ".join(scores)
 
 
-def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
+def run_one(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    seed: int,
+    progress: Progress,
+) -> Result:
     """Fine-tune, score and write one run."""
     task, data = p.task, p.data
     references = data.references
@@ -204,7 +225,13 @@ def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
     return copy.deepcopy(evaluation.encoder.model)
 
 
-def keep(evaluation: Evaluation, p: PlannedTask, result: Result, logits: Logits, model: Any) -> None:
+def keep(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    result: Result,
+    logits: Logits,
+    model: Any,
+) -> None:
     """Write predictions, encoder and model of a run, and last its line, which says that it is finished."""
     task, seed = p.task, result.seed
     evaluation.write_logits(task.name, seed, logits)

@@ -106,7 +106,11 @@ Score = Callable[[Array, Any], dict[str, float]]
 Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
-def no_predictions(split: str, logits: Array, references: Any) -> dict[str, str | dict[str, Any]]:
+def no_predictions(
+    split: str,
+    logits: Array,
+    references: Any,
+) -> dict[str, str | dict[str, Any]]:
     return {}
 
 

@@ -42,7 +42,11 @@ Logits = dict[str, Array]
 """Logits by name of the split."""
 
 
-def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def step_loss(
+    logits: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ().
 
     Args:
@@ -57,7 +61,13 @@ def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int |
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
-def training_arguments(options: Tuning, *, seed: int, folder: Path, name: str) -> TrainingArguments:
+def training_arguments(
+    options: Tuning,
+    *,
+    seed: int,
+    folder: Path,
+    name: str,
+) -> TrainingArguments:
     """The `TrainingArguments` of a run."""
     theirs = {f.name for f in fields(TrainingArguments)}
     values = {name: value for name, value in vars(options).items() if name in theirs}
@@ -75,7 +85,7 @@ def training_arguments(options: Tuning, *, seed: int, folder: Path, name: str) -
     }
     try:
         args = TrainingArguments(**values)
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+    except ValueError as error:
         raise UserError(f"these options do not work together: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
@@ -148,7 +158,11 @@ class FineTuner(Trainer):
     # ---- evaluation
 
     def prediction_step(
-        self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: Any = None
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: Any = None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
         inputs.pop("labels", None)
@@ -188,7 +202,14 @@ class KeepBest(TrainerCallback):
         self.score = score
         self.best_score: float | None = None
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_epoch_end(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: Any = None,
+        **kwargs: Any,
+    ) -> None:
         logits = self.predict()
         score = self.score(logits)
         if self.best_score is None or score > self.best_score:

@@ -28,7 +28,11 @@ COLA_COLUMNS = ["source", "label", "star", "sentence"]
 SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
 
 
-def load_task(task: GlueTask, glue_dir: str | None, splits: Sequence[str]) -> dict[str, Examples]:
+def load_task(
+    task: GlueTask,
+    glue_dir: str | None,
+    splits: Sequence[str],
+) -> dict[str, Examples]:
     """Splits of a task, without `glue_dir` from the Hub; a warning names files that the folder lacks."""
     if task.name == "demo":
         return demo_data()
@@ -41,10 +45,6 @@ def load_task(task: GlueTask, glue_dir: str | None, splits: Sequence[str]) -> di
                 found[split] = read_tsv(path, task, split)
             else:
                 logger.warning("%s: there is no %s", task.title, path)
-    for split, examples in found.items():
-        if len(examples) != task.rows[split]:
-            rows, official = f"{len(examples):,}", f"{task.rows[split]:,}"
-            logger.warning("%s %s: %s rows, officially %s", task.title, split, rows, official)
     return found
 
 
@@ -81,7 +81,11 @@ def load_from_hub(task: GlueTask, splits: Sequence[str]) -> dict[str, Examples]:
 # ---- TSV files
 
 
-def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
+def tsv_paths(
+    task: GlueTask,
+    glue_dir: str,
+    splits: Sequence[str],
+) -> dict[str, Path]:
     """The official file of each split, whether it exists or not."""
     if not Path(glue_dir).is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")

@@ -77,7 +77,11 @@ def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
     return decide(probabilities.mean(axis=0), task)
 
 
-def score(task: GlueTask, answers: Mapping[str, np.ndarray], references: Mapping[str, Labels]) -> dict[str, float]:
+def score(
+    task: GlueTask,
+    answers: Mapping[str, np.ndarray],
+    references: Mapping[str, Labels],
+) -> dict[str, float]:
     """Metrics of a task's development set, as fractions; nan where undefined.
 
     Args:

@@ -93,6 +93,10 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
     return EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
 
 
-def metrics(task: GlueTask, logits: Logits, references: Mapping[str, Labels]) -> dict[str, float]:
+def metrics(
+    task: GlueTask,
+    logits: Logits,
+    references: Mapping[str, Labels],
+) -> dict[str, float]:
     answers = {split: decide(values, task) for split, values in logits.items()}
     return score(task, answers, references)

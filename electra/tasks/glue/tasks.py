@@ -54,7 +54,11 @@ NLI = ("entailment", "neutral", "contradiction")
 ENTAILMENT = ("entailment", "not_entailment")
 
 
-def _rows(train: int, dev: int, test: int) -> dict[str, int]:
+def _rows(
+    train: int,
+    dev: int,
+    test: int,
+) -> dict[str, int]:
     return {"train": train, "dev": dev, "test": test}
 
 

@@ -32,7 +32,9 @@ class Question(NamedTuple):
 
 
 def load_splits(
-    files: Mapping[str, Sequence[str]], dataset_name: str | None, config: str | None
+    files: Mapping[str, Sequence[str]],
+    dataset_name: str | None,
+    config: str | None,
 ) -> dict[str, list[Question]]:
     """The splits train, dev and, if there is one, test, from files by split or from a data set.
 

@@ -146,7 +146,11 @@ def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
     return is_one_answer(float(np.mean(predicted == most)), float(expected))
 
 
-def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dict[str, str]:
+def predictions(
+    split: str,
+    logits: Array,
+    questions: Sequence[Question],
+) -> dict[str, str]:
     """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -109,7 +109,12 @@ def decode(
     return Decoded(nbest, null_odds)
 
 
-def best_answers(paragraph: str, offsets: Array, spans: Spans, n_best_size: int) -> list[dict[str, Any]]:
+def best_answers(
+    paragraph: str,
+    offsets: Array,
+    spans: Spans,
+    n_best_size: int,
+) -> list[dict[str, Any]]:
     """The first spans with distinct texts, as `Decoded.nbest` has them."""
     found: dict[str, dict[str, Any]] = {}
     _, *columns = (column.tolist() for column in spans)
@@ -126,7 +131,11 @@ def best_answers(paragraph: str, offsets: Array, spans: Spans, n_best_size: int)
     return answers
 
 
-def answer_of(text: str, start_score: float, end_score: float) -> dict[str, Any]:
+def answer_of(
+    text: str,
+    start_score: float,
+    end_score: float,
+) -> dict[str, Any]:
     return {"text": text, "probability": 1.0, "start_logit": start_score, "end_logit": end_score}
 
 

@@ -65,7 +65,12 @@ class IndependentHead(nn.Module):
         super().__init__()
         self.transformers = TransformersHead(AutoModelForQuestionAnswering, config, dropout)
 
-    def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor | None = None) -> SpanLogits:
+    def forward(
+        self,
+        hidden: Tensor,
+        can_be_answer: Tensor,
+        start_positions: Tensor | None = None,
+    ) -> SpanLogits:
         output = self.transformers(hidden, torch.ones_like(can_be_answer, dtype=torch.long))
         start = _mask(output.start_logits, can_be_answer)
         end = _mask(output.end_logits, can_be_answer)
@@ -156,7 +161,12 @@ class SpanModel(TaskModel):
     """
 
     def __init__(
-        self, encoder: PreTrainedModel, head: str, has_classifier: bool, beam_size: int, dropout: float = 0.0
+        self,
+        encoder: PreTrainedModel,
+        head: str,
+        has_classifier: bool,
+        beam_size: int,
+        dropout: float = 0.0,
     ) -> None:
         module: nn.Module
         if head == "joint":
@@ -191,7 +201,11 @@ class SpanModel(TaskModel):
             return head.find_candidates(hidden, can_be_answer, self.beam_size).pack()
 
 
-def span_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def span_loss(
+    logits: SpanLogits,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """A batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
 
     The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`

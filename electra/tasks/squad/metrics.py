@@ -48,7 +48,11 @@ def null_aware_f1(answer: str, reference: str) -> float:
     return overlap_f1(answer, reference)
 
 
-def best_scores(score: Score, references: References, predictions: Predictions) -> dict[str, float]:
+def best_scores(
+    score: Score,
+    references: References,
+    predictions: Predictions,
+) -> dict[str, float]:
     """Id of each question -> the best score over its references."""
     return {name: max(score(predictions[name], right) for right in answers) for name, answers in references.items()}
 
@@ -63,7 +67,10 @@ def evaluate_v1(references: References, predictions: Predictions) -> dict[str, f
 
 
 def evaluate_v2(
-    references: References, predictions: Predictions, null_odds: Mapping[str, float], threshold: float = 1.0
+    references: References,
+    predictions: Predictions,
+    null_odds: Mapping[str, float],
+    threshold: float = 1.0,
 ) -> dict[str, float]:
     """The values that evaluate-v2.0.py prints: also of the questions with an answer alone, and of those without.
 

@@ -107,8 +107,6 @@ def load(
     tokenizer: PreTrainedTokenizerBase,
     tuning: Tuning,
 ) -> TaskData:
-    if is_version_2 and all(question.answers for question in data["train"].questions):
-        logger.warning("all training questions have an answer, but some of the development set have none")
     check_answers(data["train"])
     lengths = tuning.max_length, options.max_query_length, options.doc_stride
     is_joint = tuning.head == "joint"
@@ -162,7 +160,11 @@ def is_collapsed(rows: Array, dev: References) -> bool:
     return is_one_answer(float(unanswered), float(unanswerable))
 
 
-def predictions(split: str, rows: Array, dev: References) -> dict[str, dict[str, Any]]:
+def predictions(
+    split: str,
+    rows: Array,
+    dev: References,
+) -> dict[str, dict[str, Any]]:
     decoded = dev.decode(rows)
     files: dict[str, dict[str, Any]] = {
         "/predictions.json": decoded.predictions,

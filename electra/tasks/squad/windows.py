@@ -129,7 +129,10 @@ def check_room(room: int, max_length: int, question_length: int) -> None:
 
 
 def make_windows(
-    columns: dict[str, Any], table: list[tuple[int, ...]], offsets: list[Array], is_training: bool
+    columns: dict[str, Any],
+    table: list[tuple[int, ...]],
+    offsets: list[Array],
+    is_training: bool,
 ) -> Windows:
     """Turn places in paragraphs into places in windows; `table` is that of `encode_questions`."""
     rows = np.array(table, np.int64).reshape(-1, 8)
@@ -149,7 +152,11 @@ def make_windows(
     return Windows(columns, lengths, questions, begin, context, most_context, offsets)
 
 
-def answer_tokens(offsets: Array, start: int, length: int) -> tuple[int, int] | None:
+def answer_tokens(
+    offsets: Array,
+    start: int,
+    length: int,
+) -> tuple[int, int] | None:
     """The first and the last token that cover a character of an answer; None if no token does.
 
     Args:

@@ -31,7 +31,12 @@ class Sentences:
         return len(self.words)
 
 
-def read_columns(path: str, label_column: int = -1, *, needs_labels: bool = True) -> Sentences:
+def read_columns(
+    path: str,
+    label_column: int = -1,
+    *,
+    needs_labels: bool = True,
+) -> Sentences:
     """Reads a file of columns separated by spaces or tabs, counted from 0, or from the end: -1 is the last one.
 
     Without `needs_labels` a file of one column has no labels.

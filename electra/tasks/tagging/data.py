@@ -14,7 +14,10 @@ ROW_FILES = (*JSON_LINES, ".parquet")
 
 
 def load_splits(
-    files: Mapping[str, str], dataset_name: str | None, config: str | None, label_column: str | None
+    files: Mapping[str, str],
+    dataset_name: str | None,
+    config: str | None,
+    label_column: str | None,
 ) -> dict[str, Sentences]:
     """The splits train, dev and, if there is one, test, of a data set (`load_hub_splits`) or of files by split."""
     splits = {}

@@ -17,7 +17,13 @@ from electra.tasks.tagging.spans import ENTITIES, TEXT, Bounds, labels_of, read_
 WORD_COLUMNS = ("tokens", "words")
 
 
-def read_table(table: Any, source: str, label_column: str | None, *, needs_labels: bool = True) -> Sentences:
+def read_table(
+    table: Any,
+    source: str,
+    label_column: str | None,
+    *,
+    needs_labels: bool = True,
+) -> Sentences:
     """`read_sentences` of a split of a data set, whose labels may be numbers of classes."""
     rows = [(f"{source} row {number}", row) for number, row in enumerate(table)]
     classes = {name: getattr(getattr(kind, "feature", None), "names", None) for name, kind in table.features.items()}
@@ -67,7 +73,12 @@ def read_sentences(
     return Sentences(words, None if is_hidden else labels, places, lines[:-1])
 
 
-def word_columns(names: Sequence[str], source: str, label_column: str | None, needs_labels: bool) -> tuple[str, str]:
+def word_columns(
+    names: Sequence[str],
+    source: str,
+    label_column: str | None,
+    needs_labels: bool,
+) -> tuple[str, str]:
     """The columns of words and of labels, by default the only one that ends in tags or labels; "" for no labels."""
     words = [name for name in WORD_COLUMNS if name in names]
     labels = [name for name in names if re.search(r"(tags|labels)$", name)]
@@ -83,7 +94,11 @@ def word_columns(names: Sequence[str], source: str, label_column: str | None, ne
     return words[0], labels[0]
 
 
-def named_labels(tags: Sequence[Any], classes: Sequence[str] | None, place: str) -> list[str]:
+def named_labels(
+    tags: Sequence[Any],
+    classes: Sequence[str] | None,
+    place: str,
+) -> list[str]:
     """Labels by name, from names or from numbers of classes."""
     if all(isinstance(tag, str) for tag in tags):
         return list(tags)

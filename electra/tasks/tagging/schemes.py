@@ -5,7 +5,6 @@ and S, where the type changes, and after O, E and S; it ends at E and S, or befo
 labels that their scheme does not allow.
 """
 
-import operator
 import re
 import warnings
 from collections.abc import Sequence
@@ -115,7 +114,12 @@ class Notation:
         return [to_bilou(sentence) for sentence in written] if self.is_bilou else written
 
 
-def check_known(places: Sequence[str], sentences: Labels, tags: Sequence[str], scheme: str) -> None:
+def check_known(
+    places: Sequence[str],
+    sentences: Labels,
+    tags: Sequence[str],
+    scheme: str,
+) -> None:
     """Refuse labels, or types of entities, that do not occur in the training data.
 
     Args:
@@ -135,15 +139,6 @@ def check_known(places: Sequence[str], sentences: Labels, tags: Sequence[str], s
                 )
 
 
-def count_repaired(sentences: Labels, scheme: str) -> int:
-    """Number of labels that the scheme does not allow where they are."""
-    repaired = 0
-    if scheme != "plain":
-        for labels in sentences:
-            repaired += sum(map(operator.ne, to_bioes(labels), convert(labels, scheme)))
-    return repaired
-
-
 def tag_set(sentences: Labels, scheme: str) -> list[str]:
     """All labels that a scheme has for the entity types of these sentences; O first."""
     labels = set(chain.from_iterable(sentences))
@@ -153,7 +148,11 @@ def tag_set(sentences: Labels, scheme: str) -> list[str]:
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
 
 
-def score(predicted: Labels, references: Labels, scheme: str) -> dict[str, float]:
+def score(
+    predicted: Labels,
+    references: Labels,
+    scheme: str,
+) -> dict[str, float]:
     """Scores as fractions. An entity is correct if its type and both ends are. Without any entity F1 is 0.
 
     f1, precision, recall, accuracy, and f1_TYPE for each type in the references; only accuracy for plain labels.

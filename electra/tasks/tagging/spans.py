@@ -39,7 +39,11 @@ def words_of(text: str, spans: Iterable[Span] = ()) -> list[Bounds]:
     return words
 
 
-def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> list[str]:
+def labels_of(
+    words: Sequence[Bounds],
+    spans: Iterable[Span],
+    place: str,
+) -> list[str]:
     """The label of each word in IOB2.
 
     Raises:

@@ -4,7 +4,6 @@ A word has the label of its first token, as in google-research/electra, finetune
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -77,12 +76,13 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     files = {split: path for split, (path,) in files_by_split(options).items()}
     data = load_splits(files, options.dataset_name, options.dataset_config_name, options.label_column)
     notation = Notation.of(data["train"].labels or [], options.scheme)
-    check_labels(data, notation)
+    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
     numbers = {tag: number for number, tag in enumerate(notation.tags)}
     splits = {}
     for split, sentences in data.items():
         classes = None
         if sentences.labels is not None:
+            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
             labels = notation.for_training(sentences.labels)
             classes = [[numbers[label] for label in sentence] for sentence in labels]
         windows = make_windows(sentences.words, classes, tokenizer, tuning.max_length)
@@ -91,18 +91,6 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
         references = References(sentences, windows, notation)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
     return TaskData(splits, notation.tags)
-
-
-def check_labels(data: Mapping[str, Sentences], notation: Notation) -> None:
-    """Log the labels; refuse those, or types of entities, that do not occur in the training data."""
-    repaired = 0
-    for sentences in data.values():
-        if sentences.labels is not None:
-            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
-            repaired += schemes.count_repaired(sentences.labels, notation.scheme)
-    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
-    if repaired:
-        logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, notation.scheme)
 
 
 class EncoderWithTagger(TaskModel):
@@ -125,7 +113,11 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
     return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
 
 
-def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def loss(
+    output: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """Mean cross-entropy over the words of a step."""
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
@@ -141,7 +133,11 @@ def is_collapsed(logits: Array, references: References) -> bool:
     return schemes.has_one_label(references.predicted(logits), references.labels)
 
 
-def predictions(split: str, logits: Array, references: References) -> dict[str, str]:
+def predictions(
+    split: str,
+    logits: Array,
+    references: References,
+) -> dict[str, str]:
     """The lines of the data with one more column, in the notation of the training data; or the texts with spans."""
     sentences = references.sentences
     labels = references.notation.as_written(references.predicted(logits))

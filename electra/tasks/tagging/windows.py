@@ -37,7 +37,10 @@ class Windows(ColumnRows):
 
 
 def make_windows(
-    sentences: Words, labels: Sequence[Sequence[int]] | None, tokenizer: PreTrainedTokenizerBase, max_length: int
+    sentences: Words,
+    labels: Sequence[Sequence[int]] | None,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
 ) -> Windows:
     """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     before, behind = special_tokens(tokenizer)
