@@ -81,7 +81,7 @@ VERBS = {
         """
   --output_file    where the rows go, with their answers; without it, to the standard output
   --text_column    the column of the text, if it is not the one of the training data
-  --use_cpu        use the CPU even if there is an accelerator
+  --per_device_eval_batch_size   texts per batch
 """,
     ),
     "squad": Verb(

@@ -1,6 +1,6 @@
 """The command `electra predict`: what a fine-tuned model that was saved answers to the rows of a file.
 
-    electra predict output/classify_reviews_small_owt/models/reviews new.csv --output_file answers.csv
+    electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
     cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
 Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
@@ -17,16 +17,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import chain
+from itertools import chain, count
 from typing import IO, Any, NamedTuple
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
-from electra.finetuning.encoding import ColumnRows
 from electra.finetuning.export import RESULT_NAME
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.trainer import Collator, FineTuner
@@ -47,14 +44,8 @@ PREDICTORS = {
 """End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
 WINDOW = 4096
 """Rows in memory."""
-MOST_NAMED = 20
-"""Rows that cannot be read are named up to this number, and counted."""
 
 logger = logging.getLogger("electra.predict")
-
-Columns = dict[str, Any]
-Forward = Callable[[ColumnRows], NDArray[np.float32]]
-"""R rows of tokens -> logits (R, ...)."""
 
 
 class Saved(NamedTuple):
@@ -75,58 +66,45 @@ class Predictor(NamedTuple):
     """How rows are answered.
 
     Args:
-        columns: names that every row needs.
         module: a model whose head is a `TransformersHead`, which takes the layers of the saved model.
         parse: (columns, place) of a row -> item; UserError if it cannot be read.
-        answer: (items, forward) -> columns to add to each row.
+        answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
     """
 
-    columns: Sequence[str]
     module: TaskModel
     collator: Collator
-    parse: Callable[[Columns, str], Any]
-    answer: Callable[[Sequence[Any], Forward], list[Columns]]
-
-
-# ---- the model
+    parse: Callable[[Mapping[str, Any], str], Any]
+    answer: Callable[[Sequence[Any], Any], list[dict[str, Any]]]
 
 
 def open_saved(path: str) -> tuple[Saved, str]:
     """The model in a folder, in an evaluation with one saved model, or on the Hub, and its module in `PREDICTORS`."""
-    models = sorted(expand(path).glob("models/*/config.json"))
-    if len(models) > 1:
-        raise UserError(f"{path} has several models; name one, such as {models[0].parent}")
-    source = str(models[0].parent) if models else locate_model(path)
+    models = sorted(expand(path).glob("models/*"))
+    source = locate_model(str(models[0]) if len(models) == 1 else path)
     config = read_config(source)
-    architecture = (config.architectures or [""])[0]
+    architecture, *_ = config.architectures or [""]
     head = architecture.rpartition("For")[2]
     if head not in PREDICTORS:
         raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
     model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
     tokenizer = load_tokenizer_beside_model(source)
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"max_length": min(tokenizer.model_max_length, 512)}
     result = expand(source) / RESULT_NAME
     if result.is_file():
         values = json.loads(result.read_text(encoding="utf-8"))
         settings = {"task": values["task"], **values["settings"]}
-    longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 512), 512)
-    return Saved(model, tokenizer, settings, settings.get("max_length", longest)), PREDICTORS[head]
+    return Saved(model, tokenizer, settings, settings["max_length"]), PREDICTORS[head]
 
 
-def forward_of(
-    predictor: Predictor,
-    saved: Saved,
-    batch_size: int,
-    use_cpu: bool,
-) -> Forward:
+def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     """The forward pass of the predictor's module with the weights of the saved model, as it was evaluated."""
     head = next(part for part in predictor.module.head.modules() if isinstance(part, TransformersHead))
     head.take_from(saved.model)
     options = TrainingArguments(
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
         per_device_eval_batch_size=batch_size,
-        use_cpu=use_cpu or not torch.accelerator.is_available(),
-        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(use_cpu=use_cpu),
+        use_cpu=not torch.accelerator.is_available(),
+        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(),
         remove_unused_columns=False,
         report_to="none",
         disable_tqdm=True,
@@ -141,20 +119,7 @@ def forward_of(
 # ---- rows
 
 
-class Refused:
-    """Names the rows that cannot be read, and counts them."""
-
-    count = 0
-
-    def __call__(self, error: UserError) -> None:
-        self.count += 1
-        if self.count <= MOST_NAMED:
-            logger.warning("%s", error)
-
-
-def windows(
-    rows: Iterable[Row], parse: Callable[[Columns, str], Any], refuse: Refused
-) -> Iterator[list[tuple[Columns, Any]]]:
+def windows(rows: Iterable[Row], parse: Any, refuse: Any) -> Iterator[list[tuple[Any, Any]]]:
     """Up to `WINDOW` rows that can be read, with what `parse` makes of them."""
     window = []
     for place, columns in rows:
@@ -169,78 +134,23 @@ def windows(
         yield window
 
 
-class Writer:
-    """Writes rows in the form of the input: csv or tsv with a header, or else JSON lines."""
-
-    def __init__(
-        self,
-        file: IO[str],
-        form: str,
-    ) -> None:
-        self.file = file
-        self.delimiter = DELIMITERS.get(form)
-        self.table: Any = None
-
-    def write(self, row: Columns) -> None:
-        if self.delimiter is None:
-            self.file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-            return
-        if self.table is None:
-            self.table = csv.DictWriter(self.file, [*row], delimiter=self.delimiter, lineterminator="\n")
-            self.table.writeheader()
-        # lists and mappings are JSON in their cell
-        cells = {
-            name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()
-        }
-        self.table.writerow(cells)
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
-@contextmanager
-def open_output(path: str | None) -> Iterator[IO[str]]:
-    """The standard output, or a file that appears when it is complete."""
-    options: Any = {"mode": "w", "encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
-    if path is None:
-        with open(sys.stdout.fileno(), closefd=False, **options) as file:
-            yield file
+def write_rows(rows: Sequence[Mapping[str, Any]], file: IO[str], form: str, *, has_header: bool) -> None:
+    """Write rows in the form of the input: csv or tsv, with a header unless there is one, or else JSON lines."""
+    if form not in DELIMITERS:
+        file.writelines(f"{as_json(row)}\n" for row in rows)
         return
-    target = expand(path)
-    unfinished = target.with_name(f".{target.name}.unfinished")
-    try:
-        with open(unfinished, **options) as file:
-            yield file
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    table = csv.DictWriter(file, [*rows[0]], delimiter=DELIMITERS[form], lineterminator="\n")
+    if not has_header:
+        table.writeheader()
+    for row in rows:
+        table.writerow({name: as_json(v) if isinstance(v, list | dict) else v for name, v in row.items()})
 
 
 # ---- the command
-
-
-def predict(given: Any) -> None:
-    """Answer the rows of a file."""
-    refuse = Refused()
-    form = form_of(given.file)
-    rows = read_rows(given.file, refuse)
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"{given.file} has no rows that can be read; give a header and rows, or JSON lines")
-    saved, module = open_saved(given.model)
-    predictor: Predictor = import_module(module).predictor(saved, first, given)
-    for name in predictor.columns:
-        if name not in first[1]:
-            raise UserError(f"{first[0]} has no column '{name}', it has: {', '.join(first[1])}; see --text_column")
-    forward = forward_of(predictor, saved, given.per_device_eval_batch_size, given.use_cpu)
-    count = 0
-    with open_output(given.output_file) as file:
-        writer = Writer(file, form)
-        for window in windows(chain([first], rows), predictor.parse, refuse):
-            answers = predictor.answer([item for _, item in window], forward)
-            for (columns, _), answer in zip(window, answers, strict=True):
-                writer.write({**columns, **answer})
-            count += len(window)
-    if count == 0:
-        raise UserError(f"{given.file}: none of its rows could be read")
-    logger.info("%d rows are answered, %d could not be read", count, refuse.count)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -251,7 +161,44 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
-    parser.add_argument("--use_cpu", action="store_true", help="use the CPU even if there is an accelerator")
     given = parser.parse_args(argv)
     setup_logging(sys.stderr)  # the standard output may be the rows
     predict(given)
+
+
+def predict(given: Any) -> None:
+    """Answer the rows of a file. The first one has to be readable: it shows whether the columns are there."""
+    refused = count()
+
+    def refuse(error: UserError) -> None:
+        next(refused)
+        logger.warning("%s", error)
+
+    form = form_of(given.file)
+    rows = read_rows(given.file, refuse)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{given.file} has no rows that can be read; give a header and rows, or JSON lines")
+    saved, module = open_saved(given.model)
+    predictor: Predictor = import_module(module).predictor(saved, first[1], given)
+    predictor.parse(first[1], first[0])
+    forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
+    answered = 0
+    with open_output(given.output_file) as file:
+        for window in windows(chain([first], rows), predictor.parse, refuse):
+            answers = predictor.answer([item for _, item in window], forward)
+            found = [{**columns, **answer} for (columns, _), answer in zip(window, answers, strict=True)]
+            write_rows(found, file, form, has_header=answered > 0)
+            answered += len(window)
+    logger.info("%d rows are answered, %d could not be read", answered, next(refused))
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[IO[str]]:
+    """The standard output, or a file that appears when it is complete."""
+    unfinished = path and f"{expand(path)}.unfinished"
+    target: Any = unfinished or sys.stdout.fileno()
+    with open(target, "w", encoding="utf-8", errors="backslashreplace", newline="", closefd=bool(path)) as file:
+        yield file
+    if path and unfinished:
+        os.replace(unfinished, expand(path))

@@ -8,7 +8,6 @@ quoted as a whole: few programs quote there.
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -30,7 +29,6 @@ TEXT_COLUMN = "text"
 """The column of a line of plain text."""
 LARGEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit is 131,072."""
-QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def stop(error: UserError) -> NoReturn:
@@ -109,10 +107,9 @@ def csv_rows(
     refuse: Refuse = stop,
 ) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
-    has_quotes = delimiter == ","
-    quoting: Any = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
-    names = [_unquoted(name) for name in next(reader, [])]
+    names = next(reader, [])
     if not is_encodable("".join(names)):
         raise UserError(f"{path} is not UTF-8; convert it")
     if len(set(names)) < len(names):
@@ -131,14 +128,7 @@ def csv_rows(
         elif cells and len(cells) != len(names):
             refuse(UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"))
         elif cells:
-            if not has_quotes:
-                cells = [_unquoted(cell) for cell in cells]
             yield place, dict(zip(names, cells, strict=True))
-
-
-def _unquoted(cell: str) -> str:
-    """A cell of tsv without the quotes around all of it."""
-    return cell[1:-1].replace('""', '"') if QUOTED.fullmatch(cell) else cell
 
 
 def _parquet_rows(path: str | Path) -> Iterator[Row]:

@@ -135,7 +135,11 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     found = pipeline("token-classification", model=str(saved), aggregation_strategy="first")(" ".join(words))
     assert {entity["entity_group"] for entity in found} <= {"O", "LOC", "PER"} and found
     card = ModelCard.load(saved / "README.md").data
-    assert (card.pipeline_tag, card.base_model) == ("token-classification", None)
+    assert (card.pipeline_tag, card.base_model, card.datasets) == ("token-classification", None, None)
+    scores = {(score.dataset_split, score.metric_name): score.metric_value for score in card.eval_results}
+    (metrics,) = (result.metrics for result in results_of(tagged) if result.seed == best)
+    assert scores["validation", "f1"] == approx(metrics["f1"], abs=1e-6)
+    assert scores["test", "test_f1"] == approx(metrics["test_f1"], abs=1e-6)
 
 
 def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder):
@@ -201,7 +205,7 @@ def test_multiple_choice_is_learned_and_its_files_agree(answered):
     assert (results[0].metrics["accuracy"] or 0) > 0.8
     with open(folder / "predictions" / "quiz-42-dev.csv", newline="") as file:
         predicted = list(csv.DictReader(file))
-    assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv:{n}" for n in range(2, 22)]
+    assert [row["row"] for row in predicted] == [f"{answered}/quiz/dev.csv line {n}" for n in range(2, 22)]
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
     assert correct / 20 == approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):

@@ -2,12 +2,13 @@
 
 A label is a class, a set of classes or a number; which of them is found in the training data. Every row is checked
 before anything is trained. Rows that are held out, and parts of the training data, are chosen so that each class, or
-each range of numbers, has the same share in them; a text that occurs several times is never on both sides.
+each range of numbers, has the same share in them.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +20,10 @@ from electra.io.rows import Row
 SINGLE = "single"
 SEVERAL = "several"
 NUMBER = "number"
-KINDS = {
-    SINGLE: "one of several classes",
-    SEVERAL: "any number of several classes",
-    NUMBER: "a number",
-}
-"""Kind of the labels -> what it means."""
 TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMNS = ("label", "labels")
+MISSING = ("None", "", "nan", "NaN")
+"""Labels that are none, as text."""
 MOST_WHOLE_NUMBERS = 20
 """More different whole numbers are a quantity, fewer are classes."""
 
@@ -38,10 +35,6 @@ class Example(NamedTuple):
     pair: str | None
     label: Any
     place: str
-
-    @property
-    def key(self) -> tuple[str, str | None]:
-        return self.text, self.pair
 
 
 class Labels(NamedTuple):
@@ -61,82 +54,43 @@ class Labels(NamedTuple):
 # ---- reading
 
 
-def read_examples(
-    rows: Iterable[Row],
-    columns: Sequence[str | None],
-    needs_labels: bool = True,
-) -> list[Example]:
-    """The rows of one split.
+def read_examples(rows: Iterable[Row], columns: Sequence[str | None], needs_labels: bool) -> list[Example]:
+    """The rows of one split; without `needs_labels`, all or none have labels.
 
     Args:
         columns: of the text, of a second text, of the label; None for the usual names and no second text.
-        needs_labels: otherwise the label column may be missing, or empty in all rows.
     Raises:
         UserError: a row has no text or no label.
     """
-    text_column, pair_column, label_column = columns
     examples = []
     for place, row in rows:
-        example = read_example(text_column, pair_column, row, place)
-        label = None
-        if needs_labels or not {label_column, *LABEL_COLUMNS}.isdisjoint(row):
-            label = row[find_column(row, place, label_column, LABEL_COLUMNS)]
-        if str(label).strip() in ("None", "", "nan", "NaN"):
-            label = None
-        examples.append(example._replace(label=label))
-    missing = [example.place for example in examples if example.label is None]
-    may_be_missing = not needs_labels and len(missing) == len(examples)
-    if missing and not may_be_missing:
-        raise UserError(f"{missing[0]} has no label; add it, or remove the row")
+        example = read_example(columns, row, place)
+        needs_labels = needs_labels or example.label is not None
+        if needs_labels and example.label is None:
+            raise UserError(f"{place} has no label; its columns are {', '.join(row)}; see --label_column")
+        examples.append(example)
     return examples
 
 
-def find_column(
-    row: Mapping[str, Any],
-    place: str,
-    given: str | None,
-    usual: Sequence[str],
-) -> str:
-    """The name that was given, or else the first of the usual ones that the row has."""
-    name = given or next((name for name in usual if name in row), usual[0])
-    if name not in row:
-        raise UserError(f"{place} has no column '{name}', it has: {', '.join(row)}; see --text_column, --label_column")
-    return name
+def read_example(columns: Sequence[str | None], row: Mapping[str, Any], place: str) -> Example:
+    text_column, pair_column, label_column = columns
+    text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
+    pair = None if pair_column is None else text_of(row, pair_column, place)
+    label = row.get(label_column or first_of(LABEL_COLUMNS, row))
+    return Example(text, pair, None if str(label).strip() in MISSING else label, place)
 
 
-def read_example(
-    text_column: str | None,
-    pair_column: str | None,
-    row: Mapping[str, Any],
-    place: str,
-) -> Example:
-    """The texts of a row, without its label."""
-    names = [find_column(row, place, text_column, TEXT_COLUMNS)]
-    if pair_column is not None:
-        names.append(find_column(row, place, pair_column, ()))
-    for name in names:
-        text = row[name]
-        if not isinstance(text, str) or not text.strip() or not is_encodable(text):
-            raise UserError(f"{place} has no text in the column '{name}', but {text!a:.40}; correct or remove the row")
-    text, *pair = [row[name] for name in names]
-    return Example(text, pair[0] if pair else None, None, place)
+def first_of(names: Sequence[str], row: Mapping[str, Any]) -> str:
+    """The first name that the row has."""
+    return next((name for name in names if name in row), names[0])
 
 
-def table_rows(table: Any, source: str) -> Iterator[Row]:
-    """The rows of a table of `datasets`, with names of classes in place of their numbers; -1 is a hidden label."""
-    named = {}
-    for column, feature in table.features.items():
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        if names is not None:
-            named[column] = dict(zip((None, -1, *range(len(names))), (None, None, *names), strict=True))
-    for number, row in enumerate(table):
-        for column, names in named.items():
-            value = row[column]
-            if isinstance(value, list):
-                row[column] = [names[one] for one in value]
-            else:
-                row[column] = names[value]
-        yield f"{source} row {number}", row
+def text_of(row: Mapping[str, Any], column: str, place: str) -> str:
+    text = row.get(column)
+    if not isinstance(text, str) or not text.strip() or not is_encodable(text):
+        named = ", ".join(row)
+        raise UserError(f"{place} has no text in the column '{column}', its columns are {named}; see --text_column")
+    return text
 
 
 # ---- labels
@@ -151,11 +105,7 @@ def as_number(label: Any) -> float | None:
     return value if math.isfinite(value) and not isinstance(label, bool) else None
 
 
-def find_labels(
-    examples: Sequence[Example],
-    kind: str,
-    separator: str | None,
-) -> Labels:
+def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> Labels:
     """The kind of the labels if it is "auto", and the classes in ascending order, or the range of the numbers."""
     labels = [example.label for example in examples]
     if kind == "auto":
@@ -163,9 +113,7 @@ def find_labels(
     if kind == NUMBER:
         numbers = [as_number(label) or 0.0 for label in labels]  # what is no number is refused later, with its place
         return Labels(kind, [], min(numbers), max(numbers))
-    found: set[str] = set()
-    for label in labels:
-        found.update(class_names(label, separator))
+    found = {name for label in labels for name in class_names(label, separator)}
     return Labels(kind, sorted(found, key=lambda name: (as_number(name) or 0.0, name)))
 
 
@@ -177,67 +125,46 @@ def find_kind(labels: Sequence[Any], separator: str | None) -> str:
     if None in numbers:
         return SINGLE
     is_whole = all(number == round(number or 0) for number in numbers)
-    is_few = len(numbers) <= MOST_WHOLE_NUMBERS
-    return SINGLE if is_whole and is_few else NUMBER
+    return SINGLE if is_whole and len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
     """The classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
-    parts = [label]
-    if isinstance(label, list):
-        parts = label
-    elif separator is not None:
-        parts = str(label).split(separator)
-    names = []
-    for part in parts:
-        name = str(part).strip()
-        names.append(re.sub(r"^(-?\d+)\.0$", r"\1", name))
+    parts = label if isinstance(label, list) else str(label).split(separator or "\n")
+    names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
     return [name for name in names if name]
 
 
-def number_label(
-    example: Example,
-    labels: Labels,
-    separator: str | None,
-) -> Example:
+def number_label(example: Example, labels: Labels, separator: str | None) -> Example:
     """The example with its label as numbers: 0 or 1 for each class, or one number in the range of training."""
-    wrong = f"{example.place} has the label '{example.label!s:.40}', which is"
+    found: list[float] = []
     if labels.kind == NUMBER:
         number = as_number(example.label)
-        if number is None:
-            raise UserError(f"{wrong} no number; correct it, or give --label_kind {SINGLE}")
-        share = (number - labels.low) / (labels.high - labels.low)
-        return example._replace(label=[share])
-    names = class_names(example.label, separator)
-    if not set(names) <= set(labels.classes):
-        raise UserError(f"{wrong} not in the training data, which has {', '.join(labels.classes):.200}; correct it")
-    if labels.kind == SINGLE and len(names) != 1:
-        raise UserError(f"{wrong} not one class; give --label_kind {SEVERAL}")
-    return example._replace(label=[float(name in names) for name in labels.classes])
+        if number is not None:
+            found = [(number - labels.low) / (labels.high - labels.low)]
+    else:
+        names = class_names(example.label, separator)
+        is_known = set(names) <= set(labels.classes)
+        if is_known and (labels.kind == SEVERAL or len(names) == 1):
+            found = [float(name in names) for name in labels.classes]
+    if not found:
+        known = ", ".join(labels.classes) or "numbers"
+        raise UserError(f"{example.place} has the label '{example.label!s:.40}', but training has {known:.200}")
+    return example._replace(label=found)
 
 
 # ---- choosing rows
 
 
-def choose_examples(
-    examples: Sequence[Example],
-    share: float,
-    seed: int,
-) -> tuple[list[Example], list[Example]]:
-    """A share of the different texts with the same share of each class, or of each range of numbers, and the others.
+def choose_examples(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """A share of the examples with the same share of each class, or of each range of numbers, and the others.
 
-    Texts are ordered by their label, those with equal labels at random; of this order every (1 / share)-th is chosen.
+    Examples are ordered by their label, equal ones at random; of this order every (1 / share)-th is chosen.
     """
     rng = np.random.default_rng(seed)
-    labels = {example.key: example.label for example in examples}
-    ranks = rng.permutation(len(labels)).tolist()
-    order = sorted(zip(labels.values(), ranks, labels, strict=True))
-    positions = np.arange(len(order) + 1) * share + rng.random()
-    is_chosen = np.diff(np.floor(positions))
-    chosen = set()
-    for place in np.flatnonzero(is_chosen):
-        _, _, key = order[place]
-        chosen.add(key)
-    inside = [example for example in examples if example.key in chosen]
-    outside = [example for example in examples if example.key not in chosen]
-    return inside, outside
+    ranks = rng.permutation(len(examples))
+    order = sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
+    positions = np.arange(len(examples) + 1) * share + rng.random()
+    is_chosen = np.zeros(len(examples), dtype=bool)
+    is_chosen[order] = np.diff(np.floor(positions)) > 0
+    return list(compress(examples, is_chosen)), list(compress(examples, ~is_chosen))

@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
-    confusion_matrix,
+    classification_report,
     f1_score,
     matthews_corrcoef,
-    precision_recall_fscore_support,
 )
 
 from electra.finetuning.task import is_one_answer
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
 
 Matrix = NDArray[Any]
-Scores = dict[str, float]
 
 
 class References(NamedTuple):
@@ -66,67 +65,38 @@ def names_of(labels: Labels, answers: Matrix) -> list[Any]:
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
-    found = []
-    for row in answers:
-        numbers_of_row = np.flatnonzero(row).tolist()
-        found.append([labels.classes[number] for number in numbers_of_row])
+    found = [[labels.classes[number] for number in np.flatnonzero(row).tolist()] for row in answers]
     return found if labels.kind == SEVERAL else [names[0] for names in found]
 
 
-def score(logits: Matrix, references: References) -> Scores:
+def score(logits: Matrix, references: References) -> dict[str, float]:
     """The metrics of a split; logits (R, C)."""
+    kind = references.labels.kind
+    matrix = references.matrix
     by_text = mean_by_text(logits, references.owners)
+    answers = decide(references.labels, by_text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
-        scores = SCORES[references.labels.kind]
-        return scores(references.matrix, decide(references.labels, by_text), by_text)
-
-
-def f1_scores(matrix: Matrix, answers: Matrix) -> Scores:
-    """nan: a class that occurs neither in the labels nor in the answers does not count."""
-    return {
-        "macro_f1": f1_score(matrix, answers, average="macro", zero_division=np.nan),
-        "micro_f1": f1_score(matrix, answers, average="micro", zero_division=0.0),
-    }
-
-
-def single_scores(matrix: Matrix, answers: Matrix, logits: Matrix) -> Scores:
-    mcc = matthews_corrcoef(matrix.argmax(1), answers.argmax(1))
-    return {
-        "accuracy": accuracy_score(matrix, answers),
-        **f1_scores(matrix, answers),
-        "mcc": float(mcc),
-    }
-
-
-def several_scores(matrix: Matrix, answers: Matrix, logits: Matrix) -> Scores:
-    occurs = matrix.any(0)
-    ranked = np.nan_to_num(logits[:, occurs])
-    precision = average_precision_score(matrix[:, occurs], ranked)
-    return {
-        **f1_scores(matrix, answers),
-        "average_precision": float(precision),
-        "subset_accuracy": accuracy_score(matrix, answers),
-    }
-
-
-def number_scores(matrix: Matrix, answers: Matrix, logits: Matrix) -> Scores:
-    labels = matrix[:, 0]
-    numbers = answers[:, 0]
-    error = np.square(labels - numbers).mean()
-    return {
-        "pearson": float(pearsonr(labels, numbers).statistic),
-        "spearman": float(spearmanr(labels, numbers).statistic),
-        "rmse": float(np.sqrt(error)),
-    }
-
-
-SCORES = {
-    SINGLE: single_scores,
-    SEVERAL: several_scores,
-    NUMBER: number_scores,
-}
-"""Kind of the labels -> function of labels, answers and logits, each (N, C)."""
+        if kind == NUMBER:
+            pair = matrix[:, 0], answers[:, 0]
+            return {
+                "pearson": float(pearsonr(*pair).statistic),
+                "spearman": float(spearmanr(*pair).statistic),
+                "rmse": float(np.sqrt(np.square(matrix - answers).mean())),
+            }
+        accuracy = accuracy_score(matrix, answers)
+        scores = {
+            # nan: a class that occurs neither in the labels nor in the answers does not count
+            "macro_f1": f1_score(matrix, answers, average="macro", zero_division=np.nan),
+            "micro_f1": f1_score(matrix, answers, average="micro", zero_division=0.0),
+        }
+        if kind == SINGLE:
+            mcc = matthews_corrcoef(matrix.argmax(1), answers.argmax(1))
+            return {"accuracy": accuracy, **scores, "mcc": float(mcc)}
+        occurs = matrix.any(0)
+        ranked = np.nan_to_num(by_text[:, occurs])
+        scores["average_precision"] = float(average_precision_score(matrix[:, occurs], ranked))
+        return {**scores, "subset_accuracy": accuracy}
 
 
 def is_collapsed(logits: Matrix, references: References) -> bool:
@@ -141,22 +111,16 @@ def is_collapsed(logits: Matrix, references: References) -> bool:
 
 
 def details(logits: Matrix, references: References) -> dict[str, Any]:
-    """What a report shows besides the metrics.
-
-    Returns:
-        `baseline`: scores of the constant answer; `classes`: name, precision, recall, F1 and number of texts of each;
-        `confusion`: texts of each class (row) by answer (column), if each text has one class.
-    """
+    """What a report shows besides the metrics: the scores of the constant answer, and a text about the classes."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
-    found = {"labels": labels._asdict(), "baseline": score(constant, references)}
+    baseline = score(constant, references)
     if labels.kind == NUMBER:
-        return found
-    matrix = references.matrix
+        return {"baseline": baseline, "text": f"labels of the training data: {labels.low:g} to {labels.high:g}"}
     answers = decide(labels, mean_by_text(logits, references.owners))
-    columns = precision_recall_fscore_support(matrix, answers, zero_division=0.0)
-    found["classes"] = np.stack(columns, axis=1).tolist()
+    text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
     if labels.kind == SINGLE:
-        numbers = range(len(labels.classes))
-        found["confusion"] = confusion_matrix(matrix.argmax(1), answers.argmax(1), labels=numbers).tolist()
-    return found
+        right = pd.Series(names_of(labels, references.matrix), name="label")
+        chosen = pd.Series(names_of(labels, answers), name="answer")
+        text += "\n" + pd.crosstab(right, chosen).to_string()
+    return {"baseline": baseline, "text": text}

@@ -1,6 +1,6 @@
 """Rows with texts -> their classes, with probabilities, or their numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,9 +8,8 @@ from scipy.special import expit, softmax
 
 from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.predict import Forward, Predictor, Saved
-from electra.io.rows import Row
-from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, TEXT_COLUMNS, Example, Labels, read_example
+from electra.finetuning.predict import Predictor, Saved
+from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, Labels, read_example
 from electra.tasks.classify.encoding import encode_texts
 from electra.tasks.classify.metrics import decide, mean_by_text, names_of
 
@@ -29,11 +28,7 @@ PAIRS = (
 """Columns of GLUE's pairs."""
 
 
-def predictor(
-    saved: Saved,
-    first: Row,
-    given: Any,
-) -> Predictor:
+def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
     """How rows are answered.
 
     Columns of the texts, the first of these that is known: `given`, the options of the command; the columns of
@@ -41,37 +36,30 @@ def predictor(
     """
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
-    if text is None and pair is None and "label_kind" not in saved.settings:
-        text, pair = next((names for names in PAIRS if set(names) <= set(first[1])), (None, None))
-    if text is None:
-        text = next((name for name in TEXT_COLUMNS if name in first[1]), TEXT_COLUMNS[0])
+    is_own = "label_kind" in saved.settings
+    if text is None and pair is None and not is_own:
+        text, pair = next((names for names in PAIRS if set(names) <= set(first)), (None, None))
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
     return Predictor(
-        [text] if pair is None else [text, pair],
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         PaddingCollator(saved.tokenizer.pad_token_id),
-        partial(read_example, text, pair),
+        partial(read_example, (text, pair, None)),
         partial(answer, saved, Labels(KINDS.get(config.problem_type, SINGLE), classes)),
     )
 
 
-def answer(
-    saved: Saved,
-    labels: Labels,
-    examples: Sequence[Example],
-    forward: Forward,
-) -> list[dict[str, Any]]:
+def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[dict[str, Any]]:
     """The class and its probability; all classes above one half and the probabilities of all; or the number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.max_length, in_windows)
     logits = mean_by_text(forward(rows), owners)
-    names = names_of(labels, decide(labels, logits))
-    answers: list[dict[str, Any]] = [{"prediction": name} for name in names]
-    if labels.kind == SINGLE:
-        for columns, share in zip(answers, softmax(logits, axis=1).max(1).tolist(), strict=True):
-            columns["probability"] = share
-    elif labels.kind == SEVERAL:
-        for columns, shares in zip(answers, expit(logits).tolist(), strict=True):
-            columns["probability"] = dict(zip(labels.classes, shares, strict=True))
+    answers: list[dict[str, Any]] = []
+    for name, row in zip(names_of(labels, decide(labels, logits)), logits, strict=True):
+        columns = {"prediction": name}
+        if labels.kind == SINGLE:
+            columns["probability"] = float(softmax(row).max())
+        elif labels.kind == SEVERAL:
+            columns["probability"] = dict(zip(labels.classes, expit(row).tolist(), strict=True))
+        answers.append(columns)
     return answers

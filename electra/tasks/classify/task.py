@@ -1,7 +1,7 @@
 """Labels of the user's texts as a task: what the labels are, rows of tokens, loss, files of predictions."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.io.rows import Row, read_rows
 from electra.tasks.classify.data import (
-    KINDS,
+    LABEL_COLUMNS,
     NUMBER,
     SEVERAL,
     SINGLE,
@@ -31,9 +31,9 @@ from electra.tasks.classify.data import (
     Labels,
     choose_examples,
     find_labels,
+    first_of,
     number_label,
     read_examples,
-    table_rows,
 )
 from electra.tasks.classify.encoding import encode_texts
 from electra.tasks.classify.metrics import References, decide, details, is_collapsed, mean_by_text, names_of, score
@@ -52,10 +52,9 @@ PROBLEM_TYPES = {
     NUMBER: "regression",
 }
 """Kind of the labels -> its name in transformers."""
+COLUMNS = ("text_column", "text_pair_column", "label_column")
 RECORDED = (
-    "text_column",
-    "text_pair_column",
-    "label_column",
+    *COLUMNS,
     "label_separator",
     "class_weights",
     "long_texts",
@@ -85,20 +84,21 @@ def open_task(args: Arguments) -> Task:
     """Reads the data, because the kind of its labels decides what the task is."""
     options = args.options
     data = read_labelled(options)
-    log_labels(data)
     kind = data.labels.kind
+    weights = None
+    if options.class_weights == "balanced":
+        # of a class, or of a yes to it, in inverse proportion to its frequency
+        shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
+        weights = 1 / (len(shares) * shares) if kind == SINGLE else (1 - shares) / shares
+    settings = {name: getattr(options, name) for name in RECORDED}
     return file_task(
         CLASSIFY,
         options,
         headlines=(HEADLINES[kind],),
-        settings={
-            "label_kind": kind,
-            **{name: getattr(options, name) for name in RECORDED},
-            **data_settings(options),
-        },
+        settings={"label_kind": kind, **settings, **data_settings(options)},
         load=partial(load, data, options.long_texts == "windows"),
         head=partial(head, data.labels),
-        loss=partial(loss, class_weights(data) if options.class_weights == "balanced" else None),
+        loss=partial(loss, weights),
         metrics=by_split(score),
         is_collapsed=is_collapsed,
         predictions=predictions,
@@ -110,81 +110,81 @@ def open_task(args: Arguments) -> Task:
 
 def read_labelled(options: Any) -> Labelled:
     """All splits; without a development set, a share of the training data."""
-    columns = (options.text_column, options.text_pair_column, options.label_column)
-    splits = {split: read_examples(rows, columns, split != "test") for split, rows in split_rows(options).items()}
-    if not all(splits.get(split) for split in {"train", *splits}):
-        raise UserError("a file, or the training data, has no rows; give a header and at least one row")
+    splits = read_splits(options)
+    if not splits.get("train"):
+        raise UserError("the training data has no rows; give a header and rows, or a data set with a split train")
     separator = options.label_separator
     labels = find_labels(splits["train"], options.label_kind, separator)
-    if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
+    if labels.low == labels.high or len(labels.classes) == 1:
         raise UserError(f"all labels are {splits['train'][0].label}; the training data needs two or more")
     for split, examples in splits.items():
         if examples[0].label is not None:
             splits[split] = [number_label(example, labels, separator) for example in examples]
+    seed = options.eval_seed
     if "dev" not in splits:
-        share = options.validation_fraction
-        splits["dev"], splits["train"] = choose_examples(splits["train"], share, options.eval_seed)
-        logger.info("held out       %g %% of the training data, %d texts", 100 * share, len(splits["dev"]))
-    splits["train"], _ = choose_examples(splits["train"], options.train_fractions[0], options.eval_seed)
+        splits["dev"], splits["train"] = choose_examples(splits["train"], options.validation_fraction, seed)
+    splits["train"], _ = choose_examples(splits["train"], options.train_fractions[0], seed)
     if not splits["train"] or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
-    return Labelled(labels, splits)
+    data = Labelled(labels, splits)
+    log_labels(data)
+    return data
 
 
-def split_rows(options: Any) -> dict[str, Iterable[Row]]:
-    """The rows of each split, of files or of a data set."""
+def read_splits(options: Any) -> dict[str, list[Example]]:
+    """The examples of each split, with labels as in the source, of files or of a data set."""
+    columns = [getattr(options, name) for name in COLUMNS]
     if options.dataset_name is None:
-        return {split: read_rows(path) for split, (path,) in files_by_split(options).items()}
+        files = files_by_split(options)
+        return {split: read_examples(read_rows(path), columns, split != "test") for split, (path,) in files.items()}
     tables = load_tables(options.dataset_name, options.dataset_config_name, "name a file with --train_file")
+    found = {split: theirs for split, theirs in SPLITS.items() if theirs in tables}
     return {
-        split: table_rows(tables[theirs], f"{options.dataset_name} {theirs}")
-        for split, theirs in SPLITS.items()
-        if theirs in tables
+        split: read_examples(table_rows(tables[theirs], theirs, options.label_column), columns, split != "test")
+        for split, theirs in found.items()
     }
+
+
+def table_rows(table: Any, split: str, label_column: str | None) -> Iterator[Row]:
+    """The rows of a split of a data set, with the names of classes; -1 is a hidden label."""
+    column = label_column or first_of(LABEL_COLUMNS, table.features)
+    names = getattr(table.features.get(column), "names", None)
+    for number, row in enumerate(table):
+        if names:
+            row[column] = [*names, None][row[column]]
+        yield f"{split} row {number}", row
 
 
 def log_labels(data: Labelled) -> None:
     """What the labels are, how frequent they are, and which texts are in two splits."""
-    labels = data.labels
-    means = data.matrix("train").mean(0)
-    shares = [f"{name} {100 * share:.1f} %" for name, share in zip(labels.classes, means, strict=False)]
-    logger.info("labels         %s: %.500s", KINDS[labels.kind], ", ".join(shares) or f"{labels.low} to {labels.high}")
-    if means.max() >= IMBALANCED * means.min():
+    kind, classes, low, high = data.labels
+    shares = data.matrix("train").mean(0)
+    shown = [f"{name}: {100 * share:.1f} %" for name, share in zip(classes, shares, strict=False)]
+    logger.info("labels         %s, %.500s", kind, ", ".join(shown) or f"{low:g} to {high:g}")
+    if shares.max() >= IMBALANCED * shares.min():
         logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
-    known = {example.key for example in data.splits["train"]}
+    known = {example[:2] for example in data.splits["train"]}
     for split in data.splits.keys() - {"train"}:
-        repeated = sum(example.key in known for example in data.splits[split])
+        repeated = sum(example[:2] in known for example in data.splits[split])
         if repeated:
             logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
 
 
-def load(
-    data: Labelled,
-    in_windows: bool,
-    tokenizer: PreTrainedTokenizerBase,
-    tuning: Tuning,
-) -> TaskData:
+def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
     kind = data.labels.kind
     mean = data.matrix("train").mean(0)
+    constant = mean if kind == NUMBER else logit(mean)
     splits = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
-        long = len(np.unique(owners[rows.lengths >= tuning.max_length])) / len(examples)
-        if long:
-            what = f"read in {len(rows)} windows" if in_windows else "cut off there"
-            length = tuning.max_length
-            logger.info("%-14s %.1f %% of the texts have %d tokens or more: %s", split, 100 * long, length, what)
+        share = 100 * len(np.unique(owners[rows.lengths >= tuning.max_length])) / len(examples)
+        what = f"read in {len(rows)} windows" if in_windows else "cut off there"
+        logger.info("%-14s %.1f %% of the texts have %d tokens or more: %s", split, share, tuning.max_length, what)
         matrix = None
         if examples[0].label is not None:
             matrix = data.matrix(split)
             rows = replace(rows, columns={**rows.columns, "labels": targets(kind, matrix)[owners]})
-        references = References(
-            data.labels,
-            matrix,
-            owners,
-            [example.place for example in examples],
-            mean if kind == NUMBER else logit(mean),
-        )
+        references = References(data.labels, matrix, owners, [example.place for example in examples], constant)
         splits[split] = Split(rows, references, len(examples), matrix is not None)
     return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind])
 
@@ -199,20 +199,7 @@ def targets(kind: str, matrix: NDArray[np.float64]) -> NDArray[Any]:
 # ---- the model
 
 
-def class_weights(data: Labelled) -> Tensor:
-    """Weights (C,) of the classes, N / (C n), or of the positive answers, (N - n) / n, for n of N texts."""
-    if data.labels.kind == NUMBER:
-        raise UserError("--class_weights balanced needs classes, but the labels are numbers; leave it out")
-    share = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
-    return 1 / (len(share) * share) if data.labels.kind == SINGLE else (1 - share) / share
-
-
-def head(
-    labels: Labels,
-    encoder: PreTrainedModel,
-    tuning: Tuning,
-    data: TaskData,
-) -> EncoderWithHead:
+def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
     """A saved model answers numbers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
     if isinstance(model.head, TransformersHead):
@@ -227,14 +214,14 @@ def loss(
     num_items_in_batch: Tensor | int | None = None,
 ) -> Tensor:
     """`step_loss` with weights of classes; for several classes at once, labels (B, C), that of each yes or no."""
-    if weights is not None:
-        weights = weights.to(output.device)
+    is_number = labels.is_floating_point()
+    if labels.dim() == 1 and (weights is None or is_number):
+        return step_loss(output, labels, num_items_in_batch)
+    weights = None if weights is None else weights.to(output.device)
     if labels.dim() == 2:
         losses = binary_cross_entropy_with_logits(output.float(), labels.float(), pos_weight=weights, reduction="none")
-    elif weights is not None:
-        losses = cross_entropy(output.float(), labels, weights, reduction="none")
     else:
-        return step_loss(output, labels, num_items_in_batch)
+        losses = cross_entropy(output.float(), labels, weights, reduction="none")
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 

@@ -70,9 +70,8 @@ def test_a_share_of_the_training_data_is_held_out(folder):
         ([], {}, "no rows"),
         ([["a", "1"]], {}, "two or more"),
         ([["a", "1"], ["b", "1"]], {}, "two or more"),
-        ([["a", "1"], ["a", "2"]], {}, "too few texts"),
+        ([["a", "1"], ["b", "2"]], {"validation_fraction": 1e-9}, "too few texts"),
         ([["a", "1.5"], ["b", "x"], ["c", "2"]], {"label_kind": "number"}, "train.csv:3"),
-        ([[f"text {n}", n + 0.5] for n in range(30)], {"class_weights": "balanced"}, "--class_weights"),
     ],
 )
 def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
@@ -89,7 +88,7 @@ def test_a_class_of_the_development_set_alone_is_refused(folder, tmp_path):
 def test_two_files_may_not_have_other_columns(folder, tmp_path):
     dev = write_lines(tmp_path / "dev.jsonl", [{"text": "a", "y": "good"}])
     message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=dev))
-    assert "dev.jsonl:1 has no column 'label', it has: text, y" in message
+    assert "dev.jsonl:1 has no label; its columns are text, y" in message
 
 
 def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeypatch):
@@ -99,7 +98,7 @@ def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeyp
     dev = write_table(tmp_path / "dev.csv", ["text", "label"], rows[1:4])
     with caplog.at_level("INFO", "electra"):
         opened(train_file=train, validation_file=dev)
-    for said in ("rare 5.0 %, usual 95.0 %", "imbalanced", "3 texts of dev are also in the training data"):
+    for said in ("rare: 5.0 %, usual: 95.0 %", "imbalanced", "3 texts of dev are also in the training data"):
         assert said in caplog.text
 
 
@@ -183,8 +182,9 @@ def test_classes_that_a_word_names_are_learned(reviews):
 @pytest.mark.slow
 def test_the_report_has_baseline_classes_and_confusions(reviews):
     text = (reviews / "report.md").read_text()
-    assert "| majority class |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
-    assert "| good | 100.0 | 100.0 | 100.0 | 8 |" in text and "| bad | 8 | 0 |" in text
+    assert "| majority or mean |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
+    lines = [line.split() for line in text.split("\n")]
+    assert ["good", "1.00", "1.00", "1.00", "8"] in lines and ["bad", "8", "0"] in lines
     report([str(reviews)])
     assert (reviews / "report.md").read_text() == text
 
@@ -221,7 +221,7 @@ def test_a_saved_regression_answers_on_the_scale_of_data(folder):
     answers = pipeline("text-classification", str(found / "models" / "marks"))([text for text, _ in rows])
     errors = [(one["score"] - float(mark)) ** 2 for one, (_, mark) in zip(answers, rows, strict=True)]
     assert (sum(errors) / len(errors)) ** 0.5 / 7.5 == approx(result.metrics["rmse"], abs=1e-5)
-    assert "from 10 to 17.5" in (found / "report.md").read_text()
+    assert "10 to 17.5" in (found / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_a_learning_curve_compares_both_starts(folder):
     assert (found / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     page = (found / "report.html").read_text()
     assert "Learning curve" in page and "data:image/svg+xml" in page
-    for name in ("pretrained-0.5", "pretrained-1", "scratch-0.5", "scratch-1", "majority class"):
+    for name in ("pretrained-0.5", "pretrained-1", "scratch-0.5", "scratch-1", "majority or mean"):
         assert f"| {name} |" in (found / "report.md").read_text()
     point = found / "scratch-1"
     before = (point / "predictions" / "reviews-42.npz").stat()
