@@ -29,9 +29,9 @@ from electra.options import as_flags
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.plan import announce_plan
+from electra.pretraining.plan import make_plan
+from electra.pretraining.run import make_trainer
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
@@ -93,12 +93,9 @@ class Bench:
         args = parse_arguments(as_flags({name: str(v) if isinstance(v, Path) else v for name, v in given.items()}))
         run = open_run(args)
         data = load_data(args, None)
-        args = resolve(args, run.folder, None, len(data.policy), has_held_out=False)
+        args = resolve(args, run, len(data.policy), has_held_out=False)
         model = build_model(args, data.tokenizer)
-        tune_for_device(model, args.training)
-        trainer = make_trainer(args, model, data, announce_plan(args, model, data, []), None, [])
-        compile_step(trainer)
-        return trainer
+        return make_trainer(args, model, data, make_plan(args, model, data), None, [])
 
     def speed(self, **options: Any) -> dict[str, Any]:
         """Tokens a second of `train()`, by the last two windows; utilization; peak memory."""

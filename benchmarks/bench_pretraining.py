@@ -35,13 +35,13 @@ from transformers import TrainerCallback, TrainerState
 
 from benchmarks.plain_electra import PlainElectra
 from electra.options import as_flags
-from electra.pretraining import setup
+from electra.pretraining import run as pretraining_run
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.plan import announce_plan
+from electra.pretraining.plan import make_plan
+from electra.pretraining.run import make_trainer
 from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import compile_step, make_trainer, tune_for_device
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
 from electra.runtime.hardware import device_name, measure_matmul_flops
@@ -94,12 +94,10 @@ def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tupl
     args = parse_arguments(flags(case, options, folder))
     run = open_run(args)
     data = load_data(args, run.checkpoint)
-    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
-    plan = announce_plan(args, model, data, [])
-    tune_for_device(model, args.training)
+    plan = make_plan(args, model, data)
     trainer = make_trainer(args, model, data, plan, None, [])
-    compile_step(trainer)
     return trainer, plan.flops / plan.steps
 
 
@@ -164,8 +162,8 @@ def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection
         stack.enter_context(contextlib.redirect_stdout(silence))
         stack.enter_context(contextlib.redirect_stderr(silence))
         if way == "plain":  # nothing of what ours does to its process or its networks
-            setup.tune_process = lambda device: None
-            setup.tune_networks = lambda model: None
+            pretraining_run.tune_process = lambda device: None
+            pretraining_run.tune_networks = lambda model: None
         trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
         take = bare_loop(trainer, way == "plain", case["precision"])
         take(WARM_UP)

@@ -209,7 +209,7 @@ def start(name: str) -> None:
     verb = VERBS[name]
     words = sys.argv[1:]
     options = words[: words.index("--")] if "--" in words else words
-    if {"-h", "--help", "--help_all"} & set(options):
+    if {"-h", "--help"} & set(options):
         say(introduction(name))
     elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201

@@ -21,7 +21,7 @@ import logging
 import math
 import os
 import sys
-from argparse import SUPPRESS, Action, Namespace
+from argparse import Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -92,11 +92,22 @@ class Rules(NamedTuple):
     """A run that starts from the networks of an earlier run has its value, unless one is given."""
     changes_score: bool = True
     """A score of fine-tuning depends on it."""
+    absolute: Callable[[str], str] | None = None
+    """It names files or folders, and this makes their paths absolute: a run goes on from any folder."""
 
 
-def option(default: Any, help: str, valid: Range | None = None, choices: Iterable[str] = (), **rules: Any) -> Any:
-    """A dataclass field with its help text and its `Rules`."""
+def option(
+    default: Any,
+    help: str,
+    valid: Range | None = None,
+    choices: Iterable[str] = (),
+    without_value: Any = None,
+    **rules: Any,
+) -> Any:
+    """A dataclass field with its help text, its `Rules`, and the value of an option that is given without one."""
     metadata: dict[str, Any] = {"help": help, "rules": Rules(valid, **rules)}
+    if without_value is not None:
+        metadata |= {"nargs": "?", "const": without_value}
     if choices:
         metadata["choices"] = list(choices)
     if isinstance(default, list):
@@ -120,8 +131,7 @@ def default_of(option: Field[Any]) -> Any:
 def check(condition: bool, name: str, value: Any, expected: str) -> None:
     """Refuse the value of an option unless the condition holds."""
     if not condition:
-        shown = repr(value) if value == "" else value
-        raise UserError(f"--{name} {shown} is not possible: it must be {expected}")
+        raise UserError(f"--{name} {value} is not possible: it must be {expected}")
 
 
 def check_options(options: Any) -> None:
@@ -132,7 +142,7 @@ def check_options(options: Any) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, float):
                 check(math.isfinite(one), f.name, one, "a finite number")
-            if valid is not None and one is not None:
+            if valid and one is not None:
                 check(valid.holds(one), f.name, one, valid.expected)
 
 
@@ -148,10 +158,6 @@ class Options:
 
 # ---- command lines
 
-WITHOUT_VALUE = {"predict_test": "best", "save_model": "best"}
-"""The value of an option that is given without one."""
-ALIASES = {"data_seed": "eval_seed"}
-"""Earlier names, which are still accepted."""
 RENAMED = {
     # of rc2020_electra
     "lr": "learning_rate",
@@ -170,16 +176,12 @@ RENAMED = {
     "tokenizer_name": "tokenizer_path",
     "dataset": "dataset_name",
     "no_cuda": "use_cpu",
+    # of Trainer, with another meaning here
+    "data_seed": "eval_seed",
 }
 """Names of other code bases, and the option to suggest; docs/reference_flags.md has them all."""
 
 _NOT_GIVEN = object()
-
-
-class _HelpAll(Action):
-    def __call__(self, parser: Any, *_: Any) -> None:
-        parser._print_message(parser.format_help(everything=True), sys.stdout)
-        parser.exit()
 
 
 class CommandLine(HfArgumentParser):
@@ -189,50 +191,39 @@ class CommandLine(HfArgumentParser):
         flags: after `parse`, the names of options that the command line itself gives.
         lines: after `parse`, those that the file gives.
         record: after `parse`, the options to be written for `--config`: given as flags, different from their default,
-            or `always_recorded`.
+            or `always_recorded`; paths are absolute.
     """
 
+    flags: frozenset[str]
+    lines: frozenset[str]
+    record: dict[str, Any]
+
     def __init__(self, groups: Sequence[type], description: str) -> None:
-        self._source = ""
         usage = "%(prog)s [--option value ...]"
         program = os.path.basename(sys.argv[0])
         super().__init__(list(groups), prog=program, description=description, allow_abbrev=False, usage=usage)
-        self.flags: frozenset[str] = frozenset()
-        self.lines: frozenset[str] = frozenset()
-        self.record: dict[str, Any] = {}
-        for action in self._actions:
-            if action.dest in WITHOUT_VALUE:
-                action.nargs, action.const = "?", WITHOUT_VALUE[action.dest]
-            elif action.type is string_to_bool and action.nargs is None:  # of `bool | None`
-                action.nargs, action.const = "?", True
+        self._source = ""
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
-        if any(_of_transformers(group) for group in groups):
-            what = "Also list the options of transformers.TrainingArguments, which are accepted too."
-            self.add_argument("--help_all", nargs=0, action=_HelpAll, default=SUPPRESS, help=what)
         if "--lowercase" in self._option_string_actions:
             is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}
             self.add_argument("--cased", nargs="?", help="Keep upper case.", **is_lowercase)
 
     def add_argument(self, *names: str, rules: Any = None, **kwargs: Any) -> Action:
         """argparse's, without spellings with hyphens, which `parse` translates, and without a field's rules."""
+        if kwargs.get("type") is string_to_bool:  # also of `bool | None`
+            kwargs |= {"nargs": "?", "const": True}
         return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
 
-    def format_help(self, everything: bool = False) -> str:
-        """The options by group; with `everything`, those that only transformers declares follow."""
-        groups = [("Options", {"help", "help_all", "config"})]
-        for group in self.dataclass_types:
-            names = {f.name for f in fields(group)}
-            theirs = _of_transformers(group)
-            groups.append((str(inspect.getdoc(group)).splitlines()[0].rstrip("."), names - theirs))
-            if everything and theirs:
-                groups.append(("transformers.TrainingArguments", theirs))
-        actions = [action for action in self._actions if not action.option_strings[0].startswith("--no_")]
+    def format_help(self) -> str:
+        """The options by group, without those that only transformers declares."""
         formatter = self._get_formatter()
-        formatter.add_usage(self.usage, actions, [])
+        formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
-        for title, names in groups:
+        for title, names in [("Options", {"help", "config"}), *map(_title_and_names, self.dataclass_types)]:
             formatter.start_section(title)
-            formatter.add_arguments(action for action in actions if action.dest in names)
+            for action in self._actions:
+                if action.dest in names and not action.option_strings[0].startswith("--no_"):
+                    formatter.add_argument(action)
             formatter.end_section()
         return formatter.format_help()
 
@@ -244,34 +235,33 @@ class CommandLine(HfArgumentParser):
         argv: Sequence[str] | None = None,
         *,
         default_config: Callable[[Values], str | None] = lambda flags: None,
-        earlier_run: Callable[[Values], Values] = lambda given: {},
+        default_recipe: Callable[[Values], str | None] = lambda given: None,
+        inherited: Callable[[Values], Values] = lambda given: {},
     ) -> tuple[Any, ...]:
         """Fill the dataclasses from a command line, by default `sys.argv`.
 
         Args:
             default_config: the YAML file that is used without `--config`, from the flags.
-            earlier_run: the options of the run that this one starts from, from flags and file.
+            default_recipe: the recipe that is used where none is named, from flags and file.
+            inherited: options of the run that this one starts from, from flags and file.
         """
         flags = self._read(_normalized(sys.argv[1:] if argv is None else argv))
         config = flags.pop("config", None) or default_config(flags)
         lines = self._read_file(config, flags) if config else {}
-        recipe = RECIPES.get(flags.get("model_size") or lines.get("model_size", ""), {})
-        inherited = self._inherited(earlier_run({**lines, **flags}))
-        values = {**recipe, **inherited, **lines, **flags}
+        given = {**lines, **flags}
+        size = given.get("model_size") or default_recipe(given)
+        recipe = {**RECIPES[size], "model_size": size} if size in RECIPES else {}
+        values = {**recipe, **inherited(given), **given}
         if "model_size" in flags:
-            lost = {name: lines[name] for name in lines if name in recipe and name not in flags}
-            if different := {name: value for name, value in lost.items() if value != recipe[name]}:
-                words = " ".join(as_flags(different))
+            values |= {**recipe, **flags}
+            lost = {name: lines[name] for name in lines if lines[name] != values[name] and name not in flags}
+            if lost:
+                words = " ".join(as_flags(lost))
                 logger.warning("--model_size overrides %s of %s; repeat them as flags to keep them", words, config)
-            values |= {name: recipe[name] for name in lost}
         self.flags = frozenset(flags)
         self.lines = frozenset(lines)
         self.record = {}
-        self._source = f" (from {config} or the command line)" if config else ""
-        try:
-            return tuple(self._make(group, values) for group in self.dataclass_types)
-        except UserError as error:
-            raise UserError(f"{error}{self._source}") from error
+        return tuple(self._make(group, values) for group in self.dataclass_types)
 
     def _read(self, words: Sequence[str]) -> dict[str, Any]:
         """The options that the words give, of the types of their fields; not their defaults."""
@@ -281,88 +271,77 @@ class CommandLine(HfArgumentParser):
             self._refuse(unknown[0])
         return {name: _plain(value) for name, value in vars(namespace).items() if value is not _NOT_GIVEN}
 
-    def _inherited(self, earlier: Values) -> dict[str, Any]:
-        options = [f for group in self.dataclass_types for f in fields(group)]
-        names = {f.name for f in options if rules_of(f).inherited}
-        return self._read(as_flags({name: value for name, value in earlier.items() if name in names}))
-
     def _make(self, group: type, values: Values) -> Any:
-        """A group of options from the values of all groups. It is recorded."""
-        names = {f.name: f for f in fields(group) if f.init}
-        for name, f in names.items():
+        """A group of options from the values of all groups, paths made absolute. It is recorded."""
+        given = {}
+        for f in fields(group):
+            rules = rules_of(f)
             default = default_of(f)
-            value = values.get(name, default)
-            is_recorded = rules_of(f).always_recorded or name in self.flags or value != default
-            if is_recorded and value is not None:
-                self.record[name] = value
-        return group(**{name: values[name] for name in names if name in values})
+            value = values.get(f.name, default)
+            if rules.absolute is not None and value:
+                value = [*map(rules.absolute, value)] if isinstance(value, list) else rules.absolute(value)
+            is_recorded = rules.always_recorded or f.name in self.flags or value != default
+            if f.init and is_recorded and value is not None:
+                self.record[f.name] = value
+            if f.init and (f.name in values or value != default):
+                given[f.name] = value
+        return group(**given)
 
     def _refuse(self, token: str, where: str = "") -> NoReturn:
-        name = token.lstrip("-").partition("=")[0]
-        if not token.startswith("-"):
-            raise UserError(f"'{token}' does not belong to an option{where}; options start with --")
+        word = token.partition("=")[0]
+        name = word.lstrip("-")
         known = [option[2:] for option in self._option_string_actions]
         near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean --{near[0]}?" if near else "; --help lists the options"
-        raise UserError(f"unknown option {token.partition('=')[0]}{where}{hint}")
-
-    def _replaced(self, flags: Values) -> set[str]:
-        """Options of the file that flags replace: files give way to data sets and data sets to files."""
-        groups = ({f.name for f in fields(group)} for group in self.dataclass_types)
-        names = set().union(*(group for group in groups if group >= {"dataset_name", "train_file"}))
-        if "dataset_name" in flags:
-            return {name for name in names if name.startswith("dataset_") or name.endswith("_file")}
-        if "train_file" in flags:
-            return {name for name in names if name.startswith("dataset_")}
-        return set()
+        hint = f"did you mean --{near[0]}?" if near else "--help lists the options"
+        raise UserError(f"unknown option {word}{where}; {hint}")
 
     def _read_file(self, path: str, flags: Values) -> dict[str, Any]:
-        """The options that a YAML file gives, without those that flags replace."""
+        """The options that a YAML file gives, without the text that flags replace by another."""
         try:
             content = read_as_written(config_path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"cannot read --config {path}: {error.strerror}") from error
         except YAML_ERRORS as error:
             raise UserError(f"--config {path} is not valid YAML: {error}") from error
         if not isinstance(content, dict | None):
             raise UserError(f"--config {path} must hold 'option: value' lines, but holds a {type(content).__name__}")
-        replaced = self._replaced(flags)
         words: list[str] = []
-        for key, value in (content or {}).items():
-            name = ALIASES.get(str(key), str(key))
-            if f"--{name}" not in self._option_string_actions or name in ("config", "help", "help_all"):
-                self._refuse(f"--{key}", where=f" in {path}")
-            if name in replaced:
-                logger.info("%s: %s in %s is ignored, because the command line gives other data", key, value, path)
-            elif value == [] and self.get_default(name):
-                raise UserError(f"{key} in {path} is an empty list; give at least one value, or leave it out")
+        for name, value in (content or {}).items():
+            if f"--{name}" not in self._option_string_actions or name in ("config", "help"):
+                self._refuse(f"--{name}", where=f" in {path}")
+            if _is_replaced(name, flags):
+                logger.info("%s: %s in %s is ignored, because the command line gives other data", name, value, path)
             else:
                 words += _words(name, value)
         self._source = f" (from {path})"
-        return self._read(words)
+        values = self._read(words)
+        self._source = ""
+        return values
 
 
-def _of_transformers(group: type) -> set[str]:
-    """Fields of an options class that only transformers declares."""
+def _title_and_names(group: type) -> tuple[str, set[str]]:
+    """What the help says of a group: the first line of its docstring, and its options, but those of transformers."""
     ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
-    return {f.name for f in fields(group)}.difference(*map(inspect.get_annotations, ours))
+    return str(inspect.getdoc(group)).splitlines()[0].rstrip("."), set().union(*map(inspect.get_annotations, ours))
+
+
+def _is_replaced(name: str, flags: Values) -> bool:
+    """Whether flags replace a line of the file: data sets replace data sets and files, files replace data sets."""
+    if name.startswith("dataset_"):
+        return "dataset_name" in flags or "train_file" in flags
+    return name in ("train_file", "validation_file") and "dataset_name" in flags
 
 
 def _normalized(argv: Sequence[str]) -> list[str]:
-    """Translate `--model-size`, earlier names, and the words of wandb's agent: `--tasks=['rte']`, `--seed=None`."""
+    """Translate `--model-size`, and the lists of wandb's agent: `--tasks=['rte']`."""
     words: list[str] = []
     for token in argv:
-        if not token.startswith("--"):
-            words.append(token)
-            continue
-        name, equals, text = token[2:].partition("=")
-        name = name.replace("-", "_")
-        name = ALIASES.get(name, name)
-        if text == "None" or text[:1] + text[-1:] in ("[]", "{}"):
-            with suppress(ValueError, SyntaxError, RecursionError):  # a file name in brackets, JSON
-                words += _words(name, ast.literal_eval(text))
+        name, equals, text = token.partition("=")
+        if name.startswith("--"):
+            name = "--" + name[2:].replace("-", "_")
+        if text.startswith("[") and text.endswith("]"):
+            with suppress(ValueError, SyntaxError, RecursionError):  # a file name in brackets
+                words += [name, *map(str, ast.literal_eval(text))]
                 continue
-        words.append(f"--{name}{equals}{text}")
+        words.append(name + equals + text)
     return words
 
 

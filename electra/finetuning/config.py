@@ -167,6 +167,7 @@ class ProtocolArguments(Options):
         "none",
         "Save fine-tuned models for transformers in models/ of the folder. best (also without a value): for each "
         "task the seed with the best score on the development set; all: every seed.",
+        without_value="best",
     )
     plan: bool = option(False, "Print the runs; train and write nothing.")
 

@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
+from tqdm import tqdm
+
 LOG_NAME = "log.txt"
 SECRET = re.compile(r"token$|password|secret|api_?key")
 """Names of options with secret values, such as `hub_token`."""
@@ -39,11 +41,19 @@ def format_bytes(count: float) -> str:
     return f"{count / 1e3:.1f} kB"
 
 
+class _Lines(logging.StreamHandler[TextIO]):
+    """Lines above a progress bar, if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with tqdm.external_write_mode():
+            super().emit(record)
+
+
 def log_plainly(stream: TextIO | None = None) -> None:
     """Log messages as plain lines, by default to stdout; processes other than the main one log errors only."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(stream or sys.stdout)
+    handler = _Lines(stream or sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package = logging.getLogger("electra")
     package.handlers = [handler]

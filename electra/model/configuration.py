@@ -31,7 +31,6 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         uniform_generator: samples are drawn uniformly from the vocabulary; `generator` is None then.
         generator_steps: optimizer steps of the first of two stages; 0 for other objectives.
         init_from_generator: the second of two stages starts from the generator's weights.
-        initialized_from: which trained networks the run started from, and what of them was not kept.
     """
 
     model_type = "electra-pretraining"
@@ -56,14 +55,12 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         uniform_generator: bool = False,
         generator_steps: int = 0,
         init_from_generator: bool = False,
-        initialized_from: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self.objective = objective
         self.uniform_generator = uniform_generator
         self.generator_steps = generator_steps
         self.init_from_generator = init_from_generator
-        self.initialized_from = initialized_from
         self.generator = _as_config(generator) if objective_of(objective, uniform_generator).has_generator else None
         self.discriminator = _as_config(discriminator)
         self.mask_token_id = mask_token_id

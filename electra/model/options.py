@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from electra.backbones import BACKBONES, UNIFORM
+from electra.io.files import absolute_if_there
 from electra.objectives import OBJECTIVES
 from electra.options import (
     BELOW_ONE,
@@ -26,7 +27,7 @@ from electra.options import (
 class ModelArguments(Options):
     """Networks. A recipe sets their sizes and the options of training that depend on them; flags override it."""
 
-    resuming: ClassVar[Resuming] = "compared"
+    resuming: ClassVar[Resuming] = "kept"
 
     model_size: Literal["small", "small++", "base", "large", "tiny", "mini", "modern-small"] = option(
         "small",
@@ -63,14 +64,12 @@ class ModelArguments(Options):
         0.02,
         "Standard deviation of initial weights; narrow networks learn faster with 0.06.",
         UP_TO_ONE,
-        resuming="kept",
     )
     initialization: Literal["normal", "truncated_normal", "original", "local"] = option(
         "normal",
         "Initial weights. normal: as in transformers; truncated_normal: within two standard deviations; original: "
         "truncated_normal, with Glorot's for the projection of the embeddings and the replaced-token head; local: "
         "normal, but two heads of a new discriminator (electra, modernbert) look at the neighbouring tokens.",
-        resuming="kept",
     )
     generator_size: float = from_recipe(
         "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO
@@ -97,20 +96,19 @@ class ModelArguments(Options):
         None,
         "Start from the discriminator of a run, model folder or Hub id, with its sizes and tokenizer.",
         NOT_EMPTY,
-        resuming="kept",
+        absolute=absolute_if_there,
     )
     init_generator: str | None = option(
         None,
         "Start from the generator of a run, model folder or Hub id, with its sizes and tokenizer. "
         "google/electra-small-generator is as wide as its discriminator, not a quarter as wide.",
         NOT_EMPTY,
-        resuming="kept",
+        absolute=absolute_if_there,
     )
     init_generator_layers: int | None = option(
         None,
         "Start from only this many of the first layers of --init_generator. Not set: all.",
         POSITIVE,
-        resuming="kept",
     )
 
 

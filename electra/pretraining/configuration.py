@@ -6,6 +6,7 @@ options.py makes it: from a command line, and once more when the data are known.
 from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -24,7 +25,6 @@ from electra.options import (
     STEPS,
     UP_TO_ONE,
     Resuming,
-    check,
     check_options,
     default_of,
     from_recipe,
@@ -35,24 +35,19 @@ from electra.pretraining.device import choose_for_device, compiles_by_default, j
 from electra.recipes import RECIPES
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
-_OF_TRAINER: dict[str, Resuming] = {
-    "optim": "kept",
-    "optim_args": "kept",
-    "optim_target_modules": "kept",
-    "lr_scheduler_type": "recorded",
-    "lr_scheduler_kwargs": "recorded",
-    "fp16": "recorded",
-    "bf16_full_eval": "recorded",
-    "fp16_full_eval": "recorded",
-    "tf32": "recorded",
-    "logging_strategy": "recorded",
-    "eval_delay": "recorded",
-    "save_strategy": "recorded",
-    "load_best_model_at_end": "recorded",
-    "metric_for_best_model": "recorded",
-    "greater_is_better": "recorded",
-    "dataloader_drop_last": "recorded",
-}
+CONFIG_NAME = "config.yaml"
+"""The options of a run, in its folder."""
+_KEPT = ("optim", "optim_args", "optim_target_modules", "lr_scheduler_type", "lr_scheduler_kwargs")
+_RECORDED = (
+    "fp16",
+    "bf16_full_eval",
+    "fp16_full_eval",
+    "tf32",
+    "logging_strategy",
+    "eval_delay",
+    "save_strategy",
+    "dataloader_drop_last",
+)
 """What resuming does with options that only transformers declares; the others are free."""
 
 
@@ -174,18 +169,16 @@ class PretrainingArguments(TrainingArguments):
         None, "Processes that prepare batches. Not set: up to 4 on a GPU, else 0.", NOT_NEGATIVE
     )
     remove_unused_columns: bool = option(False, SUPPRESS)
-    include_num_input_tokens_seen: str | bool = option(False, SUPPRESS)
     license: str | None = option(None, "Licence for the model cards: an id of the Hub, such as apache-2.0.")
     language: list[str] = option([], "Languages of the text, for the model cards: codes such as en.")
     report_to: list[str] = option(["none"], "Trackers: tensorboard, wandb, none ... one or several.")
 
     def __post_init__(self) -> None:
         check_options(self)
-        kwargs = self.lr_scheduler_kwargs
-        is_object = not isinstance(kwargs, str) or (kwargs.startswith("{") and kwargs.endswith("}"))
-        check(is_object, "lr_scheduler_kwargs", kwargs, "a JSON object")
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
+        if self.deepspeed and find_spec("deepspeed") is None:
+            raise UserError("--deepspeed needs deepspeed, which is not installed; run: pip install deepspeed")
         choose_for_device(self)
         join_processes(self)
         try:
@@ -279,8 +272,8 @@ class Configuration:
 GROUPS: tuple[Any, ...] = tuple(Configuration.__annotations__.values())[:8]
 DEFAULTS = {f.name: default_of(f) for group in GROUPS for f in fields(group)}
 RESUMING: dict[str, Resuming] = {
-    f.name: rules_of(f).resuming or _OF_TRAINER.get(f.name) or group.resuming
-    for group in GROUPS
-    for f in fields(group)
+    **{f.name: rules_of(f).resuming or group.resuming for group in GROUPS for f in fields(group)},
+    **dict.fromkeys(_KEPT, "kept"),
+    **dict.fromkeys(_RECORDED, "recorded"),
 }
 """What resuming does with another value, by option."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,9 @@ from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
 from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
 from electra.pretraining.configuration import Configuration
-from electra.pretraining.resume import Origin, tokenizer_of
 from electra.report.runs import FIXED
 from electra.runtime.processes import by_one_process
 from electra.tokenizers.load import check_tokenizer
-from electra.tokenizers.options import TokenizerArguments
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +45,8 @@ class PretrainingData:
     """Segments of the first held-out text, which decides about checkpoints, gates and warnings."""
     more_evaluations: dict[str, EvaluationSegments | CorruptedSegments]
     """Segments of the other held-out texts by name, and `FIXED`."""
-    text: Origin
-    """What is trained and evaluated on: numbers of documents and fingerprints, for origin.json."""
+    text: dict[str, Any]
+    """What is trained and evaluated on: numbers of documents and fingerprints, see `Origin` in run_folder.py."""
 
 
 def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
@@ -66,42 +64,40 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
 
     cache = TokenCache(folder)
     documents = Documents(len(cache), split["left_out"])
-    held_out_caches = {name: TokenCache(text) for name, text in held_out_folders.items()}
-    held_out = split["left_out"]
-    if held_out_caches:
-        held_out = np.arange(len(next(iter(held_out_caches.values()))))
-    else:
-        held_out_caches = {"": cache}
-    (_, held_out_cache), *others = held_out_caches.items()
-
-    evaluation = _evaluation_segments(args, held_out_cache, held_out) if len(held_out) else None
-    more: dict[str, EvaluationSegments | CorruptedSegments] = {
-        name: _evaluation_segments(args, text, np.arange(len(text))) for name, text in others
-    }
+    held_out = {"": (cache, split["left_out"])}
+    if held_out_folders:
+        texts = {name: TokenCache(text) for name, text in held_out_folders.items()}
+        held_out = {name: (text, np.arange(len(text))) for name, text in texts.items()}
+    (first_name, (first_text, first_documents)), *_ = held_out.items()
+    evaluations: dict[str, Any] = {}
+    for name, (text, chosen) in held_out.items():  # windows whose masks are fixed, whatever the policy of training
+        if len(chosen):
+            seed = args.training.eval_seed
+            windows = WindowPolicy(text, chosen, max_length=options.max_length, seed=seed)
+            evaluations[name] = EvaluationSegments(windows, max_segments=options.max_eval_segments, seed=seed)
+    evaluation = evaluations.pop(first_name, None)
+    hashes = [text.content_hashes[chosen] for text, chosen in held_out.values()]
+    held_out_text = text_fingerprint(np.concatenate(hashes))
     if fixed is not None:
-        more[FIXED] = fixed
-    held_out_hashes = [held_out_cache.content_hashes[held_out], *(text.content_hashes for _, text in others)]
-    held_out_text = text_fingerprint(np.concatenate(held_out_hashes))
-    if fixed is not None:
-        both = held_out_text + fixed.fingerprint
-        held_out_text = hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
+        evaluations[FIXED] = fixed
+        held_out_text = hashlib.blake2b((held_out_text + fixed.fingerprint).encode(), digest_size=16).hexdigest()
     return PretrainingData(
         tokenizer=tokenizer,
         cache=cache,
         training_documents=documents,
-        held_out_lengths=held_out_cache.lengths[held_out],
+        held_out_lengths=first_text.lengths[first_documents],
         policy=make_policy(
             options.segment_policy, cache, documents, max_length=options.max_length, seed=args.training.seed
         ),
         evaluation=evaluation,
-        more_evaluations=more,
-        text=Origin(
-            corpus=str(split["corpus"]),
-            documents=len(cache),
-            training_text=str(split["training_text"]),
-            training_documents=len(documents),
-            held_out_text=held_out_text,
-        ),
+        more_evaluations=evaluations,
+        text={
+            "corpus": str(split["corpus"]),
+            "documents": len(cache),
+            "training_text": str(split["training_text"]),
+            "training_documents": len(documents),
+            "held_out_text": held_out_text,
+        },
     )
 
 
@@ -158,45 +154,30 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
     }
 
 
-def _evaluation_segments(args: Configuration, text: TokenCache, documents: NDArray[np.int64]) -> EvaluationSegments:
-    """Windows of documents whose masks are fixed, whatever the policy of training."""
-    seed = args.training.eval_seed
-    windows = WindowPolicy(text, documents, max_length=args.segments.max_length, seed=seed)
-    return EvaluationSegments(windows, max_segments=args.segments.max_eval_segments, seed=seed)
-
-
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, the one named, that of the trained networks or of the cache, or one trained now."""
-    trained = args.model.init_discriminator or args.model.init_generator
-    role = "discriminator" if args.model.init_discriminator else "generator"
-    source = trained_source(trained, role) if trained and checkpoint is None else None
-    if source is not None:
-        read_config(source)  # before its tokenizer, so that the error for a wrong name is not about a tokenizer
-    path = args.tokenizer_path.tokenizer_path or source
-    if path is None and corpus is None:
-        path = str(Path(str(args.cache.token_cache), TOKENIZER_NAME))
-    if checkpoint is not None:
-        tokenizer = tokenizer_of(Path(checkpoint), path)
-    elif path is not None:
-        if unused := sorted(args.flags & {f.name for f in fields(TokenizerArguments)} - {"max_documents"}):
-            logger.warning("--%s has no effect: the tokenizer is that of %s", " and --".join(unused), path)
+    starts = {"discriminator": args.model.init_discriminator, "generator": args.model.init_generator}
+    sources = {}
+    for role, name in starts.items():
+        if name and checkpoint is None:
+            sources[role] = trained_source(name, role)
+            read_config(sources[role])  # a wrong name is refused before hours of tokenization
+    path = checkpoint or args.tokenizer_path.tokenizer_path or next(iter(sources.values()), None)
+    if path is not None:
         tokenizer = load_tokenizer_beside_model(path)
+    elif corpus is None:
+        tokenizer = load_tokenizer_beside_model(str(Path(str(args.cache.token_cache), TOKENIZER_NAME)))
     else:
-        assert corpus is not None
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
-    check_tokenizer(tokenizer, checkpoint or path or "trained on the corpus")
-    if checkpoint is None and args.model.init_discriminator and args.model.init_generator:
-        _refuse_two_vocabularies(args.model.init_discriminator, args.model.init_generator)
+    check_tokenizer(tokenizer, path or "of the text")
+    vocabularies = [own_tokenizer(source, source) for source in sources.values()]
+    if len(vocabularies) == 2 and None not in vocabularies:
+        ours, other = (vocabulary.get_vocab() for vocabulary in vocabularies if vocabulary is not None)
+        if ours != other:
+            raise UserError(
+                f"--init_generator {starts['generator']} has another tokenizer ({len(other)} tokens) than "
+                f"--init_discriminator {starts['discriminator']} ({len(ours)} tokens); leave --init_generator out for "
+                "a new generator"
+            )
     tokenizer.model_max_length = args.model.max_position_embeddings
     return tokenizer
-
-
-def _refuse_two_vocabularies(discriminator: str, generator: str) -> None:
-    """Refuse a generator whose ids mean other tokens than the discriminator's."""
-    ours = own_tokenizer(trained_source(discriminator, "discriminator"), discriminator)
-    other = own_tokenizer(trained_source(generator, "generator"), generator)
-    if ours is not None and other is not None and ours.get_vocab() != other.get_vocab():
-        raise UserError(
-            f"--init_generator {generator} has another tokenizer ({len(other)} tokens) than --init_discriminator "
-            f"{discriminator} ({len(ours)} tokens); leave --init_generator out for a new generator"
-        )

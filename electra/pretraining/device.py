@@ -1,4 +1,4 @@
-"""What a run chooses by itself for the device that it trains on, and how it tells the user; its failures as one line.
+"""What a run chooses by itself for the device that it trains on, and how it says so; its failures as one line.
 
 Options that are given win. Nothing here changes what is computed, except for its precision. A lack of memory, and the
 loss of another process, become a line with what to do.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from accelerate import PartialState
 
 from electra.io.checkpoints import describe_latest_valid
@@ -28,8 +29,6 @@ _LOST = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
 )
 """Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
-_TOO_MANY_FILES = re.compile(r"too many open files", re.IGNORECASE)
-"""Messages of torch's data loader, and of the operating system."""
 
 
 def choose_for_device(training: Any) -> None:
@@ -40,13 +39,28 @@ def choose_for_device(training: Any) -> None:
         # Without either, tensor cores of Volta and Turing would idle: fp32 has an eighth of their rate.
         training.fp16 = training.fp16 or (has_cuda and not training.bf16 and computes_fp16())
     if training.dataloader_num_workers is None:
-        training.dataloader_num_workers = min(MOST_WORKERS, _cores_of_this_process() - 1) if has_cuda else 0
+        cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0
 
 
 def join_processes(training: Any) -> None:
-    """Connect the processes of a run on CPUs; transformers would do it without --ddp_timeout."""
-    if training.use_cpu:
-        PartialState(cpu=True, backend=training.ddp_backend, timeout=timedelta(seconds=training.ddp_timeout))
+    """Connect the processes of a run where transformers would not do it right."""
+    environ = os.environ
+    timeout = timedelta(seconds=training.ddp_timeout)
+    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_one_host = environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE")
+    if restarts != "0" and is_one_host and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun's store still has the addresses of the killed processes (issue 135712 of pytorch).
+        store = dist.TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
+        dist.init_process_group(
+            training.ddp_backend or ("gloo" if training.use_cpu else "nccl"),
+            store=dist.PrefixStore(restarts, store),
+            rank=int(environ["RANK"]),
+            world_size=int(environ["WORLD_SIZE"]),
+            timeout=timeout,
+        )
+    if training.use_cpu:  # transformers would leave --ddp_timeout out
+        PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
 
 
 def compiles_by_default(training: Any) -> bool:
@@ -55,12 +69,7 @@ def compiles_by_default(training: Any) -> bool:
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
 
 
-def _cores_of_this_process() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-
-
-def tell_choices(training: Any, given: set[str]) -> None:
+def log_choices(training: Any, given: frozenset[str]) -> None:
     """Log what a user may not expect: one GPU of several, fp16. `given` are the names of given options."""
     if training.visible_gpus > 1:
         logger.warning(
@@ -74,19 +83,17 @@ def tell_choices(training: Any, given: set[str]) -> None:
 
 @contextmanager
 def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Iterator[None]:
-    """Turn a lack of memory or of open files, or a lost process, into a `UserError`; `step` gives the steps taken."""
+    """Turn failures of compiler, memory and other processes into a `UserError`; `step` gives the steps taken."""
     try:
         yield
     except (RuntimeError, OSError) as error:
+        if type(error).__module__.startswith("torch._dynamo"):
+            reason = " ".join(str(error).split("\n")[:2])
+            raise UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false") from error
         if is_out_of_memory(error):
             raise UserError(
-                f"out of memory on {training.device}, after step {step()}: {smaller_batches(training)}; "
-                f"{describe_latest_valid(run)}"
-            ) from error
-        if _TOO_MANY_FILES.search(str(error)):
-            raise UserError(
-                f"too many open files, after step {step()}: each of --dataloader_num_workers "
-                f"{training.dataloader_num_workers} needs some; raise the limit (ulimit -n), or lower the number; "
+                f"out of memory on {training.device}, after step {step()}: lower --per_device_train_batch_size and "
+                "raise --gradient_accumulation_steps by the same factor, or choose a smaller model or --max_length; "
                 f"{describe_latest_valid(run)}"
             ) from error
         is_lost = isinstance(error, torch.distributed.DistError) or _LOST.search(str(error))
@@ -99,23 +106,3 @@ def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Ite
             f"({reason}); {describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume "
             "or --resume_from_checkpoint"
         ) from error
-
-
-def smaller_batches(training: Any) -> str:
-    """Options for the same optimizer steps from batches of at most half the size.
-
-    Only divisors keep the number of segments of a step.
-    """
-    size, accumulation = training.per_device_train_batch_size, training.gradient_accumulation_steps
-    smaller = next((part for part in range(size // 2, 0, -1) if size % part == 0), None)
-    if smaller is None:
-        return "choose a smaller model or --max_length, or --gradient_checkpointing"
-    options = f"--per_device_train_batch_size {smaller} --gradient_accumulation_steps {size // smaller * accumulation}"
-    return f"{options} take the same steps with less memory"
-
-
-def is_compiler_error(error: Exception) -> bool:
-    """Whether torch.compile failed, rather than what it compiled."""
-    from torch._dynamo.exc import TorchDynamoException  # takes seconds, and is loaded where it is used
-
-    return isinstance(error, TorchDynamoException)

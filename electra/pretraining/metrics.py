@@ -8,6 +8,8 @@ not means of batch means.
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,6 @@ from electra.data.token_cache import TokenCache
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
 from electra.report.labels import LABELS
-from electra.report.runs import FIXED
 
 ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
@@ -73,6 +74,14 @@ def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: Elec
     return records
 
 
+def _columns(records: NDArray[np.float32], *, chosen: bool = False) -> Any:
+    """The fields of all tokens, or of those at chosen positions, by their names: arrays (tokens,)."""
+    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
+    if chosen:
+        tokens = tokens[tokens[:, Field.MLM_MASK] == 1]
+    return SimpleNamespace(**{field.name.lower(): tokens[:, field] for field in Field})
+
+
 def evaluation_metrics(
     records: NDArray[np.float32],
     discriminator_weight: float,
@@ -88,76 +97,70 @@ def evaluation_metrics(
         discriminator_weight: lambda, for the total loss.
         objective: of the model.
     """
-    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
-    chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
-    originals, is_masked = chosen[:, Field.ORIGINAL_IDS], chosen[:, Field.IS_MASK_TOKEN] == 1
+    tokens = _columns(records)
+    chosen = _columns(records, chosen=True)
     metrics: dict[str, float] = {}
     if objective.has_generator:
-        is_right = chosen[:, Field.PREDICTED_IDS] == originals
-        metrics["generator_loss"] = _mean(chosen[:, Field.GENERATOR_NLL])
+        is_right = chosen.predicted_ids == chosen.original_ids
+        metrics["generator_loss"] = _mean(chosen.generator_nll)
         metrics["masked_accuracy"] = _mean(is_right)
-        metrics["masked_accuracy_mask_token"] = _mean(is_right[is_masked])
-        metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen[:, Field.IS_KEPT_TOKEN] == 1])
-        metrics["sampled_accuracy"] = _mean(chosen[:, Field.SAMPLED_IDS] == originals)
+        metrics["masked_accuracy_mask_token"] = _mean(is_right[chosen.is_mask_token == 1])
+        metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen.is_kept_token == 1])
+        metrics["sampled_accuracy"] = _mean(chosen.sampled_ids == chosen.original_ids)
     if objective.is_adversarial:
-        metrics["generator_entropy"] = _mean(chosen[:, Field.GENERATOR_ENTROPY])
+        metrics["generator_entropy"] = _mean(chosen.generator_entropy)
     if objective.sees_samples:
-        metrics["replaced_rate"] = _mean(tokens[:, Field.IS_REPLACED])
+        metrics["replaced_rate"] = _mean(tokens.is_replaced)
     if objective.finds_replaced:
-        judged = tokens if objective.at_all_tokens else chosen
-        metrics["discriminator_loss"] = _mean(judged[:, Field.MAIN_NLL])
-        metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(judged).items()}
-    else:  # by what the main network saw at the position
-        is_right, sees_original = (
-            chosen[:, Field.MLM_PREDICTIONS] == originals,
-            chosen[:, Field.CORRUPTED_INPUT_IDS] == originals,
-        )
-        sees_mask = is_masked & (not objective.sees_samples)
-        metrics["mlm_loss"] = _mean(chosen[:, Field.MAIN_NLL])
-        metrics["mlm_accuracy"] = _mean(is_right)
-        if not objective.sees_samples:
-            metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
-        metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
-        metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
+        metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, "discriminator_")
+    else:
+        metrics |= _mlm_metrics(chosen, objective.sees_samples)
     if objective.has_copy_gate:
-        metrics["all_tokens_loss"] = _mean(tokens[:, Field.MAIN_NLL])
-        metrics["all_tokens_accuracy"] = _mean(tokens[:, Field.MLM_PREDICTIONS] == tokens[:, Field.ORIGINAL_IDS])
-        detected = _detection_metrics(tokens)
-        metrics |= {f"copy_gate_{name}": detected[name] for name in ("accuracy", "auc")}
+        metrics["all_tokens_loss"] = _mean(tokens.main_nll)
+        metrics["all_tokens_accuracy"] = _mean(tokens.mlm_predictions == tokens.original_ids)
+        detected = _detection_metrics(tokens, "copy_gate_")
+        metrics |= {name: detected[name] for name in ("copy_gate_accuracy", "copy_gate_auc")}
     loss = metrics[objective.loss_name]
     if objective.has_generator:
         loss = metrics["generator_loss"] + discriminator_weight * loss
-    return {"loss": loss, **metrics, "tokens": float(len(tokens))}
+    return {"loss": loss, **metrics, "tokens": float(len(tokens.original_ids))}
 
 
 def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
     """Metrics of a discriminator on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
-    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
-    metrics = {"replaced_rate": _mean(tokens[:, Field.IS_REPLACED])}
-    metrics["discriminator_loss"] = _mean(tokens[:, Field.MAIN_NLL])
-    metrics |= {f"discriminator_{name}": value for name, value in _detection_metrics(tokens).items()}
-    return {**metrics, "tokens": float(len(tokens))}
+    tokens = _columns(records)
+    replaced_rate = _mean(tokens.is_replaced)
+    count = float(len(tokens.original_ids))
+    return {"replaced_rate": replaced_rate, **_detection_metrics(tokens, "discriminator_"), "tokens": count}
 
 
-def fixed_names() -> tuple[str, ...]:
-    """Names of the metrics on a fixed corrupted test set in logs, without `eval_`."""
-    measured = fixed_metrics(np.empty((0, 1, len(Field)), dtype=np.float32))
-    return tuple(f"{FIXED}_{name}" for name in measured if name in LABELS)
+def _mlm_metrics(chosen: Any, sees_samples: bool) -> dict[str, float]:
+    """Metrics of a main network that predicts tokens, by what it saw at the position."""
+    is_right = chosen.mlm_predictions == chosen.original_ids
+    sees_original = chosen.corrupted_input_ids == chosen.original_ids
+    sees_mask = (chosen.is_mask_token == 1) & (not sees_samples)
+    metrics = {"mlm_loss": _mean(chosen.main_nll), "mlm_accuracy": _mean(is_right)}
+    if not sees_samples:
+        metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
+    metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
+    metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
+    return metrics
 
 
-def _detection_metrics(tokens: NDArray[np.float32]) -> dict[str, float]:
-    """Metrics of decisions at probability 0.5, which is logit 0."""
-    is_replaced, logits = tokens[:, Field.IS_REPLACED] == 1, tokens[:, Field.DISCRIMINATOR_LOGITS]
-    decisions = logits >= 0
-    if not len(decisions):  # scikit-learn 1.9 refuses empty arrays
-        return {"accuracy": math.nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0, "auc": math.nan}
-    shares = precision_recall_fscore_support(is_replaced, decisions, average="binary", zero_division=0.0)
-    return {
-        "accuracy": _mean(decisions == is_replaced),
-        **dict(zip(("precision", "recall", "f1"), map(float, shares[:3]), strict=True)),
-        "mcc": float(matthews_corrcoef(is_replaced, decisions)),
-        "auc": area_under_curve(is_replaced, logits),
-    }
+def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
+    """Loss, and metrics of decisions at probability 0.5, which is logit 0."""
+    is_replaced = tokens.is_replaced == 1
+    decisions = tokens.discriminator_logits >= 0
+    values = {"loss": math.nan, "accuracy": math.nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0}
+    if len(decisions):  # scikit-learn refuses empty arrays
+        precision, recall, f1, _ = precision_recall_fscore_support(
+            is_replaced, decisions, average="binary", zero_division=0.0
+        )
+        values = {"loss": _mean(tokens.main_nll), "accuracy": _mean(decisions == is_replaced)}
+        values |= {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+        values["mcc"] = float(matthews_corrcoef(is_replaced, decisions))
+    values["auc"] = area_under_curve(is_replaced, tokens.discriminator_logits)
+    return {prefix + name: value for name, value in values.items()}
 
 
 def area_under_curve(is_replaced: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
@@ -184,12 +187,13 @@ def unigram_metrics(
         special_token_ids: ids that are never replaced.
         records, objective: see `evaluation_metrics`.
     """
-    tokens = records[records[..., Field.ORIGINAL_IDS] != PADDING]
-    chosen = tokens[tokens[:, Field.MLM_MASK] == 1]
-    chosen_ids = chosen[:, Field.ORIGINAL_IDS].astype(np.int64)
+    tokens = _columns(records)
+    chosen = _columns(records, chosen=True)
+    chosen_ids = chosen.original_ids.astype(np.int64)
     smoothed = token_counts + 1.0
     frequencies = smoothed / smoothed.sum()
-    loss, accuracy = _mean(-np.log(frequencies[chosen_ids])), _mean(chosen_ids == int(np.argmax(frequencies)))
+    loss = _mean(-np.log(frequencies[chosen_ids]))
+    accuracy = _mean(chosen_ids == int(np.argmax(frequencies)))
     metrics: dict[str, float] = {}
     if objective.has_generator:
         metrics |= {"generator_loss": loss, "masked_accuracy": accuracy}
@@ -198,10 +202,10 @@ def unigram_metrics(
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
     if objective.finds_replaced or objective.has_copy_gate:
         judged = tokens if objective.at_all_tokens else chosen
-        seen_ids = judged[:, Field.CORRUPTED_INPUT_IDS].astype(np.int64)
+        seen_ids = judged.corrupted_input_ids.astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
         name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"
-        metrics[name] = area_under_curve(judged[:, Field.IS_REPLACED] == 1, scores)
+        metrics[name] = area_under_curve(judged.is_replaced == 1, scores)
     return metrics
 
 
@@ -228,16 +232,3 @@ def rows_of(objective: Objective) -> Rows:
     no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
     measured = evaluation_metrics(no_tokens, 1.0, objective)
     return tuple((name, label) for name, label in LABELS.items() if name in measured)
-
-
-def training_names(objective: Objective) -> tuple[str, ...]:
-    """What a line of the training log can have under an objective."""
-    return (
-        *("loss", "grad_norm", "learning_rate", objective.loss_name),
-        *(("generator_loss",) * objective.has_generator),
-        *(("generator_entropy", "adversarial_loss", "baseline_loss") * objective.is_adversarial),
-        *(("replaced_rate",) * objective.sees_samples),
-        *("train_generator", "skipped_steps"),
-        *("tokens_seen", "tokens_per_second", "eta_seconds"),
-        *("train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"),
-    )

@@ -1,56 +1,72 @@
 """From a command line to the configuration of a pre-training run, and from there to steps once the data are known.
 
-Parsing imports neither networks nor data sets, so that a wrong option is named at once.
+Parsing imports neither networks nor data sets, so that a wrong option is named at once. `NEEDS` holds options that
+would silently do nothing, or train or measure something else than was asked. A rule of one option alone, its range, is
+beside the option.
 """
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import huggingface_hub
 from transformers.trainer_utils import IntervalStrategy
 
+from electra.backbones import BACKBONES, UNIFORM
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, expand, read_options
-from electra.objectives import OBJECTIVES
-from electra.options import CommandLine, Values
-from electra.pretraining.checks import check_together
-from electra.pretraining.configuration import GROUPS, Configuration
-from electra.pretraining.device import tell_choices
-from electra.pretraining.resume import generator_steps_of, read_state, saved_options
+from electra.objectives import OBJECTIVES, Objective, objective_of
+from electra.options import CommandLine, Values, rules_of
+from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
+from electra.pretraining.device import log_choices
+
+if TYPE_CHECKING:
+    from electra.pretraining.run_folder import Run
 
 logger = logging.getLogger(__name__)
 
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
-CONFIG_NAME = "config.yaml"
+MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
+"""A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
+SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
+"""Options beside which --budget does not choose a recipe."""
+WARM_UP = 10
+"""A warm-up that is not given is at most this part of the run."""
 
-EVALUATIONS, CHECKPOINTS, LOG_LINES, WARM_UPS = 20, 10, 100, 10
-"""A run has at least so many of each, unless the options of its steps are given; a warm-up is at most a tenth."""
+# ---- parsing
 
 
-def parse_arguments(argv: list[str] | None = None) -> Configuration:
+def parse_arguments(argv: list[str]) -> Configuration:
     """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
-    groups = command_line.parse(argv, default_config=_default_config, earlier_run=_earlier_run)
+    groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited)
     training = groups[-1]
+    if training.budget and not SIZED & (command_line.flags | command_line.lines):
+        from electra.pretraining.trial import recipe_for  # imports networks and data sets
+
+        return parse_arguments([*argv, "--model_size", recipe_for(training)])
     record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
     parts: tuple[Any, ...] = (*groups, record, command_line.flags, command_line.lines)
     config = Configuration(*parts)
-    tell_choices(training, {*config.flags, *config.lines})
-    check_together(config)
+    log_choices(training, config.flags | config.lines)
+    _check(config)
     return config
 
 
 def _default_config(flags: Values) -> str | None:
     """The file of options where none is named: that of the resumed run, or the quickstart where no corpus is named."""
     resumed = flags.get("resume_from_checkpoint")
-    saved = config_of_resumed_run(resumed) if resumed else None
-    if saved is not None:
-        logger.info("options of %s", saved)
-        return str(saved)
+    if resumed:
+        folder = Path(resumed).resolve()
+        for path in (folder / CONFIG_NAME, folder.parent / CONFIG_NAME):
+            if path.is_file():
+                logger.info("options of %s", path)
+                return str(path)
     if {"dataset_name", "train_file", "token_cache"} & {*flags}:
         return None
     if resumed:
@@ -59,29 +75,234 @@ def _default_config(flags: Values) -> str | None:
     return str(QUICKSTART)
 
 
-def config_of_resumed_run(resumed: str) -> Path | None:
-    """The saved options of a run, which is named by its folder or by one of its checkpoints."""
-    folder = Path(resumed).resolve()
-    candidates = (folder / CONFIG_NAME, folder.parent / CONFIG_NAME) if folder.is_dir() else ()
-    return next((path for path in candidates if path.is_file()), None)
+def _inherited(given: Values) -> Values:
+    """Options of the run whose networks this one starts from; none if they are not of a run."""
+    start = given.get("init_discriminator") or given.get("init_generator")
+    folder = expand(start or "")
+    if not start or not folder.is_dir():
+        return {}
+    before = read_options(folder) or read_options(folder.parent) or {}
+    return {name: value for name, value in before.items() if name in INHERITED}
 
 
-def _earlier_run(given: Values) -> Values:
-    """The options of the run whose networks this one starts from; none if they are not of a run."""
-    for name in ("init_discriminator", "init_generator"):
-        folder = expand(given.get(name) or "")
-        if given.get(name) and folder.is_dir():
-            return read_options(folder) or read_options(folder.parent) or {}
-    return {}
+INHERITED = {name for group in GROUPS for name, f in group.__dataclass_fields__.items() if rules_of(f).inherited}
+
+# ---- options that do not go together
 
 
-def resolve(
-    asked: Configuration, folder: Path, checkpoint: str | None, segments_per_epoch: int, has_held_out: bool
-) -> Configuration:
+class Need(NamedTuple):
+    """Options that need a condition, and why. A reason without advice means: leave the option out."""
+
+    options: str
+    holds: Callable[[Configuration], bool]
+    reason: str
+
+
+def _objective(c: Configuration) -> Objective:
+    return OBJECTIVES[c.objective.objective]
+
+
+def _is_uniform(c: Configuration) -> bool:
+    return c.model.generator_type == UNIFORM
+
+
+def _trains_generator_alone(c: Configuration) -> bool:
+    objective = _objective(c)
+    return objective.has_stages or objective.is_adversarial or objective.is_energy_based
+
+
+def _projects_embeddings(c: Configuration) -> bool:
+    backbones = {c.model.discriminator_type, c.model.generator_type or c.model.discriminator_type} - {UNIFORM}
+    return any(BACKBONES[backbone].projection for backbone in backbones)
+
+
+def _starts_from_generator(c: Configuration) -> bool:
+    return _objective(c).has_stages and c.objective.init_from_generator
+
+
+def _are_equal(c: Configuration) -> bool:
+    """Whether the discriminator can start from the generator, as far as the options tell."""
+    return c.model.generator_size == c.model.generator_layer_size == 1 and not c.model.init_discriminator
+
+
+def _is_adam(c: Configuration) -> bool:
+    return c.training.optim.value in ("adamw_torch_fused", "adamw_torch")
+
+
+def _suits_muon(c: Configuration) -> bool:
+    training = c.training
+    return _is_adam(c) and training.adam_bias_correction and not training.fsdp and not training.deepspeed
+
+
+def _is_new(c: Configuration) -> bool:
+    return c.training.resume_from_checkpoint is None and not c.training.auto_resume
+
+
+NEEDS = (
+    Need(
+        "token_cache",
+        lambda c: not {"train_file", "dataset_name"} & c.flags,
+        "the text of --train_file or --dataset_name would not be read",
+    ),
+    Need(
+        "temperature disallow_correct discriminator_weight generator_gate tie init_generator generator_size "
+        "generator_layer_size generator_num_attention_heads generator_intermediate_size",
+        lambda c: objective_of(c.objective.objective, _is_uniform(c)).has_generator,
+        "it needs a generator network, which --objective {objective} with --generator_type {generator_type} has not",
+    ),
+    Need(
+        "mlm_replacement_probability mlm_random_probability",
+        lambda c: not _is_uniform(c),
+        "--generator_type uniform has no generator network",
+    ),
+    Need(
+        "generator_type",
+        lambda c: _objective(c).has_generator and not (_is_uniform(c) and _trains_generator_alone(c)),
+        "it does not fit --objective {objective}",
+    ),
+    Need(
+        "discriminator_weight generator_gate",
+        lambda c: not _objective(c).has_stages,
+        "--objective {objective} trains one network at a time",
+    ),
+    Need(
+        "generator_steps init_from_generator",
+        lambda c: _objective(c).has_stages,
+        "--objective {objective} has no stages",
+    ),
+    Need(
+        "temperature disallow_correct",
+        lambda c: not _objective(c).is_adversarial and not _objective(c).is_energy_based,
+        "--objective {objective} needs unmodified samples of the generator",
+    ),
+    Need(
+        "mlm_replacement_probability",
+        lambda c: not _objective(c).is_energy_based or c.objective.corruption_and_weight()[0] == 1,
+        "it must be 1 with electric, whose noise must not know the token",
+    ),
+    Need(
+        "init_generator_layers",
+        lambda c: bool(c.model.init_generator),
+        "it needs --init_generator; --generator_layer_size is for a new generator",
+    ),
+    Need(
+        "initialization",
+        lambda c: c.model.initialization != "local" or not (c.model.init_discriminator or _starts_from_generator(c)),
+        "the discriminator starts from trained weights or, without --no_init_from_generator, from the generator",
+    ),
+    Need(
+        "embedding_size",
+        lambda c: _projects_embeddings(c) or c.model.embedding_size == c.model.hidden_size,
+        "embeddings of --discriminator_type {discriminator_type} are as wide as the network",
+    ),
+    Need(
+        "tie",
+        lambda c: c.model.tie != "gdes" or _objective(c).finds_replaced,
+        "the main network of --objective {objective} predicts tokens; choose another",
+    ),
+    Need(
+        "tie",
+        lambda c: c.model.tie in (None, "none") or not _objective(c).has_stages,
+        "the frozen generator of --objective {objective} must not change",
+    ),
+    Need(
+        "objective",
+        lambda c: not _starts_from_generator(c) or _are_equal(c),
+        "it starts the discriminator from the generator; use --generator_size 1 (not {generator_size:g}) and "
+        "--generator_layer_size 1 (not {generator_layer_size:g}) without --init_discriminator, or add "
+        "--no_init_from_generator",
+    ),
+    Need(
+        "eval_corruption",
+        lambda c: _objective(c).finds_replaced and not _objective(c).is_energy_based,
+        "--objective {objective} trains no network to find replaced tokens",
+    ),
+    Need(
+        "eval_corruption generator_gate",
+        lambda c: c.evaluates,
+        "it needs held-out text and --eval_strategy steps or epoch",
+    ),
+    Need("plan", lambda c: c.training.resume_from_checkpoint is None, "it is for a new run"),
+    Need("budget", _is_new, "it is for a new run"),
+    Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
+    Need(
+        "muon_learning_rate",
+        _suits_muon,
+        "it works only with --optim adamw_torch (not --optim {optim.value}) and its bias correction, without --fsdp "
+        "and --deepspeed",
+    ),
+    Need("adam_bias_correction", _is_adam, "it needs --optim adamw_torch_fused or adamw_torch"),
+    Need(
+        "auto_find_batch_size",
+        lambda c: False,
+        "it would change the number of samples of a step; lower --per_device_train_batch_size and raise "
+        "--gradient_accumulation_steps by the same factor",
+    ),
+    Need(
+        "load_best_model_at_end metric_for_best_model greater_is_better "
+        "label_smoothing_factor train_sampling_strategy neftune_noise_alpha use_liger_kernel prediction_loss_only "
+        "batch_eval_metrics eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy",
+        lambda c: False,
+        "pre-training does not use it",
+    ),
+)
+
+
+def _check(c: Configuration) -> None:
+    """Refuse options that do not go together."""
+    values = c.values()
+    for need in NEEDS:
+        wrong = [name for name in need.options.split() if c.is_given(name)]
+        if wrong and not need.holds(c):
+            reason = need.reason.format(**values)
+            advice = "" if ";" in reason else "; leave it out"
+            raise UserError(f"--{wrong[0]} {values[wrong[0]]} does not work here: {reason}{advice}")
+    if c.segments.max_length > c.model.max_position_embeddings:
+        raise UserError(
+            f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
+            f"{c.model.max_position_embeddings}; lower the first or raise the second"
+        )
+    masked, random, _ = c.objective.corruption_and_weight()
+    if masked + random > 1 + 1e-9:
+        raise UserError(
+            f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
+            "lower one of them"
+        )
+    if c.objective.generator_gate:
+        _check_gate(c, c.objective.generator_gate)
+    if c.training.push_to_hub:
+        try:
+            huggingface_hub.HfApi(token=c.training.hub_token).whoami()
+        except Exception as error:  # errors of the Hub's client and of its HTTP library
+            hint = "check the network, HF_HUB_OFFLINE and the token (`hf auth login`, HF_TOKEN)"
+            raise UserError(f"--push_to_hub does not work: {error}; {hint}") from error
+
+
+def _check_gate(c: Configuration, gate: list[str]) -> None:
+    """Refuse a --generator_gate on a metric that the run does not have."""
+    from electra.pretraining.metrics import rows_of  # imports scikit-learn
+
+    rows = rows_of(objective_of(c.objective.objective, _is_uniform(c)))
+    metrics = ["loss", *(name for name, _ in rows)]
+    try:
+        name, threshold = gate
+        is_possible = name in metrics and math.isfinite(float(threshold))
+    except ValueError:
+        is_possible = False
+    if not is_possible:
+        raise UserError(
+            f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as discriminator_auc "
+            f"0.6; metrics of --objective {c.objective.objective} are {', '.join(metrics)}"
+        )
+
+
+# ---- steps
+
+
+def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_out: bool) -> Configuration:
     """The configuration with the run's folder, and with steps in place of epochs, shares of steps and defaults.
 
     Args:
-        checkpoint: the one that is resumed.
         has_held_out: whether there is held-out text; without it, nothing is evaluated.
     """
     training = asked.training
@@ -90,24 +311,24 @@ def resolve(
     max_steps = training.max_steps
     if max_steps == -1:
         max_steps = math.ceil(training.num_train_epochs * steps_per_epoch)
-    if checkpoint is not None and (step := read_state(Path(checkpoint)).global_step) > max_steps:
-        raise UserError(f"{checkpoint} is at step {step}, beyond --max_steps {max_steps}; raise it")
+    if run.step > max_steps:
+        raise UserError(f"{run.checkpoint} is at step {run.step}, beyond --max_steps {max_steps}; raise it")
+
     shortest_stage = max_steps
     has_stages = OBJECTIVES[objective.objective].has_stages
     if has_stages:
-        generator_steps = generator_steps_of(objective.generator_steps, max_steps, checkpoint)
-        objective = replace(objective, generator_steps=generator_steps)
-        shortest_stage = min(generator_steps, max_steps - generator_steps)
+        first = objective.generator_steps or run.options.get("generator_steps") or max_steps // 2
+        if not 0 < first < max_steps:
+            raise UserError(
+                f"--generator_steps {first} with --max_steps {max_steps} is not possible: each stage needs a step"
+            )
+        objective = replace(objective, generator_steps=first)
+        shortest_stage = min(first, max_steps - first)
+
     fitting = _fitting_steps(asked, max_steps, shortest_stage)
-    if checkpoint is not None:
-        before = saved_options(Path(checkpoint))
-        fitting = {name: before.get(name, steps) for name, steps in fitting.items()}
-    values: dict[str, Any] = {
-        **fitting,
-        "max_steps": max_steps,
-        "output_dir": str(folder),
-        "run_name": training.run_name or folder.name,
-    }
+    fitting = {name: run.options.get(name, steps) for name, steps in fitting.items()}
+    values: dict[str, Any] = {**fitting, "max_steps": max_steps, "output_dir": str(run.folder)}
+    values["run_name"] = training.run_name or run.folder.name
     for event in ("eval", "save", "logging"):
         strategy = getattr(training, f"{event}_strategy")
         steps = fitting.get(f"{event}_steps", getattr(training, f"{event}_steps"))
@@ -118,29 +339,18 @@ def resolve(
         values[f"{event}_steps"] = int(steps) if steps >= 1 else math.ceil(max_steps * steps)
     if not has_held_out:
         values["eval_strategy"] = IntervalStrategy.NO
-    values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and checkpoint is None
+    values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and run.checkpoint is None
     if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
         values["ddp_find_unused_parameters"] = True
-    return replace(
-        asked, training=training.with_values(**values), objective=objective, record={**asked.record, **fitting}
-    )
+    record = {**asked.record, **fitting, "output_dir": str(run.folder.resolve().parent)}
+    return replace(asked, training=training.with_values(**values), objective=objective, record=record)
 
 
 def _fitting_steps(asked: Configuration, max_steps: int, shortest_stage: int) -> dict[str, int]:
-    """Steps of warm-up and between events, in place of defaults that are too long for the run."""
+    """Steps that were not given, at most a part of the run: of the warm-up, and between events."""
     training = asked.training
     given = asked.flags | asked.lines
-
-    def fitting(name: str, steps: int, parts: int) -> int:
-        return min(int(getattr(training, name)), math.ceil(steps / parts))
-
-    chosen = {
-        "warmup_steps": fitting("warmup_steps", shortest_stage, WARM_UPS),
-        "eval_steps": fitting("eval_steps", max_steps, EVALUATIONS),
-        "save_steps": fitting("save_steps", max_steps, CHECKPOINTS),
-        "logging_steps": fitting("logging_steps", max_steps, LOG_LINES),
-    }
-    between = int(training.eval_steps or 0) if "eval_steps" in given else chosen["eval_steps"]
-    if 1 <= between <= chosen["save_steps"]:  # Trainer keeps the best checkpoint only where it has been evaluated
-        chosen["save_steps"] -= chosen["save_steps"] % between
+    chosen = {"warmup_steps": min(int(training.warmup_steps), math.ceil(shortest_stage / WARM_UP))}
+    for name, parts in MOST.items():
+        chosen[name] = min(int(getattr(training, name)), math.ceil(max_steps / parts))
     return {name: steps for name, steps in chosen.items() if name not in given}

@@ -1,15 +1,16 @@
-"""The plan of a run, made before it starts: corpus, parameters, tokens, epochs, FLOPs."""
+"""The plan of a run, made and logged before it starts: corpus, parameters, tokens, epochs, FLOPs, disk."""
 
 import logging
+import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import PreTrainedConfig
 
 from electra.backbones import BACKBONES
-from electra.data.segments import PackedRow, SegmentPolicy, segment_length
 from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
@@ -17,15 +18,15 @@ from electra.flops import (
     pfs_days,
     six_n_t_flops,
 )
+from electra.io.console import format_bytes
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
-from electra.model.networks import can_share_rows
 from electra.objectives import OBJECTIVES, objective_of
 from electra.pretraining.callbacks.checkpoints import fraction_steps
 from electra.pretraining.callbacks.phases import stage_lengths
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.resume import describe
+from electra.pretraining.run_folder import describe
 from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
@@ -34,14 +35,12 @@ MOST_SOURCES = 20
 """Sources with a line of their own; a glob such as `books/*.txt` can name hundreds."""
 SHORT_DOCUMENT = 256
 """Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
-SAMPLED_ROWS = 256
-"""Rows whose padding is counted."""
-MOST_PADDING = 0.2
-"""Share of padding above which packed rows are proposed."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
 FEWEST_HELD_OUT = 10
 """Held-out documents below which metrics describe these rather than the corpus."""
+
+# ---- sizes
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,6 @@ class Plan:
     discriminator_parameters: int
     generator_parameters: int
     total_parameters: int
-    discriminator_type: str
-    generator_type: str
     discriminator_shape: str
     generator_shape: str
     steps: int
@@ -84,9 +81,7 @@ class Plan:
     generator_steps: int = 0
     """Optimizer steps of the generator's stage; 0: there are no stages."""
 
-    shared: str = "embeddings shared"
-    padding: float = 0.0
-    """Share of the positions that are padding, by some segments of an epoch."""
+    tie: str = "embeddings"
     changes: list[str] = field(default_factory=list)
     """A line for each step at which the options of a resumed run changed."""
 
@@ -116,12 +111,12 @@ class Plan:
         if self.generator_shape:
             lines.append(
                 f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
-                f"{self.total_parameters:,}, {self.shared}"
+                f"{self.total_parameters:,} (--tie {self.tie})"
             )
         lines += [
             f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
-            f"tokens: {self.total_tokens:,} tokens with padding, about {self.total_tokens * (1 - self.padding):,.0f} "
-            f"without, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
+            f"tokens: {self.total_tokens:,} tokens with padding, "
+            f"{self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
             f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
             f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g})",
         ]
@@ -129,23 +124,14 @@ class Plan:
             first, second = stage_lengths(self.steps, self.generator_steps)
             lines.append(f"stages         {first:,} steps of the generator, then {second:,} of the discriminator")
         if self.checkpoint_steps:
-            steps = ", ".join(f"{step:,}" for step in self.checkpoint_steps)
-            lines.append(f"checkpoints    kept for good: steps {steps}")
+            lines.append(f"checkpoints    kept for good: steps {', '.join(map(str, self.checkpoint_steps))}")
         return lines
 
 
-def _amount(sources: Sequence[dict[str, Any]]) -> str:
-    files, documents, tokens = (sum(source[name] for source in sources) for name in ("files", "documents", "tokens"))
-    return (f"{files:,} files, " if files else "") + f"{documents:,} documents, {tokens:,} tokens"
-
-
-_SHARED = {
-    "none": "nothing shared",
-    "word": "word embeddings shared",
-    "embeddings": "embeddings shared",
-    "all": "encoder shared",
-    "gdes": "embeddings shared without the discriminator's gradient",
-}
+def _amount(sources: Sequence[Mapping[str, Any]]) -> str:
+    documents = sum(source["documents"] for source in sources)
+    tokens = sum(source["tokens"] for source in sources)
+    return f"{documents:,} documents, {tokens:,} tokens"
 
 
 def make_plan(
@@ -154,20 +140,21 @@ def make_plan(
     data: PretrainingData,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> Plan:
-    """The plan of a run with resolved options; `changes` are those of options since it began, see resume.py."""
-    config, parameters, cache = model.config, parameter_counts(model), data.cache
-    steps, batch_size, max_length = args.training.max_steps, args.training.segments_per_step, args.segments.max_length
-    flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
-    shared = [name for name in model._tied_weights_keys if "embeddings" in name and "project" not in name]
-    # Different architectures may share no other table of the same shape.
-    tie = "word" if config.tie == "embeddings" and len(shared) == 1 else config.tie
+    """The plan of a run with resolved options; `changes` are those of options since it began, see run_folder.py."""
+    config = model.config
+    parameters = parameter_counts(model)
+    cache = data.cache
+    steps = args.training.max_steps
+    batch_size = args.training.segments_per_step
+    max_length = args.segments.max_length
+    flops, google_flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
+    sources = []
+    for source in cache.description["sources"]:
+        files = {"files": source.get("files", 0), "text_files": source.get("text_files", 0)}
+        sources.append({name: source[name] for name in ("name", "documents", "tokens")} | files)
     return Plan(
         objective=config.objective,
-        sources=[
-            {"name": s["name"], "files": s.get("files", 0), "text_files": s.get("text_files", 0)}
-            | {"documents": s["documents"], "tokens": s["tokens"]}
-            for s in cache.description["sources"]
-        ],
+        sources=sources,
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         unknown_rate=float(cache.description["unknown_rate"]),
@@ -179,8 +166,6 @@ def make_plan(
         discriminator_parameters=parameters["discriminator"],
         generator_parameters=parameters["generator"],
         total_parameters=parameters["total"],
-        discriminator_type=config.discriminator.model_type,
-        generator_type=config.generator.model_type if config.generator else "",
         discriminator_shape=describe_network(config.discriminator),
         generator_shape=describe_network(config.generator) if config.generator else "",
         steps=steps,
@@ -189,56 +174,59 @@ def make_plan(
         tokens_per_step=batch_size * max_length,
         total_tokens=steps * batch_size * max_length,
         epochs=steps * batch_size / len(data.policy),
-        flops=flops[0],
-        google_flops=flops[1],
+        flops=flops,
+        google_flops=google_flops,
         checkpoint_steps=fraction_steps(args.training.checkpoint_fractions, steps),
-        shared=_SHARED[tie],
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
-        padding=padding_share(data.policy, max_length),
+        tie=config.tie,
         changes=describe(changes),
     )
 
 
-def padding_share(policy: SegmentPolicy, max_length: int) -> float:
-    """The share of padding in rows of `max_length` tokens, measured on rows spread evenly over the first epoch."""
-    count = min(len(policy), SAMPLED_ROWS)
-    rows = policy.cut(0, np.linspace(0, len(policy) - 1, count).astype(np.int64))
-    tokens = 0
-    for row in rows:
-        for segment in row.segments if isinstance(row, PackedRow) else [row]:
-            tokens += segment_length(segment)
-    return 1 - tokens / (count * max_length)
+# ---- what is logged before the first step
 
 
-def announce_plan(
-    args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, changes: Sequence[Mapping[str, Any]]
-) -> Plan:
-    """Make the plan of a run and log it, with warnings of options that look like mistakes."""
-    training, steps, plan = args.training, args.training.max_steps, make_plan(args, model, data, changes)
-    for line in (*plan.lines(), f"run folder     {training.output_dir}"):
+def announce_plan(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> None:
+    """Log a plan and what it needs, with warnings of options that look like mistakes."""
+    training = args.training
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    checkpoint = weights if training.save_only_model else 3 * weights
+    saved = math.ceil(plan.steps / int(training.save_steps or plan.steps))
+    kept = len(plan.checkpoint_steps) + min(saved, training.save_total_limit or saved)
+    needed = (kept + 1) * checkpoint
+    run = Path(str(training.output_dir)).resolve()
+    free = shutil.disk_usage(next(folder for folder in (run, *run.parents) if folder.is_dir())).free
+    lines = [
+        *plan.lines(),
+        f"memory         {format_bytes(4 * weights)} for weights, gradients and optimizer; --plan measures the peak",
+        f"disk           {kept} checkpoints of {format_bytes(checkpoint)}; {format_bytes(free)} are free",
+        f"run folder     {training.output_dir}",
+    ]
+    for line in lines:
         logger.info(line)
+    if needed > free:
+        logger.warning("the checkpoints need %s: lower --save_total_limit", format_bytes(needed))
+    _warn_of_steps(args, plan)
     fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
-    warnings = document_warnings(plan, args.corpus.document_separator, fraction)
-    can_pack = all(can_share_rows(c) for c in (model.config.discriminator, model.config.generator) if c is not None)
-    if plan.padding > MOST_PADDING and args.segments.segment_policy == "windows" and can_pack:
-        warnings.append(
-            f"{plan.padding:.0%} of the positions are padding; with --segment_policy packed, documents share rows"
-        )
-    if plan.epochs > MOST_EPOCHS:
-        problem = f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little"
-        advice = (
-            f"For {plan.corpus_tokens:,} tokens, choose {size_for(plan.corpus_tokens)}, or more text; --budget 2h "
-            "sets size and steps by the time that training may take"
-        )
-        if args.model.init_discriminator or args.model.init_generator:  # they have a size
-            fewer = max(1, int(steps * MOST_EPOCHS / plan.epochs))
-            advice = f"For {plan.corpus_tokens:,} tokens, choose --max_steps {fewer}, or more text"
-        warnings.append(f"{problem}. {advice}")
-    for warning in warnings:
+    for warning in document_warnings(plan, args.corpus.document_separator, fraction):
         logger.warning(warning)
-    saves_between = any(step < steps for step in plan.checkpoint_steps)
-    if training.save_strategy == "steps" and training.save_steps > steps and not saves_between:
+
+
+def _warn_of_steps(args: Configuration, plan: Plan) -> None:
+    """Warn of too many epochs, and of steps between events that do not fit the length of the run."""
+    training = args.training
+    steps = plan.steps
+    if plan.epochs > MOST_EPOCHS:
+        choice = size_for(plan.corpus_tokens)
+        if args.model.init_discriminator or args.model.init_generator:  # they have a size
+            choice = f"--max_steps {max(1, int(steps * MOST_EPOCHS / plan.epochs))}"
+        logger.warning(
+            f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little. "
+            f"For {plan.corpus_tokens:,} tokens, choose {choice}, or more text; --budget 2h sets size and steps by "
+            "the time that training may take"
+        )
+    if training.save_strategy == "steps" and training.save_steps > steps and not plan.checkpoint_steps:
         logger.warning(
             f"save_steps={training.save_steps} is more than max_steps={steps}: only the last step will be saved. "
             "Steps are optimizer steps here, not samples."
@@ -249,33 +237,31 @@ def announce_plan(
             f"--warmup_steps {training.warmup_steps:g} covers all {shortest} steps: the learning rate never reaches "
             f"{training.learning_rate:g}. Set it to 0.1 for a tenth of the steps."
         )
-    return plan
 
 
 def size_for(corpus_tokens: int) -> str:
     """Options of the largest recipe that repeats a corpus 40 times at most; for less text, fewer steps of tiny."""
+    tokens: dict[str, int] = {}
+    for name in ("tiny", "mini", "small", "base", "large"):
+        recipe = RECIPES[name]
+        tokens[name] = int(recipe["per_device_train_batch_size"]) * int(recipe["max_length"])
     most = MOST_EPOCHS * corpus_tokens
-    for name in ("large", "base", "small", "mini"):
-        if int(RECIPES[name]["max_steps"]) * tokens_of_step(name) <= most:
-            return f"--model_size {name}"
-    steps = min(int(RECIPES["tiny"]["max_steps"]), max(1, most // tokens_of_step("tiny")))
-    return f"--model_size tiny --max_steps {steps}"
-
-
-def tokens_of_step(recipe: str) -> int:
-    """Tokens of an optimizer step of a recipe on one device, with padding."""
-    return int(RECIPES[recipe]["per_device_train_batch_size"]) * int(RECIPES[recipe]["max_length"])
+    fitting = [name for name, count in tokens.items() if int(RECIPES[name]["max_steps"]) * count <= most]
+    if fitting:
+        return f"--model_size {fitting[-1]}"
+    return f"--model_size tiny --max_steps {max(1, most // tokens['tiny'])}"
 
 
 def document_warnings(plan: Plan, document_separator: str, validation_fraction: float) -> list[str]:
-    """Warnings of documents that look like paragraphs, and of an unrepresentative held-out set.
+    """Warnings of documents that look like paragraphs, and of a held-out set that is too small.
 
     `validation_fraction` is 0 if no document of the corpus is held out.
     """
     warnings = []
     texts = [source for source in plan.sources if source["text_files"]]
-    names = ("text_files", "documents", "tokens")
-    files, documents, tokens = (sum(source[name] for source in texts) for name in names)
+    files = sum(source["text_files"] for source in texts)
+    documents = sum(source["documents"] for source in texts)
+    tokens = sum(source["tokens"] for source in texts)
     is_short = tokens < documents * max(SHORT_DOCUMENT, plan.max_length)
     if document_separator == "blank_line" and documents > files > 1 and is_short:
         warnings.append(
@@ -283,15 +269,15 @@ def document_warnings(plan: Plan, document_separator: str, validation_fraction: 
             "every blank line ends a document, and parts of one file are both trained on and held out. If a file is "
             "one document, use --document_separator file."
         )
-    share = plan.held_out_tokens / plan.corpus_tokens
-    is_usual = validation_fraction / 2 <= share <= 2 * validation_fraction
-    if validation_fraction and (plan.held_out_documents < FEWEST_HELD_OUT or not is_usual):
+    if validation_fraction and plan.held_out_documents < FEWEST_HELD_OUT:
         warnings.append(
-            f"{plan.held_out_documents} documents with {share:.2%} of the tokens are held out, few or unusual ones: "
-            f"raise --validation_fraction {validation_fraction:g}, try another --eval_seed, or name a "
-            "--validation_file."
+            f"only {plan.held_out_documents} documents are held out: raise --validation_fraction "
+            f"{validation_fraction:g}, or name a --validation_file."
         )
     return warnings
+
+
+# ---- FLOPs and shapes
 
 
 def training_flops(

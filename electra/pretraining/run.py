@@ -1,81 +1,165 @@
-"""A pre-training run from its options to the exported networks."""
+"""A pre-training run from its options to the exported networks. All side effects are here, in their order."""
 
 import sys
-from pathlib import Path
+import tempfile
+from collections.abc import Sequence
 
-from electra.io.console import RunLog, shown_command
+from accelerate.utils import DynamoBackend, set_seed
+from transformers import TrainerCallback
+
+from electra.data.segments import SegmentCollator, TrainingSegments
+from electra.io.console import RunLog, shown_command, without_secrets
+from electra.io.errors import UserError
 from electra.io.hub import push_run
-from electra.pretraining.budget import fit_to_budget
-from electra.pretraining.callbacks.checkpoints import StopRequests
-from electra.pretraining.card import first_command
-from electra.pretraining.configuration import Configuration
-from electra.pretraining.data import load_data
-from electra.pretraining.finish import finish_run, report_finished
-from electra.pretraining.model import build_model, record_given_parts
-from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.plan import announce_plan
-from electra.pretraining.resources import announce_trial, check_disk, run_trial
-from electra.pretraining.resume import check_resumed, origin_of
-from electra.pretraining.run_folder import open_run, save_options
-from electra.pretraining.setup import (
-    compile_step,
-    make_callbacks,
-    make_trainer,
-    seed_dropout,
-    tune_for_device,
-)
-from electra.runtime.tracking import check_trackers
+from electra.model.joint import ElectraForJointPretraining
+from electra.pretraining.callbacks.checkpoints import SavesAt, StopRequests
+from electra.pretraining.callbacks.health import DiscriminatorHealth
+from electra.pretraining.callbacks.phases import PhaseOptions
+from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
+from electra.pretraining.configuration import Configuration, PretrainingArguments
+from electra.pretraining.data import PretrainingData, load_data
+from electra.pretraining.finish import finish_run
+from electra.pretraining.model import build_model, with_given_parts
+from electra.pretraining.options import resolve
+from electra.pretraining.plan import Plan, announce_plan, make_plan
+from electra.pretraining.run_folder import Origin, check_resumed, first_command, open_run, origin_of, save_options
+from electra.pretraining.trainer import ElectraTrainer
+from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
+from electra.runtime.cpu import tune_networks, tune_process
+from electra.runtime.gpu import tune_for_gpu
+from electra.runtime.tracking import RecordSettings, check_trackers
 
 
 def pretrain(args: Configuration, argv: list[str], log: RunLog, started: float) -> None:
     """Pre-train as `args` ask, which were parsed from `argv`; `started` is when the command began, in seconds."""
-    if args.training.budget is not None:
-        args = parse_arguments(fit_to_budget(argv, args))
     check_trackers(args.training.report_to)
     run = open_run(args)
     if run.is_finished:
-        report_finished(run.folder)
         return
 
     data = load_data(args, run.checkpoint)
-    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
-
+    has_held_out = data.evaluation is not None
+    args = resolve(args, run, len(data.policy), has_held_out)
     model = build_model(args, data.tokenizer, run.checkpoint)
-    record = record_given_parts(args, model, data.tokenizer)
-    origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
-    if run.checkpoint is not None:
-        origin = check_resumed(Path(run.checkpoint), origin, model)
+    args = with_given_parts(args, model, data.tokenizer)
+    origin = check_resumed(run, origin_of(args, data.text))
 
-    plan = announce_plan(args, model, data, origin.changes)
-    check_disk(args, model, plan)
+    plan = make_plan(args, model, data, origin.changes)
+    if args.training.budget is not None:
+        args = resolve(
+            fit_to_budget(args, time_steps(args, model, data, plan), plan), run, len(data.policy), has_held_out
+        )
+        model = build_model(args, data.tokenizer)
+        plan = make_plan(args, model, data)
+    announce_plan(args, model, plan)
     if args.training.plan:
-        announce_trial(run_trial(args, model, data, plan), args.training, plan)
+        announce_trial(time_steps(args, model, data, plan), args.training, plan)
         return
 
-    stop = StopRequests(args.training.max_hours, started)
-    tune_for_device(model, args.training)
-    callbacks = [*make_callbacks(args, record, model, plan), stop]
-    trainer = make_trainer(args, model, data, plan, origin, callbacks)
-    compile_step(trainer)
-    seed_dropout(args.training)
-
-    save_options(args, record, run, data.tokenizer, plan.changes)
+    save_options(args.record, run, data.tokenizer, plan.changes)
     command = shown_command("run_pretraining.py", argv)
     if args.training.process_index == 0:
         log.write_to(run.folder)
         command = first_command(run.folder, command)
 
+    stop = StopRequests(args.training.max_hours, started)
+    trainer = make_trainer(args, model, data, plan, origin, [*make_callbacks(args, model, plan), stop])
+    set_seed(args.training.seed, device_specific=True)  # all have the same weights; each draws its own dropout
     with stop.listening():
         trainer.train(resume_from_checkpoint=run.checkpoint)
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    finish_run(trainer, args, record, data, command)
+    finish_run(trainer, args, data, command)
+    if args.training.push_to_hub and trainer.is_world_process_zero():
+        training = args.training
+        name = training.hub_model_id or run.folder.name
+        push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
+
+
+def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
+    """Train the model for a few steps in a temporary folder, and measure their time."""
+    clock = Clock()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        make_trainer(trial_arguments(args, folder), model, data, plan, None, [clock]).train()
+    return clock
+
+
+def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
+    """What watches and logs a run, and keeps its checkpoints."""
     training = args.training
-    if training.push_to_hub and trainer.is_world_process_zero():
-        push_run(
-            run.folder,
-            training.hub_model_id or run.folder.name,
-            token=training.hub_token,
-            private=training.hub_private_repo,
+    callbacks: list[TrainerCallback] = [
+        RecordSettings({"options": without_secrets(args.record), "plan": plan.as_dict()}),
+        SavesAt(plan.checkpoint_steps),
+        ReadableLog(),
+    ]
+    # The thresholds hold for ELECTRA's task and base rates. A uniform generator cannot be too strong.
+    if model.config.objective == "electra" and model.generator is not None:
+        callbacks.append(DiscriminatorHealth(model.config.discriminator.vocab_size))
+    if sys.stderr.isatty() and not training.disable_tqdm:
+        callbacks.append(ProgressBar())
+    return callbacks
+
+
+def make_trainer(
+    args: Configuration,
+    model: ElectraForJointPretraining,
+    data: PretrainingData,
+    plan: Plan,
+    origin: Origin | None,
+    callbacks: Sequence[TrainerCallback],
+) -> ElectraTrainer:
+    """The trainer of a run with resolved options; memory, modules of the networks and compilation suit the device."""
+    training = args.training
+    tokenizer = data.tokenizer
+    tune_for_device(model, training)
+    phases = PhaseOptions(
+        gate=args.gate,
+        generator_steps=model.config.generator_steps,
+        init_from_generator=args.objective.init_from_generator,
+    )
+    has_fixed_shapes = training.torch_compile or training.device.type == "cuda"
+    collator = SegmentCollator(
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.pad_token_id,
+        args.segments.max_length if has_fixed_shapes else None,
+    )
+    try:
+        trainer = ElectraTrainer(
+            model=model,
+            args=training,
+            data_collator=collator,
+            train_dataset=TrainingSegments(data.policy, num_samples=plan.steps * plan.batch_size, seed=training.seed),
+            eval_dataset=data.evaluation,
+            more_evaluations=data.more_evaluations,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            plan=plan,
+            phases=phases,
+            origin=origin,
         )
+    except (ValueError, ImportError) as error:
+        raise UserError(f"Trainer cannot be set up with these options: {error}") from error
+    compile_step(trainer)
+    return trainer
+
+
+def tune_for_device(model: ElectraForJointPretraining, training: PretrainingArguments) -> None:
+    """Set up memory and matrix products of this process, and replace modules of the networks by faster ones."""
+    tune_process(training.device)
+    tune_networks(model)
+    if training.device.type == "cuda":
+        tune_for_gpu(model)
+
+
+def compile_step(trainer: ElectraTrainer) -> None:
+    """Compile the forward pass of the joint model, and with it the backward pass, if the options ask for it."""
+    training = trainer.args
+    if training.fsdp:  # accelerate compiles what it has sharded
+        return
+    # accelerate would put the networks into another module.
+    trainer.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
+    if training.torch_compile:
+        backend = training.torch_compile_backend or "inductor"
+        trainer.model.compile(backend=backend, mode=training.torch_compile_mode, dynamic=False)

@@ -1,9 +1,17 @@
-"""The folder of a run: output_dir/experiment_name, never a folder that is taken. The README lists its files."""
+"""The folder of a run: output_dir/experiment_name, never a folder that is taken; and what a resumed run must keep.
+
+The samples of a run are numbered, and a step takes the next `batch_size` of them. With another batch size or another
+corpus a resumed run would see some text twice and some never, unnoticed; with other masks its metrics could not be
+compared with earlier ones. So each option has a rule (`Resuming` in electra/options.py): its value is kept, or
+recorded, or its effect is compared (documents, tokenizer, batch size), or it changes nothing that is learned or
+measured. The README lists the files of a run.
+"""
 
 import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,50 +21,82 @@ from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import absolute_dataset_name
-from electra.io.checkpoints import (
-    UNFINISHED,
-    checkpoints_of,
-    latest_valid_checkpoint,
-    why_not_resumable,
-)
+from electra.io.checkpoints import ORIGIN_NAME, UNFINISHED, checkpoints_of, latest_valid_checkpoint, why_not_resumable
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import absolute, absolute_if_there, absolute_named, holds_files
+from electra.io.files import absolute, holds_files, write_file
 from electra.options import write_yaml
-from electra.pretraining.configuration import Configuration, PretrainingArguments
-from electra.pretraining.options import CONFIG_NAME
+from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
 
 logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
-LONGEST_NAME = 200
-"""Bytes of a run's name; file systems allow 255, and names of locks and temporary files are longer."""
+COMMAND_NAME = "command.txt"
+_OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
+"""Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
+
+    Attributes:
+        corpus, training_text, held_out_text: fingerprints of documents; of the second, those not held out.
+        first_held_out_text: fingerprint of what was evaluated on before the first step.
+        batch_size: segments of an optimizer step, over all devices.
+        options: resolved ones, by name, that are kept or recorded.
+        changes: of earlier starts, each with step, option, before and now.
+    """
+
+    corpus: str
+    documents: int
+    training_text: str
+    training_documents: int
+    held_out_text: str
+    first_held_out_text: str = ""
+    batch_size: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    changes: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 class Run(NamedTuple):
-    """Where a run writes, and the checkpoint it continues from, if any."""
+    """Where a run writes, and the checkpoint that it continues from, if any."""
 
     folder: Path
-    checkpoint: str | None
+    checkpoint: str | None = None
     is_finished: bool = False
     """Whether --auto_resume has nothing left to do."""
+    step: int = 0
+    """Of the checkpoint."""
+    origin: Origin | None = None
+    """Of the checkpoint."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Those of the checkpoint that are kept or recorded."""
+        return self.origin.options if self.origin else {}
+
+
+# ---- finding a run
 
 
 def open_run(args: Configuration) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
-    _check_names(training, args.cache.cache_dir)
     shared: list[Any] = [None]
     if PartialState().is_main_process:
         try:
             shared = [_find_run(training)]
-        except UserError as error:
+        except (UserError, OSError) as error:
             shared = [error]
     (run,) = broadcast_object_list(shared)
-    if isinstance(run, UserError):
+    if isinstance(run, Exception):
         raise run
     if run.is_finished:
         logger.info("%s is finished: nothing to do; raise --max_steps to extend it", run.folder)
@@ -67,68 +107,61 @@ def open_run(args: Configuration) -> Run:
     return run
 
 
-def _check_names(training: PretrainingArguments, cache_dir: str) -> None:
-    """Refuse names that the libraries that write files cannot write."""
-    names = {
-        "output_dir": str(training.output_dir),
-        "experiment_name": training.experiment_name,
-        "cache_dir": cache_dir,
-    }
-    for option, name in names.items():
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UserError(f"--{option} {name!a} is not UTF-8; choose another name") from error
-    size = len(training.experiment_name.encode("utf-8"))
-    if size > LONGEST_NAME:
-        raise UserError(f"--experiment_name has {size} bytes; choose a name of at most {LONGEST_NAME}")
-
-
 def _find_run(training: PretrainingArguments) -> Run:
-    output_dir, name, resume = training.output_dir, training.experiment_name, training.resume_from_checkpoint
+    output_dir = Path(str(training.output_dir))
+    name = training.experiment_name
     if training.plan:
-        if resume is not None:
-            raise UserError("--plan is for a new run; omit --resume_from_checkpoint")
-        return Run(Path(output_dir) / name, None)
-    if resume is not None:
-        checkpoint = find_checkpoint(resume)
-        _lock_or_refuse(checkpoint.parent)
-        shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-        return Run(checkpoint.parent, str(checkpoint))
+        return Run(output_dir / name)
+    if training.resume_from_checkpoint is not None:
+        return _resumed(find_checkpoint(training.resume_from_checkpoint))
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     try:
-        Path(output_dir).mkdir(parents=True, exist_ok=True)
-        if training.auto_resume:
-            return start_or_continue(Path(output_dir).resolve() / name, training.max_steps)
-        return Run(new_run_folder(Path(output_dir), name), None)
+        output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    if training.auto_resume:
+        return start_or_continue(output_dir.resolve() / name, training.max_steps)
+    return Run(new_run_folder(output_dir, name))
 
 
 def start_or_continue(folder: Path, max_steps: int) -> Run:
     """The run in this folder: resumed if it has a checkpoint, new if it has none, or finished."""
     _lock_or_refuse(folder)
-    if not folder.exists():
-        return Run(folder, None)
+    metrics = folder / METRICS_NAME
+    is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
+    if is_exported and json.loads(metrics.read_text())["plan"]["steps"] >= max_steps:  # -1: epochs, of the run itself
+        return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
+    if folder.is_dir() and checkpoints_of(folder):
+        return _resumed(latest_valid_checkpoint(folder))
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
-    steps = _number_in(folder / METRICS_NAME, "plan", "steps")
-    is_written = (folder / "discriminator" / "config.json").is_file()
-    if is_written and steps is not None and steps >= max_steps:  # -1: epochs, of the run itself
-        return Run(folder, None, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
-    if checkpoints_of(folder):
-        return Run(folder, str(latest_valid_checkpoint(folder)))
-    if (folder / METRICS_NAME).is_file():
-        what = f"{folder} has ended with too few steps or without networks, and has no checkpoint to resume"
-        raise UserError(f"{what}; choose another --experiment_name")
-    if holds_files(folder) and not (folder / CONFIG_NAME).is_file():
-        raise UserError(f"{folder} has files but no {CONFIG_NAME}: it is not a run; choose another --experiment_name")
-    return Run(folder, None)
+    is_other = folder.is_dir() and holds_files(folder) and not (folder / CONFIG_NAME).is_file()
+    if is_other or metrics.is_file():
+        raise UserError(
+            f"{folder} has neither a checkpoint to resume nor a run that only began; choose another --experiment_name"
+        )
+    return Run(folder)
+
+
+def _resumed(checkpoint: Path) -> Run:
+    """A run that goes on from a checkpoint, with what its files say."""
+    _lock_or_refuse(checkpoint.parent)
+    shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
+    try:
+        step = json.loads((checkpoint / STATE_NAME).read_text())["global_step"]
+        saved = json.loads((checkpoint / ORIGIN_NAME).read_text())
+        origin = Origin(**{f.name: saved[f.name] for f in fields(Origin)})
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{checkpoint} does not describe a run ({error}); name an older checkpoint, or another run"
+        ) from error
+    return Run(checkpoint.parent, str(checkpoint), False, step, origin)
 
 
 def new_run_folder(output_dir: Path, experiment_name: str) -> Path:
     """Lock output_dir/experiment_name, or -2, -3 ... if that is taken. An empty folder is free; none is made."""
-    folder, number = output_dir / experiment_name, 1
+    folder = output_dir / experiment_name
+    number = 1
     while not _lock(folder) or folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         number += 1
         folder = output_dir / f"{experiment_name}-{number}"
@@ -163,22 +196,89 @@ def find_checkpoint(resume_from_checkpoint: str) -> Path:
     wrong = why_not_resumable(folder)
     if wrong is not None:
         raise UserError(f"{folder} {wrong}; name an older checkpoint, or its run for the latest valid one")
-    run = folder.parent
-    newest = latest_valid_checkpoint(run)
+    newest = latest_valid_checkpoint(folder.parent)
     if newest != folder:
         raise UserError(
-            f"{run} has a later checkpoint, {newest.name}; to continue from {folder.name}, copy it and {CONFIG_NAME} "
-            "to a new folder and resume that folder"
+            f"{folder.parent} has a later checkpoint, {newest.name}; to continue from {folder.name}, copy it and "
+            f"{CONFIG_NAME} to a new folder and resume that folder"
         )
     return folder
 
 
+# ---- what a resumed run must keep
+
+
+def origin_of(args: Configuration, text: Mapping[str, Any]) -> Origin:
+    """The origin of this start, with resolved options and the fingerprints of the text."""
+    kept = {name: value for name, value in args.values().items() if RESUMING[name] in ("kept", "recorded")}
+    as_read = json.loads(json.dumps(kept, default=lambda value: value.value))
+    batch_size = args.training.segments_per_step
+    return Origin(**text, first_held_out_text=text["held_out_text"], batch_size=batch_size, options=as_read)
+
+
+def check_resumed(run: Run, now: Origin) -> Origin:
+    """Refuse text or options that would make it another run; log options that changed.
+
+    `now` is of this start. It is returned with the text that was evaluated on before the first step, and all changes
+    so far.
+    """
+    before = run.origin
+    if before is None:
+        return now
+    if before.batch_size != now.batch_size:
+        raise UserError(
+            f"{run.checkpoint} was trained with {before.batch_size} segments per step, not {now.batch_size}: its "
+            f"place in the corpus would be lost; batch size x accumulation x processes must be {before.batch_size}"
+        )
+    if before.corpus != now.corpus:
+        raise UserError(
+            f"{run.checkpoint} was trained on another corpus ({before.documents:,} documents, not {now.documents:,}); "
+            "use it, or start a new run with --init_discriminator and --init_generator"
+        )
+    if before.training_text != now.training_text:
+        raise UserError(
+            f"{run.checkpoint} was trained on {before.training_documents} of these documents, not on the "
+            f"{now.training_documents} now chosen; keep --validation_fraction and --validation_file as they were"
+        )
+    changes = []
+    for name, value in now.options.items():
+        old = before.options.get(name, value)
+        if old == value or (isinstance(value, str) and old == absolute(value)):  # a path that is gone since
+            continue
+        if RESUMING[name] == "kept":
+            raise UserError(
+                f"{run.checkpoint} was trained with --{name} {_shown(old)}, not {_shown(value)}; leave it as it was, "
+                "or start a new run"
+            )
+        changes.append({"step": run.step, "option": name, "before": old, "now": value})
+    if before.held_out_text != now.held_out_text:
+        texts = {"before": before.held_out_text[:8], "now": now.held_out_text[:8]}
+        changes.append({"step": run.step, "option": "held_out_text", **texts})
+    for line in describe(changes):
+        logger.warning(line)
+    return replace(now, first_held_out_text=before.first_held_out_text, changes=[*before.changes, *changes])
+
+
+def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for each step at which a run was resumed with other options."""
+    lines: dict[int, list[str]] = {}
+    for change in changes:
+        words = f"{change['option']} {_shown(change['now'])} instead of {_shown(change['before'])}"
+        lines.setdefault(change["step"], []).append(words)
+    return [f"from step {step:,} on: {', '.join(words)}" for step, words in lines.items()]
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == []:
+        return "none"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# ---- what a run writes before it starts
+
+
 def save_options(
-    args: Configuration,
-    record: Mapping[str, Any],
-    run: Run,
-    tokenizer: PreTrainedTokenizerBase,
-    changes: Sequence[str],
+    record: Mapping[str, Any], run: Run, tokenizer: PreTrainedTokenizerBase, changes: Sequence[str]
 ) -> None:
     """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
 
@@ -188,16 +288,7 @@ def save_options(
     """
     if not PartialState().is_main_process:
         return
-    values = without_secrets(record)
-    for name in ("resume_from_checkpoint", "auto_resume", "budget"):  # how the command starts, not what the run is
-        values.pop(name, None)
-    # Absolute, so that the run can be resumed from any folder, and after it was moved.
-    values |= {"output_dir": str(run.folder.resolve().parent), "cache_dir": absolute(args.cache.cache_dir)}
-    values |= {"train_file": [*map(absolute, values["train_file"])]} if "train_file" in values else {}
-    held_out = values.get("validation_file")
-    values |= {"validation_file": [*map(absolute_named, held_out)]} if held_out else {}
-    names = ("tokenizer_path", "init_discriminator", "init_generator", "eval_corruption")
-    values |= {name: absolute_if_there(values[name]) for name in names if name in values}
+    values = {name: value for name, value in without_secrets(record).items() if name not in _OF_START}
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
     run.folder.mkdir(exist_ok=True)
@@ -207,11 +298,9 @@ def save_options(
         tokenizer.save_pretrained(run.folder / "tokenizer")
 
 
-def _number_in(path: Path, *keys: str) -> int | None:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        for key in keys:
-            value = value[key]
-        return int(value)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def first_command(run_folder: Path, command: str) -> str:
+    """The command that began the run. It is `command` if the folder has none yet; then it is kept there."""
+    path = run_folder / COMMAND_NAME
+    if not path.is_file():
+        write_file(f"{command}\n".encode(errors="backslashreplace"), path)
+    return path.read_text(encoding="utf-8").strip()

@@ -1,121 +1,127 @@
 """Checkpoints of a run: written completely or not at all, and read with the options that the user gives now."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import get_total_norm
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.io.checkpoints import (
+    LOADING_ERRORS,
     ORIGIN_NAME,
     UNFINISHED,
+    checkpoints_of,
     commit,
     describe_latest_valid,
+    discard,
+    step_of,
     translate_write_errors,
     write_manifest,
 )
-from electra.io.errors import UserError
+from electra.io.errors import UserError, first_line, is_out_of_memory
 from electra.io.files import write_json
-from electra.model.pretrained import silent_transformers
-from electra.pretraining.options import CONFIG_NAME
-from electra.pretraining.resume import BEST_METRIC_OPTIONS, Origin, translate_loading_errors
+from electra.pretraining.run_folder import Origin
 
 
 class AtomicCheckpoints(TrainerCallback):
     """Surrounds what Trainer does with checkpoints.
 
-    Trainer writes into `unfinished/` of the run's folder; there a checkpoint gets its manifest, and is renamed when it
-    is complete. When Trainer has read one, the options of the command replace those that it holds.
+    Trainer writes into `unfinished/` of the run's folder. While training goes on, a thread syncs the files to the
+    disk, writes their manifest and renames the folder; then it deletes older checkpoints. When Trainer has read a
+    checkpoint, the options of the command replace those that it holds.
 
     Args:
         trainer: an `ElectraTrainer`.
-        origin: see resume.py; written into each checkpoint.
+        origin: see run_folder.py; written into each checkpoint.
     """
 
     def __init__(self, trainer: Any, origin: Origin | None) -> None:
         self.trainer = trainer
         self.origin = origin
         self.run_folder = Path(str(trainer.args.output_dir))
-        self._had_options = False
         self._is_loading = False
-        self._until_begun = ExitStack()
+        self._thread = ThreadPoolExecutor(1)
+        self._completed: Future[None] | None = None
 
     # ---- reading
 
     @contextmanager
     def loading(self, checkpoint: str | None) -> Iterator[None]:
-        """Until the first step, turn an error into one line about the checkpoint, if there is one."""
-        self._had_options = (self.run_folder / CONFIG_NAME).is_file()
+        """Turn an error before the first step into one line about the checkpoint; complete the last one at the end."""
         self._is_loading = checkpoint is not None
-        # Trainer warns of steps that differ from the options, which `on_train_begin` corrects.
-        self._until_begun.enter_context(silent_transformers())
         try:
-            with self._until_begun:
-                yield
+            yield
         except Exception as error:
             if not self._is_loading:
                 raise
             with translate_loading_errors(checkpoint, "state"):
                 raise error
+        finally:
+            self.wait()
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._until_begun.close()
-        state.compute_steps(args, state.max_steps)
-        changes = self.origin.changes if self.origin else []
-        changed = {change["option"] for change in changes if change["step"] == state.global_step}
-        if BEST_METRIC_OPTIONS & changed:
-            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
-        self._correct_best_checkpoint(state)
+        state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._is_loading = False  # the random state was read last
-
-    def _correct_best_checkpoint(self, state: TrainerState, *being_saved: Path) -> None:
-        """Point to the best checkpoint in the run's folder as it is now; Trainer looked in `unfinished/`."""
-        best = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
-        if state.best_global_step and (best.is_dir() or best in being_saved):
-            state.best_model_checkpoint = str(best)
 
     # ---- writing
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Let Trainer write the state of this step in the block: complete, or not at all."""
-        trainer, run = self.trainer, self.run_folder
-        state, is_writer = trainer.state, trainer.args.should_save
-        target = run / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        unfinished = run / UNFINISHED / target.name
-        self._refuse_what_is_not_finite(state.global_step)
-        if is_writer:
-            self._refuse_another_folder(state.global_step)
-            shutil.rmtree(unfinished, ignore_errors=True)
+        trainer = self.trainer
+        is_writer = trainer.args.should_save
+        target = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
+        unfinished = self.run_folder / UNFINISHED / target.name
+        self.wait()
+        self._refuse_what_is_not_finite(trainer.state.global_step)
         trainer.accelerator.wait_for_everyone()
         try:
-            with translate_write_errors(unfinished, lambda: describe_latest_valid(run)):
+            with self._translated_errors():
                 yield
-                self._correct_best_checkpoint(state, target)
                 if is_writer:
                     self._complete(unfinished)
-                trainer.accelerator.wait_for_everyone()
-                if is_writer:
-                    write_manifest(unfinished)
-                    commit(unfinished, target)
-        finally:
+        except BaseException:
             if is_writer:
-                shutil.rmtree(run / UNFINISHED, ignore_errors=True)
+                shutil.rmtree(unfinished.parent, ignore_errors=True)
+            raise
         trainer.accelerator.wait_for_everyone()
+        if is_writer:
+            self._completed = self._thread.submit(self._commit, unfinished, target)
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is complete."""
+        completed = self._completed
+        self._completed = None
+        if completed is not None:
+            with self._translated_errors():
+                completed.result()
+
+    def _commit(self, unfinished: Path, target: Path) -> None:
+        try:
+            write_manifest(unfinished)
+            commit(unfinished, target)
+            prune(self.run_folder, self.trainer.plan.checkpoint_steps, self.trainer.args.save_total_limit)
+        finally:
+            shutil.rmtree(unfinished.parent, ignore_errors=True)
+
+    def _translated_errors(self) -> AbstractContextManager[None]:
+        return translate_write_errors(self.run_folder / UNFINISHED, lambda: describe_latest_valid(self.run_folder))
 
     def _complete(self, unfinished: Path) -> None:
         """Write what Trainer does not, and delete its pickled options, which hold the Hub's token."""
         trainer = self.trainer
-        trainer.state.save_to_json(str(unfinished / "trainer_state.json"))
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
         write_json(self.origin.as_dict() if self.origin else {}, unfinished / ORIGIN_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
@@ -124,22 +130,59 @@ class AtomicCheckpoints(TrainerCallback):
 
     def _refuse_what_is_not_finite(self, step: int) -> None:
         entries = getattr(self.trainer.optimizer, "state", {}).values()
-        moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor)]
-        checks = []
-        for tensor in (*self.trainer.model.parameters(), *moments):
-            if tensor.is_floating_point():
-                # torch keeps the step counts of optimizers that are not fused on the host.
-                check = torch.isfinite(tensor).all().to(self.trainer.args.device)
-                checks.append(check.full_tensor() if isinstance(check, DTensor) else check)  # FSDP
-        if not torch.stack(checks).all():
-            raise UserError(
-                f"the weights or the optimizer's moments are not finite at step {step}, so it is not saved; "
-                f"{describe_latest_valid(self.run_folder)}; resume from it with a lower --learning_rate"
-            )
+        moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor) and value.ndim]
+        for tensors in ([*self.trainer.model.parameters()], moments):
+            norm: Any = get_total_norm(tensors)
+            if isinstance(norm, DTensor):  # FSDP
+                norm = norm.full_tensor()
+            if not norm.isfinite():
+                raise UserError(
+                    f"the weights or the optimizer's moments are not finite at step {step}, so it is not saved; "
+                    f"{describe_latest_valid(self.run_folder)}; resume from it with a lower --learning_rate"
+                )
 
-    def _refuse_another_folder(self, step: int) -> None:
-        if self._had_options and not (self.run_folder / CONFIG_NAME).is_file():  # Trainer would make it anew
-            raise UserError(
-                f"{self.run_folder} is not the folder in which the run started: it was deleted, or its disk is gone; "
-                f"step {step} is not saved; {describe_latest_valid(self.run_folder)}"
-            )
+
+def prune(run: Path, kept: Container[int], limit: int | None) -> None:
+    """Delete all checkpoints of a run but those of the steps `kept` and the newest `limit` of the others."""
+    others = [checkpoint for checkpoint in checkpoints_of(run) if step_of(checkpoint) not in kept]
+    for checkpoint in others[limit:] if limit else []:
+        discard(checkpoint)
+
+
+@contextmanager
+def translate_loading_errors(checkpoint: str | None, part: str) -> Iterator[None]:
+    """One line for a file that Trainer cannot load. It loads with `weights_only`: a pickle that runs code fails."""
+    try:
+        yield
+    except LOADING_ERRORS as error:
+        if isinstance(error, UserError) or is_out_of_memory(error):
+            raise
+        reason = first_line(error)
+        raise UserError(
+            f"{checkpoint}: its {part} cannot be loaded ({reason}); it belongs to another run or was written by "
+            "another program: name another checkpoint"
+        ) from error
+
+
+@contextmanager
+def keeping_options(optimizer: torch.optim.Optimizer, schedule: LRScheduler | None) -> Iterator[None]:
+    """Restore the options' learning rate, decay and betas after the block has loaded a checkpoint's over them.
+
+    Loading an optimizer replaces its parameter groups, loading a schedule its base rates.
+    """
+    # Truth values choose a kernel, to which the loaded state belongs.
+    options = [
+        {n: v for n, v in group.items() if n not in ("params", "lr") and v is not None and not isinstance(v, bool)}
+        for group in optimizer.param_groups
+    ]
+    base_rates = list(getattr(schedule, "base_lrs", []))
+    yield
+    for group, given in zip(optimizer.param_groups, options, strict=True):
+        group.update(given)
+    if isinstance(schedule, LambdaLR):
+        schedule.base_lrs = base_rates
+        factors = [factor(schedule.last_epoch) for factor in schedule.lr_lambdas]
+        rates = [base * factor for base, factor in zip(base_rates, factors, strict=True)]  # as torch does
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        schedule._last_lr = rates

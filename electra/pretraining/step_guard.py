@@ -8,7 +8,6 @@ host looks at every step. A skipped step counts: later steps get the same sample
 
 import logging
 import math
-from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
-from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import describe_latest_valid
 from electra.io.errors import UserError
-from electra.runtime.gpu import HostCopy
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +29,7 @@ MOST_IN_A_ROW = 10
 
 
 class StepGuard(TrainerCallback):
-    """Clips gradients, keeps steps that are not finite from the optimizer, and logs these as soon as the host knows.
+    """Clips gradients, keeps steps that are not finite from the optimizer, and ends a run of nothing else.
 
     Args:
         max_grad_norm: infinite for no clipping.
@@ -48,9 +45,8 @@ class StepGuard(TrainerCallback):
         self.run_folder = run_folder
         self.is_sharded = is_sharded
         self.optimizer: Any = None
-        self._in_a_row: Tensor | None = None
-        self._last_norm: Tensor | None = None
-        self._under_way: deque[tuple[int, HostCopy]] = deque()
+        self._in_a_row: Any = 0.0
+        self._last_norm: Any = math.nan
 
     def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
         self.optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
@@ -69,12 +65,11 @@ class StepGuard(TrainerCallback):
         is_possible = not self.is_sharded and self.accelerator.device.type != "mps"
         return is_possible and bool(self.optimizer.defaults.get("fused"))
 
-    def check(self, model: nn.Module, step: int, loss: Tensor) -> tuple[Tensor, Tensor]:
+    def check(self, model: nn.Module, loss: Tensor) -> tuple[Tensor, Tensor]:
         """Clip the gradients of a step, or see to it that the optimizer leaves everything as it is.
 
         Args:
-            step: its number, from 1.
-            loss: its own, float ().
+            loss: of the step, float ().
         Returns:
             whether it is skipped, bool (); the norm for the log, of the last step that was not skipped, else nan.
         """
@@ -87,7 +82,9 @@ class StepGuard(TrainerCallback):
             self.optimizer.found_inf = is_bad.float()
         elif is_bad:
             model.zero_grad()
-        return is_bad, self._note(step, is_bad, loss, norm)
+        self._in_a_row = torch.where(is_bad, self._in_a_row + 1.0, 0.0)
+        self._last_norm = torch.where(is_bad, self._last_norm, norm)
+        return is_bad, self._last_norm
 
     def _norm_on_device(self, model: nn.Module) -> Tensor:
         if self.accelerator.scaler is not None:  # which then clips no more, but skips by itself
@@ -102,38 +99,20 @@ class StepGuard(TrainerCallback):
         # DeepSpeed has a number on the host, or none.
         return torch.as_tensor(0.0 if norm is None else norm, device=self.accelerator.device)
 
-    def _note(self, step: int, is_bad: Tensor, loss: Tensor, norm: Tensor) -> Tensor:
-        if self._in_a_row is None or self._last_norm is None:
-            self._in_a_row = torch.zeros_like(norm)
-            self._last_norm = torch.full_like(norm, torch.nan)
-        self._in_a_row = torch.where(is_bad, self._in_a_row + 1, 0.0)
-        self._last_norm = torch.where(is_bad, self._last_norm, norm)
-        self._under_way.append((step, HostCopy(torch.stack([self._in_a_row, loss, norm]))))
-        self.log_skipped()
-        return self._last_norm
-
-    def log_skipped(self, waits: bool = False) -> None:
-        """Log the skipped steps that the host knows of by now; with `waits`, all of them.
+    def log_skipped(self, step: int, skipped: int) -> None:
+        """Log the number of steps that were skipped since the last line of the log; waits for the device.
 
         Raises:
             UserError: too many in a row.
         """
-        while self._under_way and (waits or self._under_way[0][1].has_arrived()):
-            step, values = self._under_way.popleft()
-            in_a_row, loss, norm = values.read()
-            if in_a_row:
-                self._log_one(step, int(in_a_row), loss, norm)
-
-    def _log_one(self, step: int, in_a_row: int, loss: float, norm: float) -> None:
-        what = f"loss {loss:g}, gradient norm {norm:g}"
+        in_a_row = int(self._in_a_row)
         if in_a_row >= MOST_IN_A_ROW:
             raise UserError(
-                f"step {step}: {what}: the last {in_a_row} steps were not finite and were skipped; "
+                f"step {step}: the last {in_a_row} steps were not finite and were skipped; "
                 f"{describe_latest_valid(self.run_folder, until=step - in_a_row)}; resume from it with a lower "
                 "--learning_rate or a smaller --max_grad_norm"
             )
         # fp16's loss scale rises until a gradient is infinite, which is no reason to warn.
-        is_expected = self.accelerator.scaler is not None and math.isfinite(loss)
-        if self.accelerator.is_main_process:
-            with tqdm.external_write_mode():
-                logger.log(logging.INFO if is_expected else logging.WARNING, "step %d is skipped: %s", step, what)
+        level = logging.WARNING if self.accelerator.scaler is None else logging.INFO
+        if skipped:
+            logger.log(level, "step %d: %d steps were not finite and were skipped", step, skipped)

@@ -1,7 +1,7 @@
 """`transformers.Trainer` for the joint model. Its training loop, mixed precision and distribution are untouched.
 
 `StepGuard` clips and skips, `LogWindow` sums up the log, `AtomicCheckpoints` writes and reads checkpoints; here their
-methods are called from Trainer's hooks. setup.py puts it together.
+methods are called from Trainer's hooks. run.py puts it together.
 
 Private names of transformers, accelerate and torch that pre-training overrides or uses, with the reason:
 
@@ -10,7 +10,7 @@ Private names of transformers, accelerate and torch that pre-training overrides 
     Trainer._save_checkpoint     manifest and rename after Trainer has written
     Trainer._load_optimizer_and_scheduler
                                  the learning rate of the options replaces that of the checkpoint
-    LRScheduler._last_lr         the same, until the schedule's next step (resume.py)
+    LRScheduler._last_lr         the same, until the schedule's next step (saving.py)
     torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py, Muon)
 """
 
@@ -18,7 +18,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,16 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.io.checkpoints import UNFINISHED
-from electra.io.errors import UserError
 from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW, muon_groups
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
-from electra.pretraining.device import is_compiler_error, translate_failures
+from electra.pretraining.device import translate_failures
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.plan import Plan
-from electra.pretraining.resume import Origin, keeping_options
-from electra.pretraining.saving import AtomicCheckpoints
+from electra.pretraining.run_folder import Origin
+from electra.pretraining.saving import AtomicCheckpoints, keeping_options
 from electra.pretraining.step_guard import StepGuard
 from electra.report.runs import FIXED
 from electra.schedules import create_schedule, translate_option_errors
@@ -56,10 +55,9 @@ class ElectraTrainer(Trainer):
         args: options with steps in place of epochs and shares.
         plan: sizes and FLOPs of the run.
         phases: which networks are trained when.
-        origin: see resume.py; written into each checkpoint.
+        origin: see run_folder.py; written into each checkpoint.
         more_evaluations: held-out texts that are evaluated beside `eval_dataset`, by name.
-        callbacks: in place of Trainer's progress bar and printed dictionaries. `KeptCheckpoints` among them applies
-            `save_total_limit`.
+        callbacks: in place of Trainer's progress bar and printed dictionaries.
         kwargs: see `transformers.Trainer`.
     """
 
@@ -99,11 +97,10 @@ class ElectraTrainer(Trainer):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
         self._batch_values: tuple[dict[str, Tensor | None], Tensor]
-        self._eagerly = ExitStack()
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         failures = translate_failures(self.args, self.run_folder, lambda: self.state.global_step)
-        with failures, self.checkpoints.loading(resume_from_checkpoint), self._eagerly:
+        with failures, self.checkpoints.loading(resume_from_checkpoint):
             return super().train(resume_from_checkpoint, *args, **kwargs)
 
     # ---- data
@@ -133,18 +130,10 @@ class ElectraTrainer(Trainer):
     # ---- one step
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """Trainer's step, eagerly if it cannot be compiled; returns 0 in place of a loss that is not finite."""
+        """Trainer's step; returns 0 in place of a loss that is not finite."""
         self.window.start(self.state.global_step)
-        try:
-            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        except RuntimeError as error:
-            if not is_compiler_error(error):
-                raise
-            reason = " ".join(str(error).split("\n")[:2])
-            logger.warning("the training step cannot be compiled and runs eagerly (--torch_compile false): %s", reason)
-            self._eagerly.enter_context(torch.compiler.set_stance("force_eager"))
-            loss = super().training_step(model, inputs, num_items_in_batch)
-        self.window.add(*self._batch_values)  # once, also where the backward pass could not be compiled
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        self.window.add(*self._batch_values)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
 
     def compute_loss(
@@ -155,7 +144,7 @@ class ElectraTrainer(Trainer):
         return (output.loss, output) if return_outputs else output.loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
-        is_bad, norm = self.guard.check(model, self.state.global_step + 1, self.window.step_loss)
+        is_bad, norm = self.guard.check(model, self.window.step_loss)
         self.window.end_step(is_bad)
         return norm
 
@@ -164,22 +153,10 @@ class ElectraTrainer(Trainer):
 
     # ---- optimizer and schedule
 
-    def check_optimization(self, steps: int) -> None:
-        """Create the optimizer and a schedule of `steps` before the run, so that wrong options fail early."""
-        if not (self.is_fsdp_enabled or self.is_deepspeed_enabled):  # these wrap the model first
-            self.create_optimizer()
-        trial = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=self.args.learning_rate)
-        create_schedule(self.args, trial, stage_lengths(steps, self.phases.generator_steps))
-
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
         if optimizer_class is torch.optim.AdamW:
             self.optimizer_cls_and_kwargs = self._adam(kwargs)
-        elif not self.args.adam_bias_correction:
-            raise UserError(
-                f"--adam_bias_correction false needs AdamW, but --optim is {self.args.optim.value}; choose "
-                "adamw_torch_fused or adamw_torch"
-            )
         with translate_option_errors("--optim and its options"):
             return super().create_optimizer(model)
 
@@ -245,6 +222,7 @@ class ElectraTrainer(Trainer):
         state, window = self.state, self.window
         self._read_tokens()
         means, skipped = window.read(self.accelerator.gather)
+        self.guard.log_skipped(state.global_step, skipped)
         del logs["loss"]
         logs.update(means)  # none if all steps were skipped
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
@@ -274,7 +252,6 @@ class ElectraTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         started = time.monotonic()
-        self.guard.log_skipped(waits=True)
         self._read_tokens()  # so that the saved state counts them all
         with self.checkpoints.writing():
             super()._save_checkpoint(model, trial)

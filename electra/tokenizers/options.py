@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from electra.io.files import absolute_if_there
 from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Options, Resuming, option
 
 
@@ -10,13 +11,14 @@ from electra.options import NOT_EMPTY, POSITIVE, SEED, VOCAB_SIZE, Options, Resu
 class TokenizerPathArguments(Options):
     """An existing tokenizer."""
 
-    resuming: ClassVar[Resuming] = "compared"
+    resuming: ClassVar[Resuming] = "kept"
 
     tokenizer_path: str | None = option(
         None,
         "Tokenizer to use: a folder, a Hub id, or a JSON file of the tokenizers library. Not set: one is trained on "
         "the corpus and stored with the run.",
         NOT_EMPTY,
+        absolute=absolute_if_there,
     )
 
 

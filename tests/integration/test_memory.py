@@ -28,7 +28,7 @@ WATCHED = """
 import sys
 from transformers import TrainerCallback
 from electra.pretraining.command import main
-from electra.pretraining import setup
+from electra.pretraining import run
 
 class Watch(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
@@ -36,12 +36,12 @@ class Watch(TrainerCallback):
             found = dict(line.split(":") for line in open("/proc/self/status"))
             print("MEMORY", *(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon")), flush=True)
 
-class Trainer(setup.ElectraTrainer):
+class Trainer(run.ElectraTrainer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.add_callback(Watch)
 
-setup.ElectraTrainer = Trainer
+run.ElectraTrainer = Trainer
 main(sys.argv[1:])
 """
 

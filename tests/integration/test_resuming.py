@@ -14,7 +14,6 @@ from pytest import approx, raises
 
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
-from electra.pretraining import saving
 from electra.pretraining.command import main
 from electra.report.page import write_report
 from electra.report.runs import read_run
@@ -135,9 +134,8 @@ def test_a_finished_run_needs_no_checkpoint_unless_extended(copy):
     before = (copy.run / "discriminator" / "model.safetensors").stat().st_mtime_ns
     for name in ("checkpoint-4", "checkpoint-8", "checkpoint-12"):
         shutil.rmtree(copy.run / name)
-    (copy.run / "report.html").unlink()  # as if killed before it was made
     copy.resume()
-    assert (copy.run / "report.html").is_file() and copy.steps() == set()
+    assert copy.steps() == set()
     with raises(UserError, match="--experiment_name"):
         copy.resume(max_steps=14)
     assert (copy.run / "discriminator" / "model.safetensors").stat().st_mtime_ns == before
@@ -235,32 +233,6 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
-    assert re.search(f"unfinished/checkpoint-13.*: .*{copy.run}/checkpoint-12$", str(error.value))
+    assert re.search(f"unfinished.*: .*{copy.run}/checkpoint-12$", str(error.value))
     assert copy.steps() == {4, 8, 12} and find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()
-
-
-def test_a_run_whose_folder_is_gone_ends(copy, monkeypatch):
-    def commit_and_vanish(unfinished, target):
-        commit(unfinished, target)
-        copy.run.rename(copy.folder / "gone")
-
-    commit = saving.commit
-    monkeypatch.setattr(saving, "commit", commit_and_vanish)
-    with raises(UserError, match=f"{copy.run} .*step 14 is not saved"):
-        copy.resume(max_steps=14, save_steps=1)
-    assert not copy.run.exists()
-    assert find_damage(copy.folder / "gone" / "checkpoint-13") is None
-
-
-def test_fractions_and_the_best_checkpoint_are_kept(folder):
-    """Nothing is learned, so the first evaluation stays the best."""
-    run = folder / "output" / "run"
-    options = {**FAST, "eval_strategy": "steps", "validation_fraction": 0.2, "learning_rate": 0.0, "eval_steps": 1}
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "save_total_limit": 1}
-    main(flags(folder, **options, **best, save_steps=1, max_steps=4, checkpoint_fractions=0.5))
-    assert {path.name for path in run.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-2", "checkpoint-4"}
-    state = read_json(run / "checkpoint-4" / "trainer_state.json")
-    assert (state["best_global_step"], state["best_model_checkpoint"]) == (1, str(run / "checkpoint-1"))
-    assert read_json(run / "metrics.json")["plan"]["checkpoint_steps"] == [2]
-    assert read_json(run / "samples.json")["step"] == 1  # the best was loaded

@@ -3,6 +3,7 @@
 import random
 
 import torch
+from accelerate.utils import set_seed
 from safetensors.torch import load_file
 
 from electra.backbones import BACKBONES, UNIFORM
@@ -10,16 +11,9 @@ from electra.pretraining.callbacks.checkpoints import StopRequests
 from electra.pretraining.data import load_data
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.plan import announce_plan
-from electra.pretraining.resume import origin_of
-from electra.pretraining.run_folder import open_run
-from electra.pretraining.setup import (
-    compile_step,
-    make_callbacks,
-    make_trainer,
-    seed_dropout,
-    tune_for_device,
-)
+from electra.pretraining.plan import make_plan
+from electra.pretraining.run import make_callbacks, make_trainer
+from electra.pretraining.run_folder import open_run, origin_of
 from tests.helpers import read_json
 
 WORDS = [
@@ -98,15 +92,12 @@ def make(folder, **options):
     args = parse_arguments(flags(folder, **options))
     run = open_run(args)
     data = load_data(args, run.checkpoint)
-    args = resolve(args, run.folder, run.checkpoint, len(data.policy), has_held_out=data.evaluation is not None)
+    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer)
-    origin = origin_of(args.values(), model, data.text, args.training.segments_per_step)
-    plan = announce_plan(args, model, data, [])
-    tune_for_device(model, args.training)
-    callbacks = [*make_callbacks(args, args.record, model, plan), StopRequests()]
-    trainer = make_trainer(args, model, data, plan, origin, callbacks)
-    compile_step(trainer)
-    seed_dropout(args.training)
+    plan = make_plan(args, model, data)
+    callbacks = [*make_callbacks(args, model, plan), StopRequests()]
+    trainer = make_trainer(args, model, data, plan, origin_of(args, data.text), callbacks)
+    set_seed(args.training.seed, device_specific=True)
     return trainer
 
 

@@ -8,7 +8,7 @@ import torch
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.pretraining.device import choose_for_device, compiles_by_default, tell_choices, translate_failures
+from electra.pretraining.device import choose_for_device, compiles_by_default, log_choices
 from electra.pretraining.options import parse_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags
@@ -20,7 +20,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=False: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)), raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
     return monkeypatch
 
 
@@ -55,7 +55,7 @@ def test_gpus_without_bfloat16_use_fp16(gpu, caplog, capability, fp16):
     assert (training.bf16, training.fp16) == (False, fp16)
     assert not chosen(bf16=False).fp16
     with caplog.at_level(logging.WARNING):
-        tell_choices(training, {"bf16"})
+        log_choices(training, {"bf16"})
     assert ("--fp16" in caplog.text) == fp16
 
 
@@ -82,14 +82,3 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait(gpu, tmp_path):
 def test_an_automatic_batch_size_is_refused(tmp_path):
     with raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
         parse_arguments(flags(tmp_path, auto_find_batch_size=True))
-
-
-NO_FILES = "Too many open files"
-
-
-@parametrize("error", [OSError(24, NO_FILES), RuntimeError(f"{NO_FILES}. Communication with the workers")])
-def test_too_few_open_files_are_one_line_that_names_the_workers(tmp_path, error):
-    training = SimpleNamespace(device="cpu", world_size=1, dataloader_num_workers=3)
-    named = raises(UserError, match=r"after step 7.*workers 3 .*ulimit -n")
-    with named, translate_failures(training, tmp_path, lambda: 7):
-        raise error

@@ -21,8 +21,8 @@ from transformers.pipelines import get_supported_tasks
 
 from electra.io.errors import UserError
 from electra.model.pretrained import locate_model
-from electra.pretraining.card import first_command
-from electra.pretraining.export import export_networks
+from electra.pretraining.finish import export_networks
+from electra.pretraining.run_folder import first_command
 from tests.helpers import parametrize, read_json
 
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
@@ -35,8 +35,8 @@ def export(make_pair, wordpiece_tokenizer, plan, tmp_path):
     """Export a pair into tmp_path/run."""
 
     def run(pair=None, **values):
-        arguments = {"plan": plan, "metrics": METRICS, **values}
-        return export_networks(pair or make_pair(), wordpiece_tokenizer, tmp_path / "run", **arguments)
+        values = {"plan": plan, "metrics": METRICS, "options": {}, "command": "", "ledger": {}, **values}
+        return export_networks(pair or make_pair(), wordpiece_tokenizer, tmp_path / "run", **values)
 
     return run
 
@@ -48,7 +48,7 @@ def files_below(folder):
 @parametrize("objective", ["electra", "mlm", "all_tokens_mlm"])
 def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_tokenizer, plan_of, export, objective):
     pair = make_pair(objective=objective)
-    folders = export(pair, plan=plan_of(pair), step=8)
+    folders = export(pair, plan=plan_of(pair))
     assert list(folders) == (["discriminator"] if objective == "mlm" else ["generator", "discriminator"])
     columns = torch.arange(17)
     inputs = {
@@ -66,7 +66,7 @@ def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_to
         assert not any(info.values())
         config = read_json(folder / "config.json")
         assert (config["model_type"], config["architectures"]) == ("electra", [name])
-        assert config["pretraining_step"] == 8
+        assert config["pretraining_step"] == 12
         assert AutoTokenizer.from_pretrained(folder)(TEXT)["input_ids"] == wordpiece_tokenizer(TEXT)["input_ids"]
         trained = getattr(pair, network)
         with torch.no_grad():
@@ -80,7 +80,7 @@ def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_to
         assert set(card.data.tags) == {"electra", objective} | {
             network if is_detector or network == "generator" else "masked-language-model"
         }
-        assert f'{auto.__name__}.from_pretrained("{network}")' in card.text and "of step 8" in card.text
+        assert f'{auto.__name__}.from_pretrained("{network}")' in card.text
     classifier, info = AutoModelForSequenceClassification.from_pretrained(
         folders["discriminator"], num_labels=3, output_loading_info=True
     )
@@ -96,29 +96,21 @@ def test_a_disentangled_discriminator_is_exported_as_the_sum(make_pair, export):
     assert torch.equal(exported["electra.embeddings.word_embeddings.weight"], words.shared.weight + words.weight)
 
 
-def test_the_metadata_of_a_card_is_what_the_hub_reads(plan, export):
-    sources = [{**plan.sources[0], "name": name, "files": 0} for name in ("openwebtext", "someone/books", "builtin")]
+def test_the_metadata_of_a_card_is_what_the_hub_reads(export):
     options = {
         "license": "apache-2.0",
         "language": ["en"],
-        "init_discriminator": "google/electra-small-discriminator",
         "init_generator": "/home/someone/generator",
         "hub_token": "hf_secret",
     }
     metrics = {**METRICS, "discriminator_mcc": math.nan}
-    folders = export(plan=replace(plan, sources=sources), metrics=metrics, options=options, command=COMMAND)
+    folders = export(metrics=metrics, options=options, command=COMMAND)
     cards = {network: ModelCard.load(folder / "README.md") for network, folder in folders.items()}
     for card in cards.values():
-        assert (card.data.library_name, card.data.license, card.data.language) == (
-            "transformers",
-            "apache-2.0",
-            ["en"],
-        )
-        assert card.data.datasets == ["Skylion007/openwebtext", "someone/books"]
+        found = (card.data.library_name, card.data.license, card.data.language)
+        assert found == ("transformers", "apache-2.0", ["en"])
         assert COMMAND in card.text and "hf_secret" not in card.text
-    discriminator, generator = cards["discriminator"].data, cards["generator"].data
-    assert discriminator.base_model == "google/electra-small-discriminator"
-    assert "base_model" not in generator.to_dict() and "| continued from | generator |" in cards["generator"].text
+    assert "| continued from | generator |" in cards["generator"].text
     assert "/home" not in cards["generator"].text  # also in the options
 
 

@@ -6,8 +6,8 @@ import pytest
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.pretraining.options import config_of_resumed_run, parse_arguments, resolve
-from electra.pretraining.run_folder import open_run
+from electra.pretraining.options import parse_arguments, resolve
+from electra.pretraining.run_folder import Run, open_run
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -17,14 +17,13 @@ from tests.pretraining.runs import TWO_STAGE, flags
 @parametrize(
     ("options", "named"),
     [
-        ({"auto_resume": True, "resume_from_checkpoint": "somewhere"}, "--resume_from_checkpoint"),
-        ({"metric_for_best_model": "nope"}, "--metric_for_best_model nope discriminator_auc"),
+        ({"plan": True, "resume_from_checkpoint": "somewhere"}, "--plan"),
+        ({"metric_for_best_model": "loss"}, "--metric_for_best_model"),
+        ({"adam_bias_correction": False, "optim": "adafactor"}, "--adam_bias_correction --optim"),
         ({"discriminator_type": "bert", "embedding_size": 8}, "--embedding_size 8 bert"),
         ({"objective": "replace_mlm", "tie": "gdes"}, "--tie gdes replace_mlm"),
-        ({"fsdp": "full_shard", "use_cpu": True}, "--fsdp"),
         ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor"),
         ({"dataloader_num_workers": -1}, "--dataloader_num_workers -1"),
-        ({"checkpoint_fractions": 0.5, "save_strategy": "best", "metric_for_best_model": "loss"}, "--save_strategy"),
         ({"generator_gate": "['auc', 0.6]"}, "auc discriminator_auc generator_loss"),
         ({"generator_gate": "['discriminator_auc', 'nan']"}, "--generator_gate nan"),
         ({"generator_gate": "['discriminator_auc']"}, "--generator_gate THRESHOLD"),
@@ -64,26 +63,33 @@ def test_edited_options_of_a_run_are_used_and_named(tmp_path, caplog):
 
 
 def test_options_are_found_from_checkpoint_and_run(tmp_path):
-    run = tmp_path / "run"
-    checkpoint = write_checkpoint(run, 4)
-    names = [str(checkpoint), f"{checkpoint}/", str(run)]
-    assert [config_of_resumed_run(name) for name in names] == [None] * 3
-    (run / "config.yaml").write_text("seed: 1")
-    assert [config_of_resumed_run(name) for name in names] == [run / "config.yaml"] * 3
-    for name in (str(tmp_path / "nowhere"), str(run / "config.yaml")):
-        assert config_of_resumed_run(name) is None
-    args = parse_arguments([f"--resume_from_checkpoint={run}"])
-    assert args.training.seed == 1 and open_run(args).checkpoint == str(checkpoint)
+    checkpoint = write_checkpoint(tmp_path / "run", 4)
+    for name in (f"{checkpoint}/", tmp_path / "run", tmp_path / "nowhere"):
+        assert "no config.yaml" in refused(lambda name=name: parse_arguments([f"--resume_from_checkpoint={name}"]))
+    (tmp_path / "run" / "config.yaml").write_text("seed: 1")
+    for name in (f"{checkpoint}/", tmp_path / "run"):
+        assert parse_arguments([f"--resume_from_checkpoint={name}"]).training.seed == 1
+    args = parse_arguments([f"--resume_from_checkpoint={tmp_path / 'run'}"])
+    assert open_run(args).checkpoint == str(checkpoint)
+
+
+def test_both_stages_need_steps(resolved):
+    assert resolved(**TWO_STAGE, max_steps=13).objective.generator_steps == 6
+    assert resolved(**TWO_STAGE, generator_steps=11).objective.generator_steps == 11
+    for steps, max_steps in ((12, 12), (None, 1)):
+        with raises(UserError, match=f"--max_steps {max_steps}"):
+            resolved(**TWO_STAGE, generator_steps=steps, max_steps=max_steps)
 
 
 @pytest.fixture
 def resolved(tmp_path):
     """Options resolved for a corpus of 10 segments; 4 segments are a step."""
 
-    def make(checkpoint=None, has_held_out=True, **options):
+    def make(step=0, has_held_out=True, **options):
         args = parse_arguments(flags(tmp_path, **options))
         before = dict(vars(args.training))
-        args, given = resolve(args, tmp_path / "run", checkpoint, 10, has_held_out), args
+        run = Run(tmp_path / "run", "checkpoint" if step else None, step=step)
+        args, given = resolve(args, run, 10, has_held_out), args
         assert vars(given.training) == before
         return args
 
@@ -97,14 +103,13 @@ def test_epochs_and_shares_become_steps(resolved):
     assert resolved(gradient_accumulation_steps=3, max_steps=-1, num_train_epochs=2).training.max_steps == 2
 
 
-def test_only_a_new_run_is_evaluated_at_its_start(resolved, tmp_path):
-    checkpoint = str(write_checkpoint(tmp_path, 12))
-    assert resolved().training.eval_on_start and not resolved(checkpoint).training.eval_on_start
-    assert resolved(checkpoint).training.eval_strategy == "steps"
+def test_only_a_new_run_is_evaluated_at_its_start(resolved):
+    assert resolved().training.eval_on_start and not resolved(step=12).training.eval_on_start
+    assert resolved(step=12).training.eval_strategy == "steps"
     assert resolved(has_held_out=False).training.eval_strategy == "no"
     assert not resolved(has_held_out=False).training.eval_on_start
     with raises(UserError, match=r"12.*--max_steps 6"):
-        resolved(checkpoint, max_steps=6)
+        resolved(step=12, max_steps=6)
 
 
 def test_networks_that_are_left_out_are_known_to_trainer(resolved):
@@ -122,7 +127,7 @@ def test_networks_that_are_left_out_are_known_to_trainer(resolved):
         (12_000, {}, (1200, 600, 1200, 100)),
         (12, {}, (2, 1, 2, 1)),
         (12_000, {"warmup_steps": 9000, "logging_steps": 500}, (9000, 600, 1200, 500)),
-        (12_000, {"eval_steps": 500}, (1200, 500, 1000, 100)),
+        (12_000, {"eval_steps": 500}, (1200, 500, 1200, 100)),
     ],
 )
 def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, expected):

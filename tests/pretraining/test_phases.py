@@ -5,7 +5,6 @@ from pytest import approx, raises
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.resume import generator_steps_of
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
 
@@ -48,13 +47,6 @@ def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
         assert args.gate == Gate("discriminator_auc", 0.6)
 
 
-def test_both_stages_need_steps():
-    assert generator_steps_of(None, 13, None) == 6 and generator_steps_of(11, 12, None) == 11
-    for steps, max_steps in ((12, 12), (None, 1)):
-        with raises(UserError, match=f"--max_steps {max_steps}"):
-            generator_steps_of(steps, max_steps, None)
-
-
 def test_product_schedules_are_joined_too_and_others_are_refused(folder):
     trainer = make(folder, **TWO_STAGE, product_schedule="true", warmup_steps=0.5)
     trainer.create_optimizer_and_scheduler(12)
@@ -62,7 +54,7 @@ def test_product_schedules_are_joined_too_and_others_are_refused(folder):
     stage = [min(1, step / 3) * (1 - step / 6) for step in range(6)]
     assert [scheduler.lr_lambdas[0](step) for step in range(13)] == approx([*stage, *stage, 0])
     with raises(UserError, match="--lr_scheduler_type reduce_lr_on_plateau"):
-        make(folder, **TWO_STAGE, lr_scheduler_type="reduce_lr_on_plateau", experiment_name="other")
+        make(folder, **TWO_STAGE, lr_scheduler_type="reduce_lr_on_plateau", experiment_name="other").train()
 
 
 @parametrize(

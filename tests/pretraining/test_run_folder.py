@@ -1,12 +1,25 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import pytest
 from pytest import raises
 
+from electra.io.checkpoints import ORIGIN_NAME, write_manifest
 from electra.io.errors import UserError
+from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.run_folder import Run, find_checkpoint, new_run_folder, open_run, save_options
+from electra.pretraining.run_folder import (
+    Run,
+    check_resumed,
+    find_checkpoint,
+    new_run_folder,
+    open_run,
+    origin_of,
+    save_options,
+)
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -45,14 +58,6 @@ def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path, auto_resume):
         assert named in refused(lambda name=name: opened(tmp_path, experiment_name=name, auto_resume=auto_resume))
 
 
-def test_names_that_cannot_be_written_are_refused_first(tmp_path):
-    latin = "caf\udce9"  # the byte E9, as Python reads it
-    for name in ("output_dir", "experiment_name", "cache_dir"):
-        assert f"--{name} " in refused(lambda name=name: opened(tmp_path, **{name: latin}))
-    assert "250 bytes" in refused(lambda: opened(tmp_path, experiment_name="c" * 250))
-    assert not any(tmp_path.iterdir())
-
-
 # ---- what is resumed
 
 
@@ -72,11 +77,6 @@ def test_a_checkpoint_a_run_and_a_word_can_be_named(tmp_path):
         find_checkpoint(f"{tmp_path}/other")
 
 
-def test_the_plan_of_a_resumed_run_is_refused(tmp_path):
-    with raises(UserError, match="--plan"):
-        opened(tmp_path, plan=True, resume_from_checkpoint=tmp_path)
-
-
 def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
     run = tmp_path / "output" / "run"
     (run / "unfinished" / "checkpoint-4").mkdir(parents=True)
@@ -87,8 +87,83 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
     (tmp_path / "output" / "other").mkdir()
     (tmp_path / "output" / "other" / "precious").touch()
-    with raises(UserError, match=r"config\.yaml"):
+    with raises(UserError, match=r"other has neither .*--experiment_name"):
         opened(tmp_path, experiment_name="other", auto_resume=True)
+
+
+# ---- what must stay
+
+TEXT = {"corpus": "c", "documents": 5, "training_text": "t", "training_documents": 4, "held_out_text": "h"}
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """Of an unchanged start."""
+    return origin_of(parse_arguments(flags(tmp_path, muon_learning_rate=1e-3)), TEXT)
+
+
+def resumed(before, now):
+    """The origin of a start at step 4 of a run."""
+    return check_resumed(Run(None, "checkpoint-4", step=4, origin=before), now)
+
+
+def with_options(origin, **options):
+    return replace(origin, options={**origin.options, **options})
+
+
+def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
+    assert resumed(origin, origin) == origin
+    assert {"objective", "learning_rate", "hidden_size", "optim"} <= set(origin.options)
+    assert {RESUMING[name] for name in origin.options} == {"kept", "recorded"}
+    for name in origin.options:
+        other = with_options(origin, **{name: "another"})
+        if RESUMING[name] == "kept":
+            with raises(UserError, match=f"--{name} .*another"):
+                resumed(origin, other)
+        else:
+            change = {"step": 4, "option": name, "before": origin.options[name], "now": "another"}
+            assert resumed(origin, other).changes == [change]
+
+
+def test_changes_of_earlier_starts_are_kept(origin):
+    earlier = [{"step": 2, "option": "learning_rate", "before": 1, "now": 2}]
+    kept = resumed(replace(origin, changes=earlier), replace(origin, first_held_out_text="another"))
+    assert kept.changes == earlier and kept.first_held_out_text == "h"
+
+
+def test_held_out_text_of_another_content_is_recorded(origin):
+    (change,) = resumed(origin, replace(origin, held_out_text="other text")).changes
+    assert change == {"step": 4, "option": "held_out_text", "before": "h", "now": "other te"}
+
+
+def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    then = with_options(origin, init_generator=f"{tmp_path}/g")
+    assert resumed(then, with_options(origin, init_generator="g")).changes == []
+
+
+@parametrize(("name", "named"), [("batch_size", "4 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
+def test_another_text_or_batch_is_refused(origin, name, named):
+    with raises(UserError, match=named):
+        resumed(origin, replace(origin, **{name: 9}))
+
+
+@parametrize("name", ["trainer_state.json", ORIGIN_NAME])
+@parametrize("content", ["{not json", "[1]", "{}"])
+def test_a_checkpoint_without_a_readable_record_is_refused(tmp_path, name, content):
+    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
+    (checkpoint / name).write_text(content)
+    write_manifest(checkpoint)
+    with raises(UserError, match="checkpoint-4 does not describe"):
+        opened(tmp_path, auto_resume=True)
+
+
+def test_a_resumed_run_knows_its_step_and_options(tmp_path, origin):
+    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin.as_dict()))
+    write_manifest(checkpoint)
+    run = opened(tmp_path, auto_resume=True)
+    assert (run.step, run.origin, run.options) == (4, origin, origin.options)
 
 
 # ---- what is written
@@ -97,7 +172,7 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
-    save_options(args, args.record, run, wordpiece_tokenizer, ["from step 4 on: a line"])
+    save_options(args.record, run, wordpiece_tokenizer, ["from step 4 on: a line"])
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
@@ -118,7 +193,7 @@ def test_resuming_leaves_the_results_of_an_earlier_end(tmp_path, wordpiece_token
     args = parse_arguments(flags(tmp_path, resume_from_checkpoint=run, max_steps=max_steps))
     opened = open_run(args)
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
-    save_options(args, args.record, opened, wordpiece_tokenizer, [])
+    save_options(args.record, opened, wordpiece_tokenizer, [])
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
     assert {path.name for path in run.iterdir()} == {"checkpoint-4", "config.yaml", *written}
     assert {(run / name).read_text() for name in written} == {"of step 4"}

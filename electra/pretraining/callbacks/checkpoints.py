@@ -12,7 +12,6 @@ import math
 import os
 import shlex
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy, sort_checkpoints
 
-from electra.io.checkpoints import discard
 from electra.runtime.gpu import HostCopy
 
 logger = logging.getLogger(__name__)
@@ -48,10 +44,7 @@ class StopRequests(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals while the block runs; Python allows it in the main thread only."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        """Handle the signals while the block runs."""
         before = {number: signal.signal(number, self._note) for number in SIGNALS}
         try:
             yield
@@ -76,19 +69,12 @@ class StopRequests(TrainerCallback):
             self.exit_code = 0 if known is None else known.read()[0]
         if self.exit_code:
             control.should_save = control.should_training_stop = True
-            if args.save_strategy == SaveStrategy.BEST:
-                control.should_evaluate = False  # it alone would decide whether to save
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if not self.exit_code or not state.is_world_process_zero:
-            return
-        reason = "--max_hours" if self.exit_code == OUT_OF_TIME else signal.Signals(self.exit_code - 128).name
-        folder = shlex.quote(str(Path(args.output_dir)))
-        what = f"all is saved, resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
-        if args.save_only_model:
-            what = "the weights are saved, but the run cannot be resumed without the optimizer (--save_only_model)"
-        with tqdm.external_write_mode():
-            logger.info("stopped by %s at step %d of %d; %s", reason, state.global_step, state.max_steps, what)
+        if self.exit_code:
+            folder = shlex.quote(str(Path(args.output_dir)))
+            what = f"resume with: python run_pretraining.py --resume_from_checkpoint {folder}"
+            logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
 class IgnoreSignals:
@@ -109,31 +95,12 @@ def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
     return sorted({max(1, round(fraction * max_steps)) for fraction in fractions})
 
 
-class KeptCheckpoints(TrainerCallback):
-    """Saves after certain steps, and deletes other checkpoints in place of Trainer, which spares only the best.
+class SavesAt(TrainerCallback):
+    """Saves after certain optimizer steps."""
 
-    Args:
-        steps: optimizer steps after which to save; their checkpoints are never deleted.
-        save_total_limit: how many of the other checkpoints are kept, the newest; all of them if None or 0. The best
-            one is kept in addition where the best is loaded at the end.
-    """
-
-    def __init__(self, steps: Sequence[int], save_total_limit: int | None) -> None:
+    def __init__(self, steps: Sequence[int]) -> None:
         self.steps = frozenset(steps)
-        self.save_total_limit = save_total_limit
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step in self.steps:
             control.should_save = True
-
-    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if not args.should_save or not self.save_total_limit:
-            return
-        spared = {f"{PREFIX_CHECKPOINT_DIR}-{step}" for step in (*self.steps, state.global_step)}
-        spared.add(Path(state.best_model_checkpoint or "").name)
-        # By time, like Trainer: a run resumed from an older checkpoint has later steps that are older.
-        found = sort_checkpoints(str(args.output_dir), use_mtime=True)
-        others = [folder for folder in map(Path, found) if folder.name not in spared]
-        room = self.save_total_limit - (state.global_step not in self.steps)
-        for folder in others[: max(0, len(others) - room)]:
-            discard(folder)

@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 logger = logging.getLogger(__name__)
@@ -156,15 +155,14 @@ class DiscriminatorHealth(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         evaluations = evaluations_of(state.log_history)  # Trainer has logged this one already
-        if not evaluations or not state.is_world_process_zero:
+        if not evaluations:
             return
         warmup_steps = args.get_warmup_steps(state.max_steps)
         before = assess(evaluations[:-1], self.vocab_size, warmup_steps)
         now = assess(evaluations, self.vocab_size, warmup_steps)
         if now != before:
             level = logging.INFO if now == "learning" else logging.WARNING
-            with tqdm.external_write_mode():  # not at the end of the progress bar's line
-                logger.log(level, self.verdict(args, state))
+            logger.log(level, self.verdict(args, state))
 
     def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = math.nan) -> str:
         """One line: what the evaluations say, the numbers of the last one, and what to try.

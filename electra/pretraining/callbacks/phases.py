@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from electra.io.errors import UserError
@@ -86,9 +85,7 @@ class TrainingPhases(TrainerCallback):
             what = f"the generator is {trained}: held-out {metric} of at least {threshold:g}"
         else:
             return
-        if state.is_world_process_zero:
-            with tqdm.external_write_mode():  # not at the end of the progress bar's line
-                logger.info("step %d: %s", state.global_step, what)
+        logger.info("step %d: %s", state.global_step, what)
 
     def _apply(self, state: TrainerState) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)

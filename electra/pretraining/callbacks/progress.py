@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
-from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import ProgressCallback, TrainerCallback, TrainerState, TrainingArguments
 
 from electra.io.console import format_seconds
 from electra.pretraining.plan import Plan
@@ -40,23 +39,12 @@ class ReadableLog(TrainerCallback):
     """Logs one readable line for each entry of Trainer's log."""
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if state.is_world_process_zero and logs:
-            with tqdm.external_write_mode():  # above the progress bar
-                logger.info(describe_logs(logs, state.global_step))
+        if logs:
+            logger.info(describe_logs(logs, state.global_step))
 
 
 class ProgressBar(ProgressCallback):
     """Trainer's progress bars, without its dictionaries."""
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
-        if self.training_bar is None:
-            return
-        # A resumed run starts in the middle.
-        self.current_step = state.global_step
-        self.training_bar.initial = state.global_step
-        self.training_bar.n = state.global_step
-        self.training_bar.refresh()
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Nothing: `ReadableLog` writes the line."""

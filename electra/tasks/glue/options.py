@@ -34,6 +34,7 @@ class GlueArguments(ProtocolArguments):
         "none",
         "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "
         "with the best score on the development set; ensemble: of all runs together.",
+        without_value="best",
     )
 
 
