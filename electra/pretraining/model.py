@@ -234,6 +234,11 @@ def load_into(
         logger.warning("%s does not have the %s's %s: drawn at random", path, role, ", ".join(fresh))
     own = own_tokenizer(source, tokenizer.name_or_path)
     rows = None
+    if own is None and config.vocab_size != vocabulary_size(tokenizer):
+        raise UserError(
+            f"{name} has embeddings for {config.vocab_size} tokens, but the tokenizer has "
+            f"{vocabulary_size(tokenizer)}; name a folder with the network's own tokenizer"
+        )
     if own is not None and (
         config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()
     ):

@@ -163,7 +163,7 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
         ({"objective": "two_stage", "generator_size": "1"}, "--init_discriminator two_stage"),
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
-        ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "word_embeddings 120"),
+        ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
         ({"init_generator": "{folder}/of_other", "generator_size": None}, "another tokenizer of_other"),
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
         ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
