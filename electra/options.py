@@ -169,17 +169,10 @@ RENAMED = {
     "valid_test_split_random_seed": "eval_seed",
     "tensorboard_tracking_folder": "report_to",
     # of transformers 4 and its examples
-    "evaluation_strategy": "eval_strategy",
-    "warmup_ratio": "warmup_steps",
     "logging_dir": "report_to",
-    "max_seq_length": "max_length",
-    "tokenizer_name": "tokenizer_path",
-    "dataset": "dataset_name",
     "no_cuda": "use_cpu",
-    # of Trainer, with another meaning here
-    "data_seed": "eval_seed",
 }
-"""Names of other code bases, and the option to suggest; docs/reference_flags.md has them all."""
+"""Names of other code bases that are not like ours, and the option to suggest; docs/reference_flags.md has all."""
 
 _NOT_GIVEN = object()
 
@@ -254,10 +247,6 @@ class CommandLine(HfArgumentParser):
         values = {**recipe, **inherited(given), **given}
         if "model_size" in flags:
             values |= {**recipe, **flags}
-            lost = {name: lines[name] for name in lines if lines[name] != values[name] and name not in flags}
-            if lost:
-                words = " ".join(as_flags(lost))
-                logger.warning("--model_size overrides %s of %s; repeat them as flags to keep them", words, config)
         self.flags = frozenset(flags)
         self.lines = frozenset(lines)
         self.record = {}

@@ -102,7 +102,6 @@ PRETRAINING = [
     ({"max_stepz": 4}, "--max_stepz --max_steps"),
     ({"max_length": 64}, "--max_length 64 32"),
     ({"muon_learning_rate": 1e-3, "optim": "adafactor"}, "--muon_learning_rate --optim adafactor"),
-    ({"push_to_hub": True}, "--push_to_hub"),
     ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "--output_dir corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import huggingface_hub
 from transformers.trainer_utils import IntervalStrategy
 
 from electra.backbones import BACKBONES, UNIFORM
@@ -270,12 +269,6 @@ def _check(c: Configuration) -> None:
         )
     if c.objective.generator_gate:
         _check_gate(c, c.objective.generator_gate)
-    if c.training.push_to_hub:
-        try:
-            huggingface_hub.HfApi(token=c.training.hub_token).whoami()
-        except Exception as error:  # errors of the Hub's client and of its HTTP library
-            hint = "check the network, HF_HUB_OFFLINE and the token (`hf auth login`, HF_TOKEN)"
-            raise UserError(f"--push_to_hub does not work: {error}; {hint}") from error
 
 
 def _check_gate(c: Configuration, gate: list[str]) -> None:

@@ -56,9 +56,6 @@ class Plan:
     """Name, files, text_files, documents and tokens of each; text_files are plain text, also inside archives."""
     documents: int
     corpus_tokens: int
-    unknown_rate: float
-    cache: str
-    cache_bytes: int
     held_out_documents: int
     held_out_tokens: int
     segments_per_epoch: int
@@ -101,11 +98,10 @@ class Plan:
 
     def lines(self) -> list[str]:
         lines = [
-            f"corpus         {_amount(self.sources)}, unknown {self.unknown_rate:.3%}",
+            f"corpus         {_amount(self.sources)}",
             *(f"source         {line}" for line in self.source_lines()),
             f"held out       {self.held_out_documents:,} documents, {self.held_out_tokens:,} tokens, equal to "
             f"{self.held_out_tokens / self.corpus_tokens:.2%} of the corpus",
-            f"token cache    {self.cache} ({self.cache_bytes / 1e6:.1f} MB)",
             f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
         ]
         if self.generator_shape:
@@ -157,9 +153,6 @@ def make_plan(
         sources=sources,
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
-        unknown_rate=float(cache.description["unknown_rate"]),
-        cache=str(cache.path),
-        cache_bytes=int(cache.description["bytes"]),
         held_out_documents=len(data.held_out_lengths),
         held_out_tokens=int(sum(data.held_out_lengths)),
         segments_per_epoch=len(data.policy),

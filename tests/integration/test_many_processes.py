@@ -20,7 +20,7 @@ from torch.testing import assert_close
 from electra.io.checkpoints import find_damage
 from electra.pretraining.command import main as pretrain
 from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json, torchrun
-from tests.pretraining.runs import FAST, flags, write_corpus
+from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +101,46 @@ def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path, lost):
     named = re.search(r"the last good checkpoint is (\S+);", error)
     assert named is not None and find_damage(Path(named[1])) is None
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
+
+
+def stop_a_worker(torchrun, run, log, send):
+    """Wait for a checkpoint of the run, then send a signal to the process of rank 1."""
+    while not list(run.glob("checkpoint-*")):
+        assert torchrun.poll() is None, log.read_text()
+        time.sleep(0.05)
+    (worker,) = (p for p in psutil.Process(torchrun.pid).children() if p.environ().get("RANK") == "1")
+    send(worker)
+
+
+def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    launcher = ["--standalone", "--nproc_per_node=2", "--max_restarts=3"]
+    log = tmp_path / "torchrun.log"
+    run = tmp_path / "output" / "killed"
+    lengths = {"max_steps": 60, "save_steps": 3, "save_total_limit": 2}
+    killed = start(options(tmp_path, "killed", auto_resume=True, **lengths), *launcher, log=log)
+    try:
+        stop_a_worker(killed, run, log, psutil.Process.kill)
+        assert killed.wait(timeout=300) == 0, log.read_text()
+    finally:
+        killed.kill()
+    assert "resuming" in log.read_text()
+    whole = start(options(tmp_path, "whole", **lengths), *launcher, log=log)
+    assert whole.wait(timeout=300) == 0, log.read_text()
+    assert_same_state(run / "checkpoint-60", run.with_name("whole") / "checkpoint-60")
+
+
+def test_a_process_that_hangs_ends_the_run_after_the_time_out(tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    log = tmp_path / "torchrun.log"
+    argv = options(tmp_path, "hangs", max_steps=100_000, save_steps=3, ddp_timeout=20)
+    hanging = start(argv, "--standalone", "--nproc_per_node=2", log=log)
+    try:
+        stop_a_worker(hanging, tmp_path / "output" / "hangs", log, psutil.Process.suspend)
+        assert hanging.wait(timeout=200) == 1
+    finally:
+        hanging.kill()
+    assert "error: another of the 2 processes has ended or cannot be reached, after step " in log.read_text()
 
 
 SLOW_CACHE = """

@@ -175,7 +175,6 @@ def test_a_gate_stops_and_starts_the_generator(folder, capsys):
     for entry in closed:
         expected = entry["train_generator"] * entry["generator_loss"] + 50 * entry["discriminator_loss"]
         assert entry["loss"] == approx(expected, rel=1e-5)
-    assert capsys.readouterr().out.count("step 6: the generator is not trained until") == 1
 
 
 def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder):

@@ -104,7 +104,7 @@ def test_several_held_out_texts_are_measured_side_by_side(folder, glue_tokenizer
     assert list(read_json(run / "metrics.json")["held_out"]) == list(columns)
 
 
-@parametrize(("what", "limit"), [("token cache", 4096), ("tokenizer", 1000)])
+@parametrize(("what", "limit"), [("shard", 4096), ("tokenizer", 1000)])
 def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenizer, what, limit):
     glue_tokenizer.save_pretrained(folder / "tok")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -112,10 +112,10 @@ def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenize
     try:
         # Captured output is a file, too. tqdm keeps its lock if it cannot write a bar: later bars would wait forever.
         with redirect_stderr(io.StringIO()), raises(UserError, match=f"{what} to {folder}/cache"):
-            load(folder, tokenizer_path=folder / "tok" if what == "token cache" else None)
+            load(folder, tokenizer_path=folder / "tok" if what == "shard" else None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [path.name for path in (folder / "cache").iterdir() if path.suffix != ".lock"] == []
+    assert list((folder / "cache").rglob("manifest.json")) == []
 
 
 def test_held_out_texts_are_found_by_name(folder):

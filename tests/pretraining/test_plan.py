@@ -33,10 +33,9 @@ def planned(make_pair, plan_of):
     return make
 
 
-def test_sizes_of_corpus_run_and_networks_are_those_given(planned, cache):
+def test_sizes_of_corpus_run_and_networks_are_those_given(planned):
     plan, pair = planned()
     assert (plan.documents, plan.corpus_tokens, plan.held_out_documents, plan.held_out_tokens) == (4, 100, 1, 10)
-    assert plan.cache_bytes == (cache.path / "data-00000-of-00001.arrow").stat().st_size
     assert (plan.steps, plan.tokens_per_step, plan.total_tokens, plan.epochs) == (12, 160, 1920, 4.0)
     vocab_size = pair.config.discriminator.vocab_size
     shared = (vocab_size + 40 + 2 + 2) * 8  # word, position and type table, LayerNorm
@@ -49,10 +48,10 @@ def test_sizes_of_corpus_run_and_networks_are_those_given(planned, cache):
 
 def test_the_plan_has_a_line_for_each_part(planned):
     plan, _ = planned(objective="two_stage", generator_steps=9)
-    names = ["corpus", "source", "held out", "token cache", "discriminator", "generator", "training", "compute"]
+    names = ["corpus", "source", "held out", "discriminator", "generator", "training", "compute"]
     assert [line[:15].strip() for line in plan.lines()] == [*names, "stages"]
-    assert f"{plan.discriminator_parameters:,} parameters" in plan.lines()[4]
-    assert [line[:15].strip() for line in planned(objective="mlm")[0].lines()][4:6] == ["masked LM", "training"]
+    assert f"{plan.discriminator_parameters:,} parameters" in plan.lines()[3]
+    assert [line[:15].strip() for line in planned(objective="mlm")[0].lines()][3:5] == ["masked LM", "training"]
 
 
 def test_many_sources_are_summed_up_behind_the_first(plan):

@@ -71,21 +71,14 @@ class TrainingPhases(TrainerCallback):
         self._apply(state)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        was_trained = self.model.train_generator
         self._apply(state)
         if self.options.generator_steps == state.global_step > 0:
             start = "its own initial weights"
             if self.options.init_from_generator:
                 start_from_generator(self.model)
                 start = "the generator's weights"
-            what = f"the generator is frozen; the discriminator starts from {start} and is trained alone"
-        elif self.options.gate is not None and was_trained != self.model.train_generator:
-            metric, threshold = self.options.gate
-            trained = "trained again" if self.model.train_generator else "not trained until"
-            what = f"the generator is {trained}: held-out {metric} of at least {threshold:g}"
-        else:
-            return
-        logger.info("step %d: %s", state.global_step, what)
+            line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
+            logger.info(line, state.global_step, start)
 
     def _apply(self, state: TrainerState) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)
