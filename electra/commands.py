@@ -151,7 +151,6 @@ VERBS = {
         """
   --output   where the page is written
   --glue     an evaluation on GLUE; adds its scores to the page
-  --x        for runs: unit of the horizontal axis
 """,
     ),
     "sweep": Verb(

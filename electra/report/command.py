@@ -1,7 +1,7 @@
 """Reports of pre-training runs and of evaluations, from their files alone. No torch.
 
     electra report RUN                                     RUN/report.html, RUN/training_curves.png
-    electra report RUN RUN --x tokens --output FILE.html   several runs in one page
+    electra report RUN RUN --output FILE.html              several runs in one page, over tokens
     electra report RUN --glue GLUE_FOLDER                  with GLUE results and their cost
     electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
@@ -17,7 +17,6 @@ from pathlib import Path
 from electra.io.console import log_plainly
 from electra.io.errors import Parser
 from electra.report.blocks import Block, Heading, Items, Text, text_table, write_report
-from electra.report.curves import AXES
 from electra.report.efficiency import efficiency_section
 from electra.report.page import write_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME
@@ -29,7 +28,6 @@ logger = logging.getLogger("electra.report")
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra report", description="Write reports of pre-training runs or evaluations.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="runs, or evaluations of one kind")
-    parser.add_argument("--x", choices=AXES, default="steps", help="for runs: unit of the horizontal axis")
     parser.add_argument(
         "--output",
         type=Path,
@@ -50,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
         paths = write_report(report, given.output or given.folders[0])
     else:
         section = [] if given.glue is None else glue_section(given.glue, given.folders[0])
-        paths = write_run_report(given.folders, given.x, given.output, section)
+        paths = write_run_report(given.folders, given.output, section)
     for path in paths:
         logger.info("%s", path)
 

@@ -1,4 +1,4 @@
-"""Training logs -> panels: the curves of each metric over steps, tokens or FLOPs. No torch.
+"""Training logs -> panels: the curves of each metric. No torch.
 
 The panels of google-research/electra's training plots come first, in its order; metrics that are not in `MAIN` get
 panels at the end.
@@ -6,15 +6,12 @@ panels at the end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from electra.io.errors import UserError
 from electra.report.labels import LABELS, metric_title
 from electra.report.runs import RunRecord
 
-Axis = Literal["steps", "tokens", "flops"]
-AXES: dict[Axis, str] = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs"}
-"""Axis -> its title."""
 MAIN = (
     *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
     *("masked_accuracy", "sampled_accuracy", "mlm_accuracy", "all_tokens_accuracy"),
@@ -60,28 +57,29 @@ class Panel:
         return not _SHARES.isdisjoint(self.name.split("_"))
 
 
-def make_panels(runs: Sequence[RunRecord], axis: Axis = "steps") -> list[Panel]:
-    """A panel per metric, those of `MAIN` first. Tokens are without padding, FLOPs by 6 N T with attention.
+def x_label(runs: Sequence[RunRecord]) -> str:
+    """The unit of the horizontal axis: steps of one run; tokens, without padding, where batches may differ."""
+    return "steps" if len(runs) == 1 else "tokens"
 
-    Raises:
-        UserError: a log does not contain tokens or FLOPs.
-    """
+
+def make_panels(runs: Sequence[RunRecord]) -> list[Panel]:
+    """A panel per metric, those of `MAIN` first."""
     panels: dict[str, Panel] = {}
     for number, run in enumerate(runs):
-        for (kind, name), curve in _curves(number, run, axis).items():
+        scale = 1.0 if len(runs) == 1 else _tokens_per_step(run)
+        baselines = run.held_out.get("frequencies", {})
+        for (kind, name), curve in _curves(number, run, scale).items():
             panel = panels.setdefault(name, Panel(name))
             panel.curves.append(curve)
-            baselines = run.held_out.get("frequencies", {})
             if kind == "held-out" and name in baselines:
-                ends = [0.0, run.step * _units_per_step(run, axis)]
+                ends = [0.0, run.step * scale]
                 panel.curves.append(Curve(number, "frequencies", ends, 2 * [baselines[name]]))
     first = [name for name in MAIN if name in panels]
     return [panels[name] for name in [*first, *sorted(panels.keys() - MAIN)]]
 
 
-def _curves(number: int, run: RunRecord, axis: Axis) -> dict[tuple[str, str], Curve]:
+def _curves(number: int, run: RunRecord, scale: float) -> dict[tuple[str, str], Curve]:
     """Kind and name of a metric -> its curve, training first."""
-    scale = _units_per_step(run, axis)
     curves: dict[tuple[str, str], Curve] = {}
     for line in run.logs:
         for key, value in line.items():
@@ -95,19 +93,12 @@ def _curves(number: int, run: RunRecord, axis: Axis) -> dict[tuple[str, str], Cu
     return dict(sorted(curves.items(), key=lambda item: item[1].kind != "training"))
 
 
-def _units_per_step(run: RunRecord, axis: Axis) -> float:
-    """Steps, tokens or FLOPs of a step, at the mean of the run."""
-    if axis == "steps":
-        return 1.0
-    total = run.total_flos
-    steps = run.step
-    if axis == "tokens":
-        seen = [line for line in run.logs if "tokens_seen" in line]
-        total = seen[-1]["tokens_seen"] if seen else 0
-        steps = seen[-1]["step"] if seen else 0
-    if not total:
-        raise UserError(f"the log of {run.folder} has no {AXES[axis]}; choose --x steps")
-    return float(total / steps)
+def _tokens_per_step(run: RunRecord) -> float:
+    """At the mean of the run."""
+    seen = [line for line in run.logs if "tokens_seen" in line]
+    if not seen:
+        raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
+    return float(seen[-1]["tokens_seen"] / seen[-1]["step"])
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
-from electra.report.curves import AXES, Axis, Panel, make_panels
+from electra.report.curves import Panel, make_panels, x_label
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
 from electra.report.runs import RunRecord, names_of, read_run
@@ -58,18 +58,18 @@ SIZES = {
 """Names in the plan and in the cost of a run -> their titles."""
 
 
-def report_blocks(runs: Sequence[RunRecord], axis: Axis, more: Sequence[Block] = ()) -> list[Block]:
+def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> list[Block]:
     """The page of some runs; `more`: a section of its own, such as GLUE results."""
-    panels = make_panels(runs, axis)
+    panels = make_panels(runs)
     others = [panel for panel in panels if not panel.is_main]
     blocks: list[Block] = []
     for run in runs:
         blocks += [Text(text if len(runs) == 1 else f"{run.name}: {text}") for text in summary(run)]
     if notes := [note for run in runs for note in run.notes]:
         blocks.append(Items(notes))
-    blocks += [Heading("Curves"), _figure([panel for panel in panels if panel.is_main], runs, axis)]
+    blocks += [Heading("Curves"), _figure([panel for panel in panels if panel.is_main], runs)]
     if others:
-        blocks.append(Details("More curves", [_figure(others, runs, axis)]))
+        blocks.append(Details("More curves", [_figure(others, runs)]))
     blocks += [*_held_out(runs), *more, *_sizes(runs), *_samples(runs), *_options(runs)]
     return blocks
 
@@ -92,9 +92,9 @@ def summary(run: RunRecord) -> list[str]:
     return [verdict, text] if verdict else [text]
 
 
-def _figure(panels: Sequence[Panel], runs: Sequence[RunRecord], axis: Axis) -> Figure:
+def _figure(panels: Sequence[Panel], runs: Sequence[RunRecord]) -> Figure:
     titles = ", ".join(panel.title for panel in panels)
-    return Figure(render(draw(panels, runs, AXES[axis]), "svg"), f"Curves of {titles}")
+    return Figure(render(draw(panels, runs, x_label(runs)), "svg"), f"Curves of {titles}")
 
 
 # ---- tables
@@ -174,9 +174,7 @@ def _cell(key: str, value: Any) -> str:
 # ---- files
 
 
-def write_report(
-    folders: Sequence[Path], axis: Axis = "steps", output: Path | None = None, more: Sequence[Block] = ()
-) -> list[Path]:
+def write_report(folders: Sequence[Path], output: Path | None = None, more: Sequence[Block] = ()) -> list[Path]:
     """Write the page and the picture; returns their files.
 
     Without `output`, the file of the page, they are report.html and training_curves.png in the run's folder; for
@@ -186,8 +184,8 @@ def write_report(
         raise UserError(f"--output {output} is not a page; name a file that ends in .html")
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
     title = f"Pre-training: {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
-    page = to_html(title, report_blocks(runs, axis, more))
-    main = [panel for panel in make_panels(runs, axis) if panel.is_main]
+    page = to_html(title, report_blocks(runs, more))
+    main = [panel for panel in make_panels(runs) if panel.is_main]
     page_file = output or runs[0].folder.resolve().parent / "comparison.html"
     picture_file = page_file.with_suffix(".png")
     if output is None and len(runs) == 1:
@@ -195,7 +193,7 @@ def write_report(
         picture_file = runs[0].folder / PICTURE_NAME
     page_file.parent.mkdir(parents=True, exist_ok=True)
     write_file(page.encode(errors="backslashreplace"), page_file)
-    write_file(render(draw(main, runs, AXES[axis]), "png"), picture_file)
+    write_file(render(draw(main, runs, x_label(runs)), "png"), picture_file)
     return [page_file, picture_file]
 
 

@@ -23,7 +23,7 @@ FIXED = "fixed"
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the files of one run say: Trainer's log by step, and its optimizer steps and FLOPs, 0 if unknown.
+    """What the files of one run say: Trainer's log by step, and the number of optimizer steps.
 
     `metrics` is metrics.json, empty until the run ends; `options` is config.yaml without secrets. `notes` are
     sentences about the state of the run.
@@ -33,7 +33,6 @@ class RunRecord:
     folder: Path
     logs: list[dict[str, Any]]
     step: int
-    total_flos: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
@@ -77,7 +76,6 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
         folder=folder,
         logs=state["log_history"],
         step=step,
-        total_flos=state.get("total_flos", 0.0),
         metrics=metrics,
         options=without_secrets(read_options(folder) or {}),
         samples=read_samples(folder),

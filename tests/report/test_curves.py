@@ -7,7 +7,6 @@ from pytest import raises
 from electra.io.errors import UserError
 from electra.report.curves import make_panels
 from electra.report.runs import RunRecord
-from tests.helpers import parametrize
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
 GENERATOR_ACCURACIES = "generator accuracy, generator accuracy of its samples"
@@ -47,13 +46,13 @@ def test_the_panels_of_the_original_come_first():
     assert [panel.title for panel in panels if not panel.is_main] == ["discriminator F1"]
 
 
-def test_tokens_and_flops_are_proportional_to_steps():
+def test_several_runs_are_drawn_over_tokens():
     logs = training_logs([10, 20, 30, 40]) + evaluation_logs([15, 44])
-    panels = make_panels([record(logs)], "tokens")
+    panels = make_panels([record(logs), record(logs)])
     assert curve_of(panels, "loss", "training").x == [640, 1280, 1920, 2560]
     assert curve_of(panels, "loss", "held-out").x == [960, 44 * 64]
-    panels = make_panels([record(logs, total_flos=88e9)], "flops")
-    assert curve_of(panels, "loss", "training").x == [2e10, 4e10, 6e10, 8e10]
+    with raises(UserError, match="no line of training"):
+        make_panels([record(logs), record(evaluation_logs([0]))])
 
 
 def test_other_held_out_texts_share_the_panel():
@@ -68,9 +67,3 @@ def test_other_held_out_texts_share_the_panel():
     assert [panel.name for panel in panels] == ["loss", "discriminator_auc"]
     assert curve_of(panels, "discriminator_auc", "held-out: new").y == [0.7]
     assert [curve_of(panels, "loss", kind).y for kind in ("held-out", "held-out: new")] == [[3.0], [4.0]]
-
-
-@parametrize(("axis", "message"), [("tokens", "tokens"), ("flops", "FLOPs")])
-def test_a_log_that_does_not_know_the_axis_is_refused(axis, message):
-    with raises(UserError, match=message):
-        make_panels([record([{"step": 1, "loss": 1.0}])], axis)
