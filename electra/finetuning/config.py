@@ -16,7 +16,6 @@ from electra.options import (
     BELOW_ONE,
     NOT_EMPTY,
     NOT_NEGATIVE,
-    NOT_ZERO_IN_FLOAT32,
     POSITIVE,
     UP_TO_ONE,
     CommandLine,
@@ -96,9 +95,6 @@ class FineTuningArguments(Options):
     max_grad_norm: float = option(
         1.0, "Maximum gradient norm; 0 disables clipping.", NOT_NEGATIVE, always_recorded=True
     )
-    adam_beta1: float = option(0.9, "Adam's beta1.", BELOW_ONE, always_recorded=True)
-    adam_beta2: float = option(0.999, "Adam's beta2.", BELOW_ONE, always_recorded=True)
-    adam_epsilon: float = option(1e-6, "Adam's epsilon.", NOT_ZERO_IN_FLOAT32, always_recorded=True)
     adam_bias_correction: bool = option(True, "Use Adam's bias correction; the original code does not.")
     product_schedule: bool = option(
         False,
@@ -118,7 +114,6 @@ class FineTuningArguments(Options):
     )
     fp16: bool = option(False, "Compute in float16 with loss scaling.", changes_score=False)
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.", changes_score=False)
-    dataloader_num_workers: int = option(0, "Data loader processes.", NOT_NEGATIVE, changes_score=False)
     logging_steps: int = option(
         50, "Optimizer steps between two log entries for the trackers.", POSITIVE, changes_score=False
     )

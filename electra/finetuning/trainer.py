@@ -35,6 +35,8 @@ from electra.schedules import product_scheduler
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
 """(output of the model, labels, number of labels of the step) -> contribution of the batch to the step's loss, ()."""
+ADAM_EPSILON = 1e-6
+"""In all code bases that fine-tune ELECTRA."""
 Collator = Callable[[Any], dict[str, Tensor]]
 """A list of rows -> a batch."""
 Logits = dict[str, NDArray[np.float32]]
@@ -119,8 +121,8 @@ class FineTuner(Trainer):
                 mode=options.layerwise_lr_decay_mode,
             ),
             lr=options.learning_rate,
-            betas=(options.adam_beta1, options.adam_beta2),
-            eps=options.adam_epsilon,
+            betas=(0.9, 0.999),
+            eps=ADAM_EPSILON,
             fused=True,
         )
         return self.optimizer

@@ -128,12 +128,11 @@ def test_learning_rates_follow_layers_schedule_and_warm_up(rows, tmp_path):
 
 @parametrize("is_corrected", [True, False])
 def test_options_of_adam_reach_the_optimizer(rows, tmp_path, is_corrected):
-    options = {"adam_beta1": 0.8, "adam_beta2": 0.9, "adam_epsilon": 1e-5, "adam_bias_correction": is_corrected}
-    trainer = run(rows, tmp_path, **options, max_grad_norm=0.5).trainer
+    trainer = run(rows, tmp_path, adam_bias_correction=is_corrected, max_grad_norm=0.5).trainer
     optimizer = trainer.optimizer.optimizer
     assert trainer.args.max_grad_norm == 0.5
     assert (type(optimizer) is torch.optim.AdamW) == is_corrected
-    assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.8, 0.9), 1e-5)
+    assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.9, 0.999), 1e-6)
 
 
 def test_the_loss_of_a_batch_is_its_part_of_the_mean_over_a_step():

@@ -55,7 +55,6 @@ def test_without_options_it_is_table_7_of_the_paper(hidden_size, learning_rate, 
     assert (found.learning_rate, found.layerwise_lr_decay) == (learning_rate, decay)
     assert (found.num_train_epochs, found.per_device_train_batch_size, found.max_length) == (3, 32, 128)
     assert (found.warmup_steps, found.weight_decay, found.head, found.head_dropout) == (0.1, 0.0, "google", 0.1)
-    assert (found.adam_beta1, found.adam_beta2, found.adam_epsilon) == (0.9, 0.999, 1e-6)
     assert (found.layerwise_lr_decay_mode, found.select) == ("paper", "last")
     assert [settings(task).num_train_epochs for task in ("rte", "stsb", "mrpc", "mnli")] == [10, 10, 3, 3]
     paper = ("--config", str(CONFIGS / "glue" / "paper.yaml"))
