@@ -1,4 +1,4 @@
-"""Files and folders that a command makes: complete or absent, and never in the place of what another one made."""
+"""Folders that are built once: complete or absent."""
 
 import logging
 import shutil
@@ -12,35 +12,16 @@ from electra.io.files import lock_beside, replace_folder
 logger = logging.getLogger(__name__)
 
 
-def check_replaceable(path: Path, option: str, is_own: Callable[[Path], bool]) -> None:
-    """Refuse to replace a file or folder that this command did not write; an empty folder can always be written to.
-
-    Args:
-        option: the name of the option that gave the path.
-        is_own: whether an existing file or folder was written by this command.
-    Raises:
-        UserError: the path must stay as it is.
-    """
-    is_taken = any(path.iterdir()) if path.is_dir() else path.exists()
-    if is_taken and not is_own(path):
-        raise UserError(f"--{option} {path} was not written by this command, which never replaces it; name another")
-
-
-def build_folder(
-    target: Path,
-    what: str,
-    build: Callable[[Path], None],
-    overwrite: bool = False,
-) -> None:
+def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:
     """Make `target` once, whatever is killed and however many processes try: nobody sees an incomplete folder.
 
     `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
     that is damaged is built again.
     """
-    if not overwrite and find_damage(target) is None:
+    if find_damage(target) is None:
         return  # without the lock, which a read-only folder would refuse
     with lock_beside(target, what):
-        wrong = "is to be overwritten" if overwrite else find_damage(target)
+        wrong = find_damage(target)
         if wrong is None:  # another process has built it meanwhile
             return
         if target.exists():

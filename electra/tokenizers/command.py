@@ -1,32 +1,39 @@
-"""The command `electra tokenizer`, as a file train_tokenizer.py."""
+"""The command `electra tokenizer`, also a file train_tokenizer.py: train or extend, measure, write a tokenizer."""
 
+import logging
 from pathlib import Path
 
 from electra.data.options import CorpusArguments
 from electra.io.console import setup_logging
 from electra.io.errors import UserError
-from electra.io.files import expand
 from electra.options import CommandLine
 from electra.tokenizers.options import TokenizerArguments, TokenizerTrainingArguments
 
+logger = logging.getLogger("electra.tokenizers")
+
 GROUPS = (CorpusArguments, TokenizerArguments, TokenizerTrainingArguments)
+KEPT_BY_EXTEND = ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents")
 
 
 def main(argv: list[str] | None = None) -> None:
     setup_logging()
     command_line = CommandLine(GROUPS, "Train a tokenizer.")
-    corpus, options, output = command_line.parse(argv)
-    _check_extension(output, command_line.flags)
-    from electra.tokenizers.run import make_tokenizer  # takes seconds: help and errors of the options come before
-
-    make_tokenizer(corpus, options, output)
-
-
-def _check_extension(output: TokenizerTrainingArguments, flags: frozenset[str]) -> None:
-    if output.extend is None:
-        return
-    for name in ("tokenizer_algorithm", "vocab_size", "lowercase", "strip_accents"):
-        if name in flags:
+    corpus_args, options, output = command_line.parse(argv)
+    for name in KEPT_BY_EXTEND:
+        if output.extend is not None and name in command_line.flags:
             raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
-    if Path(output.output_dir).resolve() == expand(output.extend).resolve():
-        raise UserError(f"--output_dir {output.output_dir} would replace the tokenizer of --extend; name a new folder")
+    folder = Path(output.output_dir)
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
+    # These take seconds: help and errors of the options come before.
+    from electra.data.corpus import Corpus
+    from electra.data.tokenizer import save_tokenizer, train_on_corpus
+    from electra.io.folders import build_folder
+    from electra.tokenizers.load import load_tokenizer
+
+    corpus = Corpus(corpus_args, output.seed)
+    logger.info("corpus: %s", corpus.names)
+    source = None if output.extend is None else load_tokenizer(output.extend)
+    tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
+    build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new))
+    logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
