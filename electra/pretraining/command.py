@@ -11,8 +11,7 @@ def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
     log = RunLog()
-    argv = sys.argv[1:] if argv is None else argv
-    args = parse_arguments(argv)
+    args = parse_arguments(sys.argv[1:] if argv is None else argv)
     from electra.pretraining.run import pretrain  # takes seconds: help and errors of the options come before
 
-    pretrain(args, argv, log, started)
+    pretrain(args, log, started)

@@ -50,7 +50,7 @@ SAMPLES = 5
 # ---- the end of a run
 
 
-def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingData, command: str) -> None:
+def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingData) -> None:
     """Evaluate, and write, print and track the results; call it on every process.
 
     With FSDP each process has a part of each weight: the first one gathers the whole model, which becomes the
@@ -70,7 +70,7 @@ def finish_run(trainer: ElectraTrainer, args: Configuration, data: PretrainingDa
         health = trainer.pop_callback(DiscriminatorHealth)
         baseline = results.get("frequencies", {}).get("discriminator_auc", math.nan)
         verdict = health.verdict(trainer.args, trainer.state, baseline) if health else ""
-        _write_results(trainer, args, results, ledger, verdict, command)
+        _write_results(trainer, args, results, ledger, verdict)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")
             logger.info(results_table(results, rows_of(trainer.model.objective)))
@@ -132,7 +132,6 @@ def _write_results(
     results: dict[str, dict[str, float]],
     ledger: dict[str, Any],
     verdict: str,
-    command: str,
 ) -> None:
     """Write log, samples, networks and metrics.json into the run folder."""
     folder = trainer.run_folder
@@ -145,7 +144,7 @@ def _write_results(
         probed = probe(model.generator, model.discriminator, batch, model.config)
         write_samples(to_samples(probed, trainer.processing_class), folder, plan.steps)
     trained = results.get("trained", {})
-    export_networks(model, trainer.processing_class, folder, plan, trained, args.record, command, ledger)
+    export_networks(model, trainer.processing_class, folder, plan, trained, args.record, ledger)
     sizes = plan.as_dict() | {"main_network": plan.main_network}
     values = {"held_out": results, "plan": sizes, "compute": ledger, **environment()}
     if verdict:
@@ -187,14 +186,13 @@ def export_networks(
     plan: Plan,
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
-    command: str,
     ledger: Mapping[str, Any],
 ) -> dict[str, Path]:
     """Write run_folder/discriminator and, if there is one, run_folder/generator; neither if anything fails.
 
     Args:
         metrics: held-out metrics without the `eval_` prefix, for the cards.
-        options, command, ledger: for the cards: effective options, the command that began the run, cost.
+        options, ledger: for the cards: effective options, cost.
     Returns:
         the folder of each network. Earlier ones are replaced.
     """
@@ -214,7 +212,7 @@ def export_networks(
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
             facts = _facts(name, config, plan, options, ledger)
-            data, card = _card(name, config.model_type, run_folder.name, plan, metrics, options, facts, command)
+            data, card = _card(name, config.model_type, run_folder.name, plan, metrics, options, facts)
             write_card(folder / "README.md", data, card)
             write_manifest(folder, "README.md")  # users edit the card
     except BaseException:
@@ -263,7 +261,6 @@ def _card(
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
     facts: list[tuple[str, str]],
-    command: str,
 ) -> tuple[ModelCardData, Card]:
     """The card of the `network` "discriminator", which stands for the main network, or "generator"."""
     objective = objective_of(plan.objective, plan.uniform_generator)
@@ -293,7 +290,6 @@ def _card(
         scores_title="Held-out metrics",
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=facts,
-        command=command,
         options=write_as_yaml(shown) if shown else "",
         fine_tune=f"python run_glue.py --pretrain_path {network}" if is_main else "",
     )

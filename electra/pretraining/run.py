@@ -8,7 +8,7 @@ from accelerate.utils import DynamoBackend, set_seed
 from transformers import TrainerCallback
 
 from electra.data.segments import SegmentCollator, TrainingSegments
-from electra.io.console import RunLog, shown_command, without_secrets
+from electra.io.console import RunLog, without_secrets
 from electra.io.errors import UserError
 from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
@@ -22,7 +22,7 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
-from electra.pretraining.run_folder import Origin, check_resumed, first_command, open_run, origin_of, save_options
+from electra.pretraining.run_folder import Origin, check_resumed, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
 from electra.runtime.cpu import tune_networks, tune_process
@@ -30,8 +30,8 @@ from electra.runtime.gpu import tune_for_gpu
 from electra.runtime.tracking import RecordSettings, check_trackers
 
 
-def pretrain(args: Configuration, argv: list[str], log: RunLog, started: float) -> None:
-    """Pre-train as `args` ask, which were parsed from `argv`; `started` is when the command began, in seconds."""
+def pretrain(args: Configuration, log: RunLog, started: float) -> None:
+    """Pre-train as `args` ask; `started` is when the command began, in seconds."""
     check_trackers(args.training.report_to)
     run = open_run(args)
     if run.is_finished:
@@ -57,10 +57,8 @@ def pretrain(args: Configuration, argv: list[str], log: RunLog, started: float) 
         return
 
     save_options(args.record, run, data.tokenizer, plan.changes)
-    command = shown_command("run_pretraining.py", argv)
     if args.training.process_index == 0:
         log.write_to(run.folder)
-        command = first_command(run.folder, command)
 
     stop = StopRequests(args.training.max_hours, started)
     trainer = make_trainer(args, model, data, plan, origin, [*make_callbacks(args, model, plan), stop])
@@ -70,7 +68,7 @@ def pretrain(args: Configuration, argv: list[str], log: RunLog, started: float) 
     if stop.exit_code:
         sys.exit(stop.exit_code)
 
-    finish_run(trainer, args, data, command)
+    finish_run(trainer, args, data)
     if args.training.push_to_hub and trainer.is_world_process_zero():
         training = args.training
         name = training.hub_model_id or run.folder.name

@@ -24,7 +24,7 @@ from electra.data.corpus import absolute_dataset_name
 from electra.io.checkpoints import ORIGIN_NAME, UNFINISHED, checkpoints_of, latest_valid_checkpoint, why_not_resumable
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import absolute, holds_files, write_file
+from electra.io.files import absolute, holds_files
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
 
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
-COMMAND_NAME = "command.txt"
 _OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
@@ -296,11 +295,3 @@ def save_options(
     write_yaml(values, run.folder / CONFIG_NAME, "\n# ".join(lines))
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")
-
-
-def first_command(run_folder: Path, command: str) -> str:
-    """The command that began the run. It is `command` if the folder has none yet; then it is kept there."""
-    path = run_folder / COMMAND_NAME
-    if not path.is_file():
-        write_file(f"{command}\n".encode(errors="backslashreplace"), path)
-    return path.read_text(encoding="utf-8").strip()

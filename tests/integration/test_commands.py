@@ -18,7 +18,6 @@ def test_without_a_corpus_the_quickstart_runs(tmp_path):
     folder = tmp_path / "output" / "quickstart"
     assert {path.name for path in folder.iterdir()} == {
         "checkpoint-2",
-        "command.txt",
         "config.yaml",
         "discriminator",
         "generator",

@@ -22,12 +22,10 @@ from transformers.pipelines import get_supported_tasks
 from electra.io.errors import UserError
 from electra.model.pretrained import locate_model
 from electra.pretraining.finish import export_networks
-from electra.pretraining.run_folder import first_command
 from tests.helpers import parametrize, read_json
 
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
 TEXT = "The quick fox sells sea shells; the unwonted dog does not mind."
-COMMAND = "python run_pretraining.py --train_file=corpus.txt"
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def export(make_pair, wordpiece_tokenizer, plan, tmp_path):
     """Export a pair into tmp_path/run."""
 
     def run(pair=None, **values):
-        values = {"plan": plan, "metrics": METRICS, "options": {}, "command": "", "ledger": {}, **values}
+        values = {"plan": plan, "metrics": METRICS, "options": {}, "ledger": {}, **values}
         return export_networks(pair or make_pair(), wordpiece_tokenizer, tmp_path / "run", **values)
 
     return run
@@ -104,12 +102,12 @@ def test_the_metadata_of_a_card_is_what_the_hub_reads(export):
         "hub_token": "hf_secret",
     }
     metrics = {**METRICS, "discriminator_mcc": math.nan}
-    folders = export(metrics=metrics, options=options, command=COMMAND)
+    folders = export(metrics=metrics, options=options)
     cards = {network: ModelCard.load(folder / "README.md") for network, folder in folders.items()}
     for card in cards.values():
         found = (card.data.library_name, card.data.license, card.data.language)
         assert found == ("transformers", "apache-2.0", ["en"])
-        assert COMMAND in card.text and "hf_secret" not in card.text
+        assert "hf_secret" not in card.text
     assert "| continued from | generator |" in cards["generator"].text
     assert "/home" not in cards["generator"].text  # also in the options
 
@@ -135,14 +133,9 @@ def test_the_text_of_a_card_describes_the_network(plan, export):
         assert [fact for fact in (*facts, sizes[network]) if fact not in text] == []
 
 
-def test_a_card_shows_how_to_fine_tune_and_the_first_command(export, tmp_path):
-    command = "python run_pretraining.py --train_file=/home/me/text.txt --note='a /home/me/b c'"
-    (tmp_path / "run").mkdir()
-    assert first_command(tmp_path / "run", command) == command
-    assert first_command(tmp_path / "run", "python run_pretraining.py --auto_resume") == command
-    folders = export(command=command, metrics={"masked_accuracy": 0.5})
+def test_a_card_shows_how_to_fine_tune(export):
+    folders = export(metrics={"masked_accuracy": 0.5})
     texts = {name: ModelCard.load(folder / "README.md").text for name, folder in folders.items()}
-    assert "run_pretraining.py --train_file=text.txt --note='a b c'" in texts["generator"]
     assert "python run_glue.py --pretrain_path discriminator" in texts["discriminator"]
     assert "run_glue.py" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
 
