@@ -43,6 +43,9 @@ from electra.objectives import (
 )
 from electra.packing import count_chosen_in_segments, segment_numbers
 
+Fields = dict[str, Tensor | None]
+"""Fields of `ElectraPretrainingOutput`, or arguments of `encode`, by name."""
+
 
 class Generated(NamedTuple):
     """What the generator says about the K chosen positions of each of B rows.
@@ -59,7 +62,7 @@ class Generated(NamedTuple):
     logits: Tensor
     probabilities: Tensor
     loss: Tensor
-    fields: dict[str, Tensor | None]
+    fields: Fields
 
 
 class ElectraForJointPretraining(PreTrainedModel):
@@ -177,7 +180,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         rows = self._rows(input_ids, attention_mask, token_type_ids, segment_lengths)
 
         masked = mask_text(input_ids, is_real, mask_noise, self.config, segment_lengths)
-        slots = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
+        slots: Fields = {"mlm_positions": masked.mlm_positions, "mlm_mask": masked.mlm_mask}
         generated = self.generate(masked, rows, num_chosen)
         if generated is not None and self.training and not self.train_discriminator:
             return ElectraPretrainingOutput(loss=generated.loss, **slots, **generated.fields)
@@ -189,12 +192,13 @@ class ElectraForJointPretraining(PreTrainedModel):
         else:
             main_loss = weighted_mean(main_nll, chosen_mask(masked), num_chosen)
         loss, fields = self.add_generator(main_loss, main_nll, masked, generated, corrupted, num_chosen)
+        shown = masked.input_ids.gather(1, masked.mlm_positions)  # (B, K)
         return ElectraPretrainingOutput(
             loss=loss,
             main_loss=main_loss.detach(),
             main_nll=main_nll.detach(),
             is_mask_token=masked.is_mask_token,
-            is_kept_token=masked.mlm_mask & (masked.input_ids.gather(1, masked.mlm_positions) == masked.original_ids),
+            is_kept_token=masked.mlm_mask & (shown == masked.original_ids),
             sampled_ids=corrupted.sampled_ids,
             corrupted_input_ids=corrupted.input_ids,
             is_replaced=corrupted.is_replaced,
@@ -209,7 +213,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         segment_lengths: Tensor | None,
-    ) -> dict[str, Tensor | None]:
+    ) -> Fields:
         """What both networks see beside their tokens, as `encode` takes it."""
         numbers = position_ids = None
         if segment_lengths is not None:
@@ -224,22 +228,20 @@ class ElectraForJointPretraining(PreTrainedModel):
 
     @property
     def _trains_generator(self) -> bool:
-        return self.generator is not None and (self.train_generator or not self.training)
+        return self.train_generator or not self.training
 
-    def generate(
-        self, masked: MaskedText, rows: dict[str, Tensor | None], num_chosen: Tensor | None
-    ) -> Generated | None:
+    def generate(self, masked: MaskedText, rows: Fields, num_chosen: Tensor | None) -> Generated | None:
         """p_G(x_t | x_masked) at the chosen positions, and the MLM loss; None without a generator."""
         if self.generator is None:
             return None
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_generator):
             hidden = encode(self.generator, masked.input_ids, **rows)
-            hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)
-            logits = lm_logits(self.generator, hidden)
+            hidden = gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)  # (B * K, D)
+            logits = lm_logits(self.generator, hidden)  # (B * K, V)
             nll, probabilities = nll_and_probabilities(logits, masked.original_ids.flatten())
             nll = nll.view_as(masked.mlm_mask)
             loss = weighted_mean(nll, masked.mlm_mask, num_chosen)
-        fields: dict[str, Tensor | None] = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
+        fields: Fields = {"generator_loss": loss.detach(), "generator_nll": nll.detach()}
         if not self.training:
             fields["predicted_ids"] = logits.argmax(dim=1).view_as(masked.mlm_positions)
         return Generated(hidden, logits, probabilities, loss, fields)
@@ -260,7 +262,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         elif self.objective.draws_uniformly:
             sampled_ids = draw_tokens(noise, self.config.discriminator.vocab_size)
         else:
-            return CorruptedText(masked.input_ids, None, None)
+            return CorruptedText(masked.input_ids)
         if self.objective.is_energy_based and generated is not None:
             return noisy_text(input_ids, masked, sampled_ids, generated.logits)
         replaced = replace_tokens(input_ids, masked.mlm_positions, masked.mlm_mask, sampled_ids)
@@ -268,7 +270,7 @@ class ElectraForJointPretraining(PreTrainedModel):
 
     def discriminate(
         self, hidden: Tensor, input_ids: Tensor, masked: MaskedText, corrupted: CorruptedText
-    ) -> tuple[Tensor, dict[str, Tensor | None]]:
+    ) -> tuple[Tensor, Fields]:
         """The main network's loss at each token, float32 (B, L), and fields of the output.
 
         ELECTRA's is whether the token was replaced; a masked language model's is in ablations.py.
@@ -295,7 +297,7 @@ class ElectraForJointPretraining(PreTrainedModel):
         generated: Generated | None,
         corrupted: CorruptedText,
         num_chosen: Tensor | None,
-    ) -> tuple[Tensor, dict[str, Tensor | None]]:
+    ) -> tuple[Tensor, Fields]:
         """The total loss, (), and the generator's fields of the output."""
         if generated is None:
             return main_loss, {}
@@ -319,7 +321,9 @@ class ElectraForJointPretraining(PreTrainedModel):
 
 def parameter_counts(model: ElectraForJointPretraining) -> dict[str, int]:
     """Parameters of each network on its own, and of all together with shared ones counted once."""
-    counts = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
-    return {
-        name: 0 if module is None else sum(p.numel() for p in module.parameters()) for name, module in counts.items()
-    }
+    networks = {"discriminator": model.discriminator, "generator": model.generator, "total": model}
+    counts = {}
+    for name, network in networks.items():
+        parameters = [] if network is None else network.parameters()
+        counts[name] = sum(parameter.numel() for parameter in parameters)
+    return counts

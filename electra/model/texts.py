@@ -78,6 +78,6 @@ class CorruptedText(NamedTuple):
     """
 
     input_ids: Tensor
-    is_replaced: Tensor | None
-    sampled_ids: Tensor | None
+    is_replaced: Tensor | None = None
+    sampled_ids: Tensor | None = None
     log_q: Tensor | None = None
