@@ -253,6 +253,14 @@ def test_samples_by_given_numbers_invert_the_distribution():
     assert sample_tokens(logits, disallowed_ids=disallowed, uniform=numbers).tolist() == [1, 1, 1, 4, 4, 4]
 
 
+@parametrize("vocab_size", [128, 256, 300])
+def test_samples_invert_the_distribution_across_blocks(vocab_size):
+    weights = torch.arange(1.0, vocab_size + 1)
+    middles = (weights.cumsum(0) - weights / 2) / weights.sum()
+    samples = sample_tokens(weights.log().expand(vocab_size, -1), middles)
+    assert samples.tolist() == list(range(vocab_size))
+
+
 def test_deterministic_samples_are_the_same_ones():
     logits = 3 * torch.randn(2000, 50, generator=torch.Generator().manual_seed(0))
     logits[:, 7] = float("-inf")
