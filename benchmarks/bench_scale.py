@@ -88,12 +88,13 @@ def start(folder: Path) -> None:
     from electra.data.policies import make_policy
     from electra.data.segments import SegmentCollator, TrainingSegments
     from electra.data.split import Documents, held_out_documents, remembered, text_fingerprint
-    from electra.data.token_cache import TokenCache, find_cache_damage
+    from electra.data.token_cache import TokenCache
+    from electra.io.checkpoints import find_damage
 
     memory = AnonymousMemory()
     cpu_before = time.process_time()
     started = time.perf_counter()
-    assert find_cache_damage(folder) is None
+    assert find_damage(folder) is None
     cache = TokenCache(folder)
     opened = time.perf_counter()
 

@@ -23,12 +23,12 @@ from electra.data.token_cache import (
     TOKENIZER_NAME,
     IndexedFile,
     TokenCache,
-    find_cache_damage,
     locate_tokens,
     map_tokens,
     read_arrow,
     write_index,
 )
+from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.io.folders import build_folder
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
@@ -45,7 +45,7 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
     """
     if not (folder / DESCRIPTION_NAME).is_file():
         return _open_foreign(folder, tokenizer, cache_dir)
-    wrong = find_cache_damage(folder)
+    wrong = find_damage(folder)
     if wrong is not None:
         raise UserError(f"--token_cache {folder} {wrong}; build it with `electra cache`, or copy it again")
     cache = TokenCache(folder)
@@ -101,12 +101,18 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
             hashes[document] = content_hash(tokens.tobytes())
         has_tokens = lengths > 0
         files.append((str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]))
-    documents = sum(len(lengths) for _, _, _, lengths, _ in files)
-    if documents == 0:
+    if not any(len(starts) for _, _, starts, _, _ in files):
         raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")
-    source = {"name": str(folder), "documents": documents}
-    source["tokens"] = sum(int(lengths.sum()) for _, _, _, lengths, _ in files)
-    fingerprint = tokenizer_fingerprint(tokenizer)
-    write_index(
-        target, files, {"tokenizer": fingerprint, "has_lines": False, "sources": [source], "unknown_rate": 0.0}
-    )
+    every_length = np.concatenate([lengths for _, _, _, lengths, _ in files])
+    source = {
+        "name": str(folder),
+        "documents": len(every_length),
+        "tokens": int(every_length.sum()),
+    }
+    description = {
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "has_lines": False,
+        "sources": [source],
+        "unknown_rate": 0.0,
+    }
+    write_index(target, files, description)

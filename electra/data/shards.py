@@ -28,7 +28,6 @@ from electra.data.token_cache import (
     TOKENIZER_NAME,
     IndexedFile,
     TokenCache,
-    find_cache_damage,
     locate_tokens,
     read_arrow,
     write_index,
@@ -58,10 +57,10 @@ def load_or_build_cache(
 ) -> TokenCache:
     """Open the cache of a corpus under a tokenizer; build it first, with several processes, if there is none."""
     target = cache_folder(corpus, tokenizer, cache_dir)
-    if find_cache_damage(target) is None:
+    if find_damage(target) is None:
         return TokenCache(target)
     with lock_beside(target, "the token cache"):
-        wrong = find_cache_damage(target)
+        wrong = find_damage(target)
         if wrong is not None:  # no other process has built it meanwhile
             if (target / "manifest.json").exists():
                 logger.warning("Building the token cache %s again: it %s", target, wrong)

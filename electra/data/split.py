@@ -15,7 +15,7 @@ from electra.io.files import write_file
 BLOCK = 2**17
 """Documents that are looked at together."""
 NONE: Ints = np.empty(0, dtype=np.int64)
-PARTS = 4
+PARTS = 8
 """Hashes are sorted part by part of their range."""
 
 
@@ -55,13 +55,13 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
     if fraction == 0:
         return NONE
     # Documents are ranked by random numbers; those with the lowest ranks are held out.
+    enough = 1 + int(fraction * len(hashes))
     lowest = np.empty(0, dtype=np.uint64)
     distinct = 0
     for part in range(PARTS):
         ranks = _ranks_of_part(hashes, seed, part)
         distinct += len(ranks)
-        if len(lowest) <= fraction * len(hashes):
-            lowest = np.append(lowest, ranks)
+        lowest = np.append(lowest, ranks[: enough - len(lowest)])
     if distinct < 2:
         raise UserError(
             "the corpus has only one distinct document, so none can be held out for evaluation; choose another "

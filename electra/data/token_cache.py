@@ -27,7 +27,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from electra.data.rng import Bits, Ints
-from electra.io.checkpoints import find_damage, write_manifest
+from electra.io.checkpoints import write_manifest
+from electra.io.errors import UserError
 from electra.io.files import write_json
 
 FORMAT_VERSION = 4
@@ -53,13 +54,19 @@ class TokenCache:
         self._starts: Ints = self._array("starts")
         files = self.description["files"]
         self._ends = list(accumulate(file["documents"] for file in files))
-        self._ids = [map_tokens(self.path / file["path"], file["dtype"]) for file in files]
+        self._ids = [self._open(**file) for file in files]
 
     def __reduce__(self) -> tuple[type["TokenCache"], tuple[Path]]:
         return TokenCache, (self.path,)
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def _open(self, path: str, dtype: str, bytes: int, **_: Any) -> NDArray[Any]:
+        file = self.path / path
+        if file.stat().st_size != bytes:
+            raise UserError(f"{file} has not its {bytes:,} bytes; delete {self.path} to build it again, or copy it")
+        return map_tokens(file, dtype)
 
     def _array(self, name: str) -> NDArray[Any]:
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
@@ -131,15 +138,3 @@ def write_index(folder: Path, files: list[IndexedFile], description: dict[str, A
     description = {"format_version": FORMAT_VERSION, **description, **totals, "files": entries}
     write_json(description, folder / DESCRIPTION_NAME)
     write_manifest(folder, "data.arrow", "shard.json")
-
-
-def find_cache_damage(folder: Path) -> str | None:
-    """What is wrong with a cache, as half a sentence: missing files, checksums of the index, sizes of the tokens."""
-    wrong = find_damage(folder)
-    if wrong is not None:
-        return wrong
-    for file in json.loads((folder / DESCRIPTION_NAME).read_text())["files"]:
-        path = folder / file["path"]
-        if not path.is_file() or path.stat().st_size != file["bytes"]:
-            return f"has no {file['path']} of {file['bytes']:,} bytes"
-    return None

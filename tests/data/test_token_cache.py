@@ -1,6 +1,5 @@
 """The token cache: exactly the tokenizer's ids, built once, never served half-built; and the held-out split."""
 
-import os
 import pickle
 import random
 import threading
@@ -182,7 +181,6 @@ def test_the_second_call_reads_and_another_text_builds_its_own(tokenizers, build
 DAMAGES = {
     "data zeroed": lambda folder: (folder / "lengths.npy").write_bytes(bytes((folder / "lengths.npy").stat().st_size)),
     "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
-    "a shard cut": lambda folder: os.truncate(folder / SHARD, 8),
     "killed before the end": lambda folder: (folder / MANIFEST_NAME).unlink(),
 }
 
