@@ -23,7 +23,7 @@ from electra.corruption_set import make_corruption_set
 from electra.data.corrupted import read_corruption_set
 from electra.io.console import environment
 from electra.io.errors import Parser, UserError, run_script
-from electra.io.files import write_json
+from electra.io.files import config_path, write_json
 from electra.model.pretrained import load_networks
 from electra.options import as_flags
 from electra.pretraining.data import load_data
@@ -61,7 +61,7 @@ YARDSTICK: dict[str, Any] = {
 }
 """The masked language model that corrupts the test set. A change of it, or of the text, begins a new table."""
 NOT_A_RECIPE = (
-    *("dataset", "train_file", "validation_f", "data_seed", "tokenizer", "eval_", "seed", "init_", "text_column"),
+    *("dataset", "train_file", "validation_f", "eval_seed", "tokenizer", "eval_", "seed", "init_", "text_column"),
     *("document_separator", "vocab_size", "max_documents", "min_frequency", "lowercase", "cased", "max_hours"),
 )
 """Options that a record does not change, or how their names begin."""
@@ -158,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
             raise UserError(f"{word} is not part of a recipe: text, tokenizer, seeds and evaluation are fixed")
     if Path(options.name).name != options.name:
         raise UserError(f"--name {options.name} is not possible: it must be a plain folder name, without slashes")
-    recipe = ["--config", str(Path(options.config).resolve()), *options.recipe]
+    recipe = ["--config", str(config_path(options.config).resolve()), *options.recipe]
     for seed in options.seeds:
         options_of(options.name, seed, recipe, folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -139,7 +139,7 @@ REPORT = [
     ({"folder": "missing"}, "missing"),
     (
         {},
-        "global_step",
+        "no training log",
         edit(f"{DONE}/trainer_state.json", '"global_step"', '"step"'),
         *(remove(f"{DONE}/checkpoint-{step}/trainer_state.json") for step in (2, 4)),
     ),

@@ -110,6 +110,8 @@ def csv_rows(
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
     names = next(reader, [])
+    if delimiter == "\t":
+        names = [unquoted(name) for name in names]
     if not is_encodable("".join(names)):
         raise UserError(f"{path} is not UTF-8; convert it")
     if len(set(names)) < len(names):
@@ -128,7 +130,16 @@ def csv_rows(
         elif cells and len(cells) != len(names):
             refuse(UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"))
         elif cells:
+            if delimiter == "\t":
+                cells = [unquoted(cell) for cell in cells]
             yield place, dict(zip(names, cells, strict=True))
+
+
+def unquoted(cell: str) -> str:
+    """A cell of tsv without the quotation marks around it, if it is quoted as csv writers quote a whole cell."""
+    inner = cell[1:-1].replace('""', "")
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner
+    return cell[1:-1].replace('""', '"') if is_quoted else cell
 
 
 def _parquet_rows(path: str | Path) -> Iterator[Row]:

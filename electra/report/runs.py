@@ -89,7 +89,7 @@ def _latest_state(folder: Path) -> dict[str, Any]:
     At the same step the state of the run folder counts: it contains the last evaluation, too.
     """
     states = [_read_json(path / STATE_NAME) for path in (folder, *checkpoints_of(folder)[:1])]
-    states = [state for state in states if state.get("log_history")]
+    states = [state for state in states if state.get("log_history") and "global_step" in state]
     if not states:
         raise UserError(f"{folder} has no training log; name a run that has saved a checkpoint")
     return max(states, key=lambda state: state["global_step"])

@@ -150,13 +150,13 @@ from electra.data import shards
 from electra.pretraining.data import load_data
 from electra.pretraining.options import parse_arguments
 
-build = shards._write_shard
+build = shards.build_shard
 
 def slowly(*args):
     time.sleep(7)  # several times the time-out of a collective
     build(*args)
 
-shards._write_shard = slowly
+shards.build_shard = slowly
 args = parse_arguments(sys.argv[1:])
 print(f"documents: {len(load_data(args, None).cache)}", flush=True)
 if args.training.process_index == 0:

@@ -259,5 +259,5 @@ def test_a_run_ends_with_networks_that_can_be_fine_tuned(folder, stages, objecti
         again = read_json(resumed.parent / "metrics.json")["held_out"]
         assert again["trained"] == held_out["trained"]
     if uniform:
-        with raises(UserError, match="--generator_type uniform, not none"):
+        with raises(UserError, match="--generator_type uniform, not electra"):
             main(flags(folder, objective=objective, resume_from_checkpoint=run, generator_type="electra"))
