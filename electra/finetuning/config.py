@@ -195,9 +195,9 @@ class Arguments:
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # options that differ by task, by its name
 
     def __post_init__(self) -> None:
-        if (self.encoder.pretrain_path is None) == (self.encoder.from_scratch is None):
-            found = "both" if self.encoder.pretrain_path else "neither"
-            raise UserError(f"pass either --pretrain_path (an encoder) or --from_scratch (untrained); got {found}")
+        given = [self.encoder.pretrain_path, self.encoder.from_scratch]
+        if given.count(None) != 1:
+            raise UserError("pass either --pretrain_path (an encoder) or --from_scratch (untrained)")
 
     @property
     def start(self) -> str:
@@ -205,7 +205,8 @@ class Arguments:
 
     @property
     def seeds(self) -> range:
-        return range(self.options.seed, self.options.seed + self.options.num_seeds)
+        first = self.options.seed
+        return range(first, first + self.options.num_seeds)
 
 
 def parse_data_options(
@@ -218,7 +219,8 @@ def parse_data_options(
     """The options of a command on files of the user, or else on a data set, by default `default`."""
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
-    given = [name for name in ("train_file", "validation_file", "test_file") if getattr(options, name, None)]
+    names = ("train_file", "validation_file", "test_file")
+    given = [name for name in names if getattr(options, name, None)]
     if given and options.dataset_name is not None:
         raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
     if not given and options.dataset_name is None:
@@ -230,7 +232,11 @@ def parse_data_options(
     return Arguments(encoder, options, tuning, command_line.record)
 
 
-BY_HIDDEN_SIZE = ((512, 3e-4, 0.8), (1024, 1e-4, 0.8), (float("inf"), 5e-5, 0.9))
+BY_HIDDEN_SIZE = (
+    (512, 3e-4, 0.8),
+    (1024, 1e-4, 0.8),
+    (float("inf"), 5e-5, 0.9),
+)
 """Upper bound of the hidden size, learning rate, layer decay: small, base and large in table 7 of the paper."""
 
 
@@ -245,10 +251,17 @@ class Tuning(FineTuningArguments):
     head: str
 
 
-def resolve(args: Arguments, task: str, encoder: "Encoder", *, default_max_length: int = 128) -> Tuning:
+def resolve(
+    args: Arguments,
+    task: str,
+    encoder: "Encoder",
+    *,
+    default_max_length: int = 128,
+) -> Tuning:
     """The options of one task on this encoder and machine."""
     values = dict(vars(args.tuning))
-    values |= {name: value for name, value in args.overrides.get(task, {}).items() if name in HYPERPARAMETERS}
+    overrides = args.overrides.get(task, {})
+    values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
     hidden_size = encoder.model.config.hidden_size
     _, learning_rate, decay = next(row for row in BY_HIDDEN_SIZE if hidden_size < row[0])
     defaults = {
@@ -257,8 +270,8 @@ def resolve(args: Arguments, task: str, encoder: "Encoder", *, default_max_lengt
         "max_length": min(default_max_length, encoder.max_length),
         "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }
-    values |= {name: value for name, value in defaults.items() if values[name] is None}
-    tuning = Tuning(**values)
+    given = {name: value for name, value in values.items() if value is not None}
+    tuning = Tuning(**{**defaults, **given})
     if tuning.max_length > encoder.max_length:
         raise UserError(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "

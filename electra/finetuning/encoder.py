@@ -58,11 +58,11 @@ def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encod
     """
     source = locate_model(pretrain_path)
     model = load_weights(source, read_config(source))
-    damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
-    if damaged:
-        raise UserError(
-            f"{pretrain_path}: its weight {damaged[0]} is not finite; the network has diverged or is damaged"
-        )
+    for name, value in model.state_dict().items():
+        if not value.isfinite().all():
+            raise UserError(
+                f"{pretrain_path}: its weight {name} is not finite: the network has diverged, or is damaged"
+            )
     tokenizer = _tokenizer(source, tokenizer_path)
     if tokenizer_path is not None:
         refuse_another_tokenizer(tokenizer, tokenizer_path, source)
@@ -135,6 +135,7 @@ def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
         digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     else:
         for name, value in sorted(model.state_dict().items()):
+            content = value.detach().cpu().contiguous().flatten()
             digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+            digest.update(content.view(torch.uint8).numpy())
     return digest.hexdigest()[:12]

@@ -1,6 +1,7 @@
 """Labelled texts -> rows of token ids; windows on long texts; padded batches."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -8,8 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+Array = NDArray[Any]
+"""An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
 IGNORED = -100
 """Label of padding, as in transformers."""
@@ -38,8 +42,8 @@ class ColumnRows:
         lengths: number of tokens in each row, int64 (N,).
     """
 
-    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
-    lengths: NDArray[np.int64]
+    columns: Mapping[str, Sequence[Any] | Array]
+    lengths: Array
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -47,15 +51,24 @@ class ColumnRows:
     def __getitem__(self, row: int) -> dict[str, Any]:
         return {name: values[row] for name, values in self.columns.items()}
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[row] for row in range(len(self)))
+
     def without_labels(self) -> Self:
-        return replace(self, columns={name: values for name, values in self.columns.items() if name not in LABELS})
+        shown = {name: values for name, values in self.columns.items() if name not in LABELS}
+        return replace(self, columns=shown)
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, *texts: Sequence[str], **options: Any) -> dict[str, Any]:
+def tokenize(
+    tokenizer: PreTrainedTokenizerBase,
+    *texts: Sequence[str],
+    **options: Any,
+) -> dict[str, Any]:
     """Columns of the tokenizer's output for texts, or for pairs of two sequences of texts; int32, types uint8."""
     columns: dict[str, Any] = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
-        batch = [list(column[start : start + TOKENIZER_BATCH]) for column in texts]
+        end = start + TOKENIZER_BATCH
+        batch = [list(column[start:end]) for column in texts]
         # verbose: no warning about texts that are longer than the model, which are cut into windows
         encoded = tokenizer(*batch, return_attention_mask=False, verbose=False, **options)
         for name, rows in encoded.items():
@@ -70,13 +83,26 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: i
     Returns:
         Columns `input_ids`, `token_type_ids`, and `labels`: int64 class ids or float32 targets.
     """
-    texts = (examples.first,) if examples.second is None else (examples.first, examples.second)
-    options = {"truncation": "longest_first", "max_length": max_length, "return_token_type_ids": True}
-    columns = tokenize(tokenizer, *texts, **options)
+    texts = [examples.first]
+    if examples.second is not None:
+        texts.append(examples.second)
+    columns = tokenize(
+        tokenizer,
+        *texts,
+        truncation="longest_first",
+        max_length=max_length,
+        return_token_type_ids=True,
+    )
     if examples.labels is not None:
-        is_float = any(isinstance(label, float) for label in examples.labels)
-        columns["labels"] = np.asarray(examples.labels, dtype=np.float32 if is_float else np.int64)
-    return ColumnRows(columns, np.array([len(row) for row in columns["input_ids"]], dtype=np.int64))
+        is_regression = any(isinstance(label, float) for label in examples.labels)
+        dtype = np.float32 if is_regression else np.int64
+        columns["labels"] = np.asarray(examples.labels, dtype)
+    return ColumnRows(columns, lengths_of(columns["input_ids"]))
+
+
+def lengths_of(rows: Sequence[Array]) -> Array:
+    """Number of tokens in each of N rows, (N,)."""
+    return np.array([len(row) for row in rows], np.int64)
 
 
 def both_orders(examples: Examples) -> Examples:
@@ -88,24 +114,35 @@ def both_orders(examples: Examples) -> Examples:
         return examples
     labels: Any = examples.labels
     return Examples(
-        examples.first + examples.second, examples.second + examples.first, labels + labels if labels else labels
+        first=examples.first + examples.second,
+        second=examples.second + examples.first,
+        labels=labels and labels + labels,
     )
 
 
-def cut_windows(num_tokens: int, size: int, stride: int, *, is_last_full: bool = False) -> NDArray[np.int64]:
+def cut_windows(
+    num_tokens: int,
+    size: int,
+    stride: int,
+    *,
+    is_last_full: bool = False,
+) -> Array:
     """First token of each window and the one after its last, int64 (W, 2); an empty text has one empty window.
 
     Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends
     with the text; with `is_last_full` it starts earlier to be as long as the others.
     """
     step = min(stride, size)
-    firsts = step * np.arange(1 + max(0, -(-(num_tokens - size) // step)))
+    rest = max(0, num_tokens - size)  # behind the first window
+    num_windows = 1 + math.ceil(rest / step)
+    firsts = step * np.arange(num_windows)
     if is_last_full:
-        firsts = np.minimum(firsts, max(0, num_tokens - size))
-    return np.stack([firsts, np.minimum(firsts + size, num_tokens)], axis=1)
+        firsts = np.minimum(firsts, rest)
+    ends = np.minimum(firsts + size, num_tokens)
+    return np.stack([firsts, ends], axis=1)
 
 
-def windows_with_most_context(windows: NDArray[np.int64]) -> NDArray[np.int64]:
+def windows_with_most_context(windows: Array) -> Array:
     """For each of T tokens of a text, the window that shows most context around it, int64 (T,), in ascending order.
 
     The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
@@ -113,19 +150,20 @@ def windows_with_most_context(windows: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Source: google-research/electra, finetune/qa/qa_tasks.py, _check_is_max_context.
     """
-    first, after = windows[:, :1], windows[:, 1:]
+    first = windows[:, :1]
+    after = windows[:, 1:]
     tokens = np.arange(windows[-1, 1])
-    left, right = tokens - first, after - 1 - tokens
+    left = tokens - first  # (W, T)
+    right = after - 1 - tokens
     context = 100 * np.minimum(left, right) + (after - first)
-    return np.where((left >= 0) & (right >= 0), context, -1).argmax(axis=0)
+    is_inside = (left >= 0) & (right >= 0)
+    return np.where(is_inside, context, -1).argmax(axis=0)
 
 
 def pad(rows: Sequence[Any], value: int) -> Tensor:
     """Rows of different lengths as one int64 tensor (B, longest), padded on the right."""
-    batch = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for i, row in enumerate(rows):
-        batch[i, : len(row)] = row
-    return torch.from_numpy(batch)
+    tensors = [torch.as_tensor(np.asarray(row, np.int64)) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value)
 
 
 @dataclass(frozen=True)
@@ -135,9 +173,13 @@ class PaddingCollator:
     pad_token_id: int
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        batch: dict[str, Tensor] = {"attention_mask": pad([np.ones(len(row["input_ids"])) for row in rows], 0)}
+        masks = [np.ones(len(row["input_ids"])) for row in rows]
+        batch = {"attention_mask": pad(masks, 0)}
         padding = {"input_ids": self.pad_token_id, "labels": IGNORED}
         for name, first in rows[0].items():
             values = [row[name] for row in rows]
-            batch[name] = pad(values, padding.get(name, 0)) if np.ndim(first) else torch.from_numpy(np.asarray(values))
+            if np.ndim(first) == 0:
+                batch[name] = torch.from_numpy(np.asarray(values))
+            else:
+                batch[name] = pad(values, padding.get(name, 0))
         return batch

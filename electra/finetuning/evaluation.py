@@ -1,24 +1,28 @@
 """The folder of an evaluation. Finished runs in it are never repeated.
 
+Any number of commands may work on one folder at once: a run is made by the command that holds its lock.
+
 results.jsonl                one line per finished run
 predictions/TASK-SEED.npz    logits of the development sets, and of the test sets if they are predicted
 models/                      fine-tuned models, with --save_model
 report.md, report.html       tables, from results.jsonl alone
 config.yaml                  options of the last command
 environment.json             kind of the tasks; host, commit and versions of the last command
+.locks/                      a lock for each run, and one for results.jsonl and models/
 
 Tasks may add files of predictions.
 """
 
 import io
-import logging
 import os
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,8 +39,6 @@ from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
 from electra.options import write_yaml
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
-
-logger = logging.getLogger(__name__)
 
 NETWORKS = ("discriminator", "generator")
 
@@ -57,35 +59,54 @@ class Evaluation:
 
     def is_start(self, task: Task) -> bool:
         """Whether other tasks start from the encoders of this one."""
-        return any(other.start is not None and other.start.task == task.name for other in self.tasks)
+        return any(other.start == task.name for other in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
         return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
 
     def best_first(self, task: Task, *more: Result) -> list[int]:
-        """Seeds of this command's finished runs and of `more`, ordered by headline, best first."""
-        found = {r.seed: r for r in (*more, *self.results) if r.task == task.name}  # the first result of a run counts
-        runs = [found[seed] for seed in self.args.seeds if seed in found]
-        return [r.seed for r in sorted(runs, key=lambda r: (-task.headline(r.metrics), r.seed))]
+        """Seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""
+        runs = (*more, *self.results)  # the first result of a run, which is among `results`, counts
+        scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
+        return sorted(scores, key=lambda seed: (-scores[seed], seed))
+
+    def refresh(self) -> None:
+        """Read the results again: other commands add some. The same on every process."""
+        self.results = on_main(lambda: read_results(self.folder / RESULTS_NAME))
+
+    @contextmanager
+    def claim(
+        self,
+        task: str,
+        seed: int,
+        timeout: float,
+    ) -> Iterator[bool]:
+        """Whether this command may make a run: False if another one still makes it after `timeout` seconds.
+
+        The system frees the lock of a command that dies.
+        """
+        lock = self.lock(f"{task}-{seed}")
+        try:
+            yield on_main(lambda: is_acquired(lock, timeout))
+        finally:
+            lock.release()
+
+    def lock(self, name: str) -> BaseFileLock:
+        folder = self.folder / ".locks"
+        folder.mkdir(exist_ok=True)
+        return FileLock(folder / f"{name}.lock")
 
     def begin(self) -> None:
         """Create the folder and write the options; on the main process, once there is something to run."""
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / RESULTS_NAME).touch()
         write_yaml(self.args.record, self.folder / "config.yaml", "Effective options; --config reads them back.")
         write_json({"kind": self.kind.name, **environment()}, self.folder / ENVIRONMENT_NAME)
 
     def add(self, result: Result) -> None:
-        """Keep the result of a run. If the run was repeated because other output was missing, compare it instead."""
-        found = self.find(result.task, result.seed)
-        if found is None:
+        """Keep the result of a run, unless it was repeated because other output was missing."""
+        if self.find(result.task, result.seed) is None:
             append_result(self.folder / RESULTS_NAME, result)
-            self.results.append(result)
-        elif found.metrics != result.metrics:
-            logger.warning(
-                "%s seed %d was repeated and scored %s instead of %s; the first result is kept",
-                result.task, result.seed, result.metrics, found.metrics,
-            )  # fmt: skip
 
     # ---- files of one run
 
@@ -112,30 +133,53 @@ class Evaluation:
         write_file(content.getvalue(), self.predictions / f"{task}-{seed}.npz")
 
 
-def open_evaluation(
-    args: Arguments, encoder: Encoder, tasks: Sequence[Task], prefix: str
-) -> tuple[Evaluation, BaseFileLock | None]:
-    """Lock the folder and read its results; the same on every process. Writes nothing yet.
+T = TypeVar("T")
 
-    Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
-    """
-    folder = evaluation_folder(args, prefix)
-    # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
-    state = PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
-    lock: BaseFileLock | None = None
-    shared: list[list[Result] | Exception] = [[]]
+
+def on_main(function: Callable[[], T]) -> T:
+    """The value of a function that only the main process calls, or its error, on every process."""
+    state = PartialState()
+    shared: list[Any] = [None]
     if state.is_main_process:
         try:
-            lock = _lock(folder)
-            shared = [read_results(folder / RESULTS_NAME)]
+            shared = [function()]
         except (UserError, OSError) as error:
             shared = [error]
     if state.num_processes > 1:
         broadcast_object_list(shared)
-    (results,) = shared
-    if isinstance(results, Exception):
-        raise results
-    return Evaluation(args, encoder, tasks, folder, results), lock
+    value: T = shared[0]
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+def is_acquired(lock: BaseFileLock, timeout: float) -> bool:
+    try:
+        lock.acquire(timeout=timeout)
+    except Timeout:
+        return False
+    return True
+
+
+def open_evaluation(
+    args: Arguments,
+    encoder: Encoder,
+    tasks: Sequence[Task],
+    prefix: str,
+) -> Evaluation:
+    """Read the results of a folder; the same on every process. Writes nothing.
+
+    Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
+    """
+    # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
+    PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
+    folder = evaluation_folder(args, prefix)
+    is_evaluation = (folder / RESULTS_NAME).is_file()
+    if folder.is_dir() and not is_evaluation and holds_files(folder):
+        raise UserError(f"{folder} contains other files; choose another --experiment_name")
+    evaluation = Evaluation(args, encoder, tasks, folder, [])
+    evaluation.refresh()
+    return evaluation
 
 
 def evaluation_folder(args: Arguments, prefix: str) -> Path:
@@ -151,23 +195,12 @@ def evaluation_folder(args: Arguments, prefix: str) -> Path:
     return expand(args.options.output_dir) / name
 
 
-def _lock(folder: Path) -> BaseFileLock:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.parent.resolve() / f".{folder.name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UserError(f"{folder} is locked by another process; wait for it or stop it") from error
-    is_evaluation = (folder / RESULTS_NAME).is_file()
-    if folder.exists() and not is_evaluation and (not folder.is_dir() or holds_files(folder)):
-        raise UserError(f"{folder} contains other files; choose another --experiment_name")
-    return lock
-
-
 def model_name(path: str) -> str:
     """The name of a run or model: output/quickstart/discriminator -> quickstart, with the number of a checkpoint."""
-    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS] or ["model"]
-    name = "-".join(parts[-2:]) if re.fullmatch(r"checkpoint-\d+", parts[-1]) else parts[-1]
+    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS]
+    name = parts[-1]
+    if re.fullmatch(r"checkpoint-\d+", name):
+        name = f"{parts[-2]}-{name}"
     return name.removesuffix(".json")
 
 

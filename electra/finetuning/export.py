@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from electra.finetuning.config import Arguments
-from electra.finetuning.evaluation import Evaluation, model_name
+from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import TransformersHead
 from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
@@ -34,27 +34,31 @@ logger = logging.getLogger(__name__)
 FOLDER_NAME = "models"
 RESULT_NAME = "result.json"
 """The line of results.jsonl of the saved run."""
-METRIC_TYPES = {
-    "mcc": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr",
-    "accuracy_matched": "accuracy", "accuracy_mismatched": "accuracy",
-}  # fmt: skip
-"""Names of metrics on the Hub where they differ from ours."""
 
 
 def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
     if args.options.save_model == "none":
         return
-    heads = {args.tuning.head, *(chosen["head"] for chosen in args.overrides.values() if "head" in chosen)}
-    for head in sorted(heads - set(saved_heads)):
-        raise UserError(
-            f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
-        )
+    heads = [args.tuning.head]
+    heads += [chosen["head"] for chosen in args.overrides.values() if "head" in chosen]
+    for head in heads:
+        if head not in saved_heads:
+            raise UserError(
+                f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
+            )
 
 
-def _is_wanted(evaluation: Evaluation, task: Task, seed: int, *more: Result) -> bool:
+def _is_wanted(
+    evaluation: Evaluation,
+    task: Task,
+    seed: int,
+    *more: Result,
+) -> bool:
     which = evaluation.args.options.save_model
-    return which == "all" or (which == "best" and evaluation.best_first(task, *more)[:1] == [seed])
+    if which == "best":
+        return evaluation.best_first(task, *more)[:1] == [seed]
+    return which == "all"
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
@@ -64,7 +68,13 @@ def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
     return _read_result(_folder(evaluation, task, seed)).get("seed") == seed
 
 
-def save_model(evaluation: Evaluation, task: Task, data: TaskData, result: Result, model: Any) -> None:
+def save_model(
+    evaluation: Evaluation,
+    task: Task,
+    data: TaskData,
+    result: Result,
+    model: Any,
+) -> None:
     """Save the model of a run if it is wanted; on the main process, before the result is written."""
     if not _is_wanted(evaluation, task, result.seed, result):
         return
@@ -90,49 +100,28 @@ def save_model(evaluation: Evaluation, task: Task, data: TaskData, result: Resul
 def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
     """Write the cards of the saved models, now that all seeds are known, and log where they are."""
     for task in tasks:
-        for folder in dict.fromkeys(_folder(evaluation, task, seed) for seed in evaluation.args.seeds):
+        for folder in sorted({_folder(evaluation, task, seed) for seed in evaluation.args.seeds}):
             if result := _read_result(folder):
                 describe_model(evaluation, task, folder, result)
                 logger.info("model          %s", folder)
-    if (evaluation.folder / FOLDER_NAME).is_dir():
-        return
-    saved_heads = evaluation.kind.saved_heads
-    if evaluation.args.tuning.head in saved_heads:
-        logger.info("The fine-tuned weights were not saved. The same command with --save_model trains and saves them.")
-    else:
-        hint = f"--head {saved_heads[0]} --save_model --experiment_name NAME"
-        logger.info("The fine-tuned weights were not saved; %s trains models that can be saved.", hint)
 
 
-def describe_model(evaluation: Evaluation, task: Task, folder: Path, result: Mapping[str, Any]) -> None:
+def describe_model(
+    evaluation: Evaluation,
+    task: Task,
+    folder: Path,
+    result: Mapping[str, Any],
+) -> None:
     """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
     kind = task.kind
-    model, settings = result["model"], result["settings"]
+    model = result["model"]
+    settings = result["settings"]
     (summary,) = (run.tasks[task.name] for run in kind.reporting.summarize(evaluation.results, ""))
-    hub_id, hub_config = (None, None) if summary.other_rows else task.hub_dataset
-    scores = [
-        EvalResult(
-            task_type=kind.pipeline,
-            dataset_type=hub_id or task.name,
-            dataset_name=summary.task.title,
-            dataset_config=hub_config,
-            dataset_split="test" if metric.startswith("test_") else "validation",
-            metric_type=METRIC_TYPES.get(metric, metric.removeprefix("test_")),
-            metric_name=metric,
-            metric_value=round(value, 6),
-        )
-        for metric, value in result["metrics"].items()
-        if value is not None
-    ]
     is_on_hub = may_be_hub_id(model) and not expand(model).exists()
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=kind.pipeline,
         base_model=model if result["start"] != "scratch" and is_on_hub else None,
-        datasets=hub_id and [hub_id],
-        metrics=sorted({score.metric_type for score in scores}),
-        model_name=f"{model_name(model)}-{task.name}" if scores else None,
-        eval_results=scores or None,
     )
     rows = []
     for metric, spread in summary.metrics.items():
@@ -159,8 +148,8 @@ def _folder(evaluation: Evaluation, task: Task, seed: int) -> Path:
 
 def _read_result(folder: Path) -> dict[str, Any]:
     """The result of the run whose model is in a folder; empty if there is none."""
-    try:
-        values: dict[str, Any] = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    path = folder / RESULT_NAME
+    if not path.is_file():
         return {}
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return values

@@ -66,7 +66,13 @@ class TransformersHead(nn.Module):
         UserError: transformers has no such class for this architecture.
     """
 
-    def __init__(self, auto_class: Any, config: PreTrainedConfig, dropout: float, num_labels: int = 2) -> None:
+    def __init__(
+        self,
+        auto_class: Any,
+        config: PreTrainedConfig,
+        dropout: float,
+        num_labels: int = 2,
+    ) -> None:
         super().__init__()
         self.output_range: Any = (0.0, 1.0)
         config = copy.deepcopy(config)
@@ -150,7 +156,12 @@ class TaskModel(nn.Module):
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
 
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+    def hidden_states(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
         """The last hidden states (B, L, D); arguments int64 (B, L). An encoder with one type ignores token types."""
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
@@ -191,7 +202,12 @@ class EncoderWithHead(TaskModel):
         super().__init__(encoder, module)
         self.head_name = head
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
         """Logits, float32 (B, num_labels); arguments as in `hidden_states`."""
         logits: Tensor
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)

@@ -9,11 +9,14 @@ from accelerate import PartialState
 
 from electra.finetuning.config import HYPERPARAMETERS, Tuning, resolve
 from electra.finetuning.encoder import encoder_fingerprint
-from electra.finetuning.evaluation import Evaluation
+from electra.finetuning.evaluation import Evaluation, on_main
 from electra.finetuning.export import is_saved
 from electra.finetuning.task import Task, TaskData
 from electra.io.errors import UserError
 from electra.model.pretrained import STEP_KEY
+
+FREE = ("processes",)
+"""Settings that may differ between the runs of an evaluation."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +29,7 @@ class PlannedTask(NamedTuple):
     settings: dict[str, Any]  # everything a score depends on, as recorded with each result
     data: TaskData
     seeds: list[int]  # that are not finished
+    splits: list[str]  # of which a finished run must have logits
 
     @property
     def steps(self) -> int:
@@ -59,7 +63,7 @@ def plan_runs(evaluation: Evaluation) -> Plan:
             "precision": tuning.precision,
             "processes": PartialState().num_processes,
             "encoder": fingerprint,
-            "start": f"{task.start.task}, {task.start.run.replace('_', ' ')}" if task.start else args.start,
+            "start": f"{task.start}, best" if task.start else args.start,
         }
     for result in evaluation.results:
         expected = settings.get(result.task, {**result.settings, "encoder": fingerprint})
@@ -67,7 +71,7 @@ def plan_runs(evaluation: Evaluation) -> Plan:
 
     plan = Plan([], [])
     for task in evaluation.tasks:
-        if not unfinished_seeds(evaluation, task, task.must_predict):
+        if not unfinished_seeds(evaluation, task, args.seeds, task.must_predict):
             plan.available.append(task)
             continue
         data = task.load(encoder.tokenizer, tunings[task.name])
@@ -78,18 +82,24 @@ def plan_runs(evaluation: Evaluation) -> Plan:
                 check_same(evaluation.folder, task.name, rows_of(result.rows), rows_of(data.examples))
         plan.available.append(task)
         splits = [split for split in task.must_predict if split in data.splits]
-        if seeds := unfinished_seeds(evaluation, task, splits):
-            plan.to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))
+        if seeds := unfinished_seeds(evaluation, task, args.seeds, splits):
+            planned = PlannedTask(task, tunings[task.name], settings[task.name], data, seeds, splits)
+            plan.to_do.append(planned)
     if not plan.available:
         raise UserError(f"there is no data of {' '.join(task.name for task in evaluation.tasks)}; see the warnings")
     available = {task.name for task in plan.available}
     for task in plan.available:
-        if task.start is not None and task.start.task not in available:
-            raise UserError(f"{task.name} starts from {task.start.task}, whose data is missing; see the warnings")
+        if task.start is not None and task.start not in available:
+            raise UserError(f"{task.name} starts from {task.start}, whose data is missing; see the warnings")
     return plan
 
 
-def unfinished_seeds(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> list[int]:
+def unfinished_seeds(
+    evaluation: Evaluation,
+    task: Task,
+    seeds: Sequence[int],
+    splits: Sequence[str],
+) -> list[int]:
     """The seeds without a result, or whose predictions of these splits, encoder or model are missing."""
 
     def is_finished(seed: int) -> bool:
@@ -101,19 +111,24 @@ def unfinished_seeds(evaluation: Evaluation, task: Task, splits: Sequence[str]) 
             return False
         return is_saved(evaluation, task, seed)
 
-    return [seed for seed in evaluation.args.seeds if not is_finished(seed)]
+    return on_main(lambda: [seed for seed in seeds if not is_finished(seed)])
 
 
 def rows_of(examples: Mapping[str, int]) -> dict[str, int]:
     return {f"rows of {split}": count for split, count in examples.items()}
 
 
-def check_same(folder: Path, task: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse a folder whose results have other settings or numbers of examples."""
+def check_same(
+    folder: Path,
+    task: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> None:
+    """Refuse a folder whose results have other settings or numbers of examples. Options that are gone do not count."""
     differences = [
-        f"{name} is {then.get(name)} there and {now.get(name)} here"
-        for name in {**then, **now}
-        if then.get(name) != now.get(name)
+        f"{name} is {then.get(name)} there and {value} here"
+        for name, value in now.items()
+        if then.get(name) != value and name not in FREE
     ]
     if differences:
         raise UserError(

@@ -1,4 +1,7 @@
-"""Run an evaluation: fine-tune and score every (task, seed) that is not finished, then report."""
+"""Run an evaluation: fine-tune and score every (task, seed) that is not finished, then report.
+
+Several commands may do so at once on one folder, on one machine or on many that share it.
+"""
 
 import copy
 import logging
@@ -18,20 +21,27 @@ from electra.finetuning.config import Arguments
 from electra.finetuning.encoder import Encoder, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
 from electra.finetuning.export import check_can_save, describe_models, save_model
-from electra.finetuning.plan import PlannedTask, log_plan, plan_runs
+from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.console import format_seconds
 from electra.io.errors import UserError
 from electra.io.files import replace_folder, write_file, write_json
 from electra.report.blocks import text_table, write_report
-from electra.report.results import Result
+from electra.report.results import RESULTS_NAME, Result, read_results
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
+
+WAIT = 10.0
+"""Seconds to wait for a run of another command before asking again."""
 
 logger = logging.getLogger(__name__)
 
 
-def evaluate(args: Arguments, tasks: Sequence[Task], prefix: str) -> Evaluation | None:
+def evaluate(
+    args: Arguments,
+    tasks: Sequence[Task],
+    prefix: str,
+) -> Evaluation | None:
     """Fine-tune an encoder on tasks of one kind.
 
     Args:
@@ -42,22 +52,19 @@ def evaluate(args: Arguments, tasks: Sequence[Task], prefix: str) -> Evaluation 
     check_can_save(args, tasks[0].kind.saved_heads)
     check_trackers(args.tuning.report_to)
     encoder = open_encoder(args)
-    evaluation, lock = open_evaluation(args, encoder, tasks, prefix)
-    try:
-        plan = plan_runs(evaluation)
-        log_plan(evaluation, plan)
-        if args.options.plan:
-            return None
-        if PartialState().is_main_process:
-            evaluation.begin()
-        run_all(evaluation, plan.to_do)
-        if not PartialState().is_main_process:
-            return None
-        finish(evaluation, plan.available)
-        return evaluation
-    finally:
-        if lock is not None:
-            lock.release()
+    evaluation = open_evaluation(args, encoder, tasks, prefix)
+    plan = plan_runs(evaluation)
+    log_plan(evaluation, plan)
+    if args.options.plan:
+        return None
+    if PartialState().is_main_process:
+        evaluation.begin()
+    PartialState().wait_for_everyone()
+    run_all(evaluation, plan.to_do)
+    if not PartialState().is_main_process:
+        return None
+    finish(evaluation, plan.available)
+    return evaluation
 
 
 def open_encoder(args: Arguments) -> Encoder:
@@ -79,25 +86,57 @@ class Progress(TrainerCallback):
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=None if is_shown else True, bar_format=form, leave=False)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        **kwargs: Any,
+    ) -> None:
         self.bar.update()
 
 
 def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
-    """Run what is planned, in order. Each result is written as soon as its run ends."""
+    """Make what is planned, in order, but leave out runs that other commands make or have made meanwhile."""
     is_shown = PartialState().is_main_process and not evaluation.args.tuning.disable_tqdm
     progress = Progress(sum(p.steps * len(p.seeds) for p in to_do), is_shown=is_shown)
-    runs = [(p, seed) for p in to_do for seed in p.seeds]
-    say = logger.info if progress.bar.disable else progress.bar.write
+    busy: list[str] = []
     try:
-        for number, (p, seed) in enumerate(runs, start=1):
-            progress.bar.set_description_str(f"{p.task.name} seed {seed} ({number} of {len(runs)})")
-            started = time.monotonic()
-            result = run_one(evaluation, p, seed, progress)
-            took = format_seconds(time.monotonic() - started)
-            say(f"{p.task.name} seed {seed}: {shown_scores(result)}  ({took}, {number} of {len(runs)})")
+        for p in to_do:
+            skipped = [seed for seed in p.seeds if not run_if_free(evaluation, p, seed, progress)]
+            while skipped and evaluation.is_start(p.task):  # all of its runs must be finished
+                skipped = [seed for seed in skipped if not run_if_free(evaluation, p, seed, progress, WAIT)]
+            busy += [f"{p.task.name} seed {seed}" for seed in skipped]
     finally:
         progress.bar.close()
+    evaluation.refresh()
+    if busy:
+        logger.info("Other commands make %s. The last command to end reports all runs.", ", ".join(busy))
+
+
+def run_if_free(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    seed: int,
+    progress: Progress,
+    timeout: float = 0,
+) -> bool:
+    """Make a run, unless it is finished; False if another command makes it, after `timeout` seconds."""
+    title = f"{p.task.name} seed {seed}"
+    progress.bar.set_description_str(title)
+    with evaluation.claim(p.task.name, seed, timeout) as is_free:
+        if not is_free:
+            return False
+        evaluation.refresh()
+        if not unfinished_seeds(evaluation, p.task, [seed], p.splits):
+            progress.bar.update(p.steps)
+            return True
+        started = time.monotonic()
+        result = run_one(evaluation, p, seed, progress)
+        took = format_seconds(time.monotonic() - started)
+        say = logger.info if progress.bar.disable else progress.bar.write
+        say(f"{title}: {shown_scores(result)}  ({took})")
+    return True
 
 
 def shown_scores(result: Result) -> str:
@@ -109,12 +148,17 @@ def shown_scores(result: Result) -> str:
     return ", ".join(scores)
 
 
-def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
+def run_one(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    seed: int,
+    progress: Progress,
+) -> Result:
     """Fine-tune, score and write one run."""
     task, data = p.task, p.data
     references = data.references
     group = evaluation.folder.name
-    start, source = start_of(evaluation, task, seed)
+    start, source = start_of(evaluation, task)
     about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start}
     about["model"] = evaluation.encoder.name
     # In a sweep the settings are the agent's.
@@ -152,25 +196,24 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
     unlabelled = {name: outcome.trainer.predict_logits(split.rows) for name, split in data.unlabelled.items()}
     if PartialState().is_main_process:
         keep(evaluation, p, result, {**outcome.logits, **unlabelled}, outcome.trainer.model)
-    else:
-        evaluation.results.append(result)
-    PartialState().wait_for_everyone()
+    evaluation.refresh()
     return result
 
 
-def start_of(evaluation: Evaluation, task: Task, seed: int) -> tuple[str, Path | None]:
+def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
     """What a run starts from: its name in the results, and its folder unless it is the encoder itself."""
     if task.start is None:
         return evaluation.args.start, None
-    source = task.start.task
-    if task.start.run == "best":
-        (other,) = (one for one in evaluation.tasks if one.name == source)
-        seed = evaluation.best_first(other)[0]
-        others = {r.start for r in evaluation.results if r.task == task.name} - {f"{source}-{seed}"}
-        if others:
-            named = f"{task.name} started from {' '.join(sorted(others))}, but {source}-{seed} is now the best run"
-            raise UserError(f"{evaluation.folder} holds {named}; choose another --experiment_name")
-    return f"{source}-{seed}", evaluation.encoder_path(source, seed)
+    (source,) = (other for other in evaluation.tasks if other.name == task.start)
+    seed = evaluation.best_first(source)[0]
+    name = f"{source.name}-{seed}"
+    earlier = {r.start for r in evaluation.results if r.task == task.name}
+    if others := sorted(earlier - {name}):
+        raise UserError(
+            f"{evaluation.folder} holds {task.name} that started from {' '.join(others)}, but {name} is now the best "
+            f"run; choose another --experiment_name"
+        )
+    return name, evaluation.encoder_path(source.name, seed)
 
 
 def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
@@ -182,7 +225,13 @@ def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
     return copy.deepcopy(evaluation.encoder.model)
 
 
-def keep(evaluation: Evaluation, p: PlannedTask, result: Result, logits: Logits, model: Any) -> None:
+def keep(
+    evaluation: Evaluation,
+    p: PlannedTask,
+    result: Result,
+    logits: Logits,
+    model: Any,
+) -> None:
     """Write predictions, encoder and model of a run, and last its line, which says that it is finished."""
     task, seed = p.task, result.seed
     evaluation.write_logits(task.name, seed, logits)
@@ -201,8 +250,10 @@ def keep(evaluation: Evaluation, p: PlannedTask, result: Result, logits: Logits,
         model.encoder.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)
         replace_folder(unfinished, folder)
-    save_model(evaluation, task, p.data, result, model)
-    evaluation.add(result)
+    with evaluation.lock("results"):
+        evaluation.results = read_results(evaluation.folder / RESULTS_NAME)
+        save_model(evaluation, task, p.data, result, model)
+        evaluation.add(result)
 
 
 @contextmanager
@@ -228,6 +279,8 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 
 def finish(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
     """Print the table of results, write the reports and send them to the trackers."""
+    if not evaluation.results:  # other commands make all runs
+        return
     report = evaluation.kind.reporting.report([evaluation.folder])
     reports = write_report(report, evaluation.folder)
     table = text_table(report.table.header, report.table.rows)
@@ -243,7 +296,10 @@ def finish(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
 
 def copy_predictions(evaluation: Evaluation, task: Task) -> None:
     """Copy the file of predictions of the best run for the test set, or else the development set."""
-    run = f"{task.name}-{evaluation.best_first(task)[0]}"
+    seeds = evaluation.best_first(task)
+    if not seeds:
+        return
+    run = f"{task.name}-{seeds[0]}"
     found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
     if found:
         target = evaluation.folder / f"predictions{found[0].suffix}"
@@ -252,31 +308,17 @@ def copy_predictions(evaluation: Evaluation, task: Task) -> None:
 
 
 def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
-    """Send medians, averages, tables and the report to the trackers, as a run of its own or the sweep's trial.
+    """Send medians, averages and the report to the trackers, as a run of its own or the sweep's trial.
 
     Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
     """
     report_to = evaluation.args.tuning.report_to
     name = evaluation.folder.name
-    scalars: dict[str, float] = {}
-    spreads: list[list[Any]] = []
-    runs: list[list[Any]] = []
+    scalars: dict[str, float | None] = {}
     for run in evaluation.kind.reporting.summarize(evaluation.results, name):
-        for title, average in run.averages.items():
-            if average.value is not None:
-                scalars[title] = average.value
-        for task, summary in run.tasks.items():
-            if summary.headline.median is not None:
-                scalars[f"median/{task}"] = summary.headline.median
-            for metric, spread in summary.metrics.items():
-                numbers = [spread.median, spread.mean, spread.std, spread.best, len(spread.values), summary.collapsed]
-                spreads.append([run.name, task, metric, *numbers])
-            for r in summary.results:
-                runs += [[run.name, task, r.seed, metric, v, r.epoch, r.collapsed] for metric, v in r.metrics.items()]
-    tables = {
-        "results": (["model", "task", "metric", "median", "mean", "std", "best", "seeds", "collapsed"], spreads),
-        "runs": (["model", "task", "seed", "metric", "value", "epoch", "collapsed"], runs),
-    }
+        scalars |= {title: average.value for title, average in run.averages.items()}
+        scalars |= {f"median/{task}": summary.headline.median for task, summary in run.tasks.items()}
+    defined = {title: value for title, value in scalars.items() if value is not None}
     own_run = None
     if "wandb" in report_to:
         import wandb
@@ -285,6 +327,6 @@ def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
         project = os.environ.get("WANDB_PROJECT", "huggingface")
         own_run = wandb.run or wandb.init(project=project, group=group, name=f"{name}-report", job_type="report")
     folder = evaluation.folder / "logs" / "report"
-    track_results(report_to, scalars, tables, reports, folder=folder, step=len(evaluation.results))
+    track_results(report_to, defined, {}, reports, folder=folder, step=len(evaluation.results))
     if own_run is not None:
         own_run.finish()

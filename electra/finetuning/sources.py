@@ -86,14 +86,6 @@ def fingerprint(paths: Sequence[str | Path]) -> str:
 # ---- data sets
 
 
-def hub_dataset(options: Any) -> tuple[str | None, str | None]:
-    """Hub id and configuration of the data set; None if the data is on this machine."""
-    name = options.dataset_name
-    if name is None or expand(name).is_dir():
-        return None, None
-    return name, getattr(options, "dataset_config_name", None)
-
-
 def load_tables(name: str, config: str | None, instead: str) -> Any:
     """The tables of a data set on the Hub, or of a folder that `datasets` saved or opens, by the names of its splits.
 

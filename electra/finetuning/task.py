@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Tuning
-from electra.finetuning.encoding import ColumnRows, PaddingCollator
-from electra.finetuning.sources import data_settings, hub_dataset, task_name
+from electra.finetuning.encoding import Array, ColumnRows, PaddingCollator
+from electra.finetuning.sources import data_settings, task_name
 from electra.finetuning.trainer import Collator, Logits, Loss, step_loss
 from electra.report.evaluation import Reporting
 
@@ -34,7 +32,7 @@ class Kind(NamedTuple):
         name: of the package in electra/tasks.
         command: what Python runs, such as `run_glue.py` or `-m electra squad`.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`.
-        pipeline: pipeline tag of the Hub.
+        pipeline: tag of the Hub.
         saved_heads: heads with a `TransformersHead`, whose models can be saved; the first one is advised.
         max_length: maximum input length in tokens without --max_length.
     """
@@ -100,22 +98,19 @@ class TaskData:
         return {name: split.examples for name, split in self.splits.items() if split.is_labelled}
 
 
-class Start(NamedTuple):
-    """A run starts from the encoder that another task has trained: that of its best run, or of the same seed."""
-
-    task: str
-    run: str  # "best" or "same_seed"
-
-
 Load = Callable[[PreTrainedTokenizerBase, Tuning], TaskData | None]
 Head = Callable[[PreTrainedModel, Tuning, TaskData], nn.Module]
 Metrics = Callable[[Logits, Mapping[str, Any]], dict[str, float]]
-Score = Callable[[NDArray[np.float32], Any], dict[str, float]]
+Score = Callable[[Array, Any], dict[str, float]]
 """Metrics of one split from its logits (N, ...) and references."""
-Predictions = Callable[[str, NDArray[np.float32], Any], Mapping[str, str | dict[str, Any]]]
+Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
-def no_predictions(split: str, logits: NDArray[np.float32], references: Any) -> dict[str, str | dict[str, Any]]:
+def no_predictions(
+    split: str,
+    logits: Array,
+    references: Any,
+) -> dict[str, str | dict[str, Any]]:
     return {}
 
 
@@ -142,9 +137,8 @@ class Task:
         predictions: (split, logits, references) -> end of a file's name -> text, or values to be written as JSON. The
             files are written for each run and split; their names begin with predictions/TASK-SEED.
         must_predict: splits of which a finished run must have logits, if they are there.
-        start: where runs start, unless at the pre-trained encoder.
+        start: the task whose best run has the encoder to start from; None for the pre-trained encoder.
         note: for users of a saved model.
-        hub_dataset: Hub id and configuration of the data, for the card of a saved model.
     """
 
     kind: Kind
@@ -154,14 +148,13 @@ class Task:
     load: Load
     head: Head
     metrics: Metrics
-    is_collapsed: Callable[[NDArray[np.float32], Any], bool]
+    is_collapsed: Callable[[Array, Any], bool]
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
     predictions: Predictions = no_predictions
     must_predict: Sequence[str] = ()
-    start: Start | None = None
+    start: str | None = None
     note: str = ""
-    hub_dataset: tuple[str | None, str | None] = (None, None)
 
     def headline(self, metrics: Mapping[str, float | None]) -> float:
         """The score that runs are ranked by; -infinity if it is undefined."""
@@ -174,7 +167,6 @@ def file_task(kind: Kind, options: Any, **facts: Any) -> Task:
     return Task(
         kind=kind,
         name=task_name(options, kind.name),
-        hub_dataset=hub_dataset(options),
         must_predict=("dev", "test") if options.test_file else (),
         **{"settings": data_settings(options), **facts},
     )

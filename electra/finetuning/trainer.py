@@ -12,21 +12,22 @@ Hooks of Trainer that are used:
 run takes minutes, and the runner writes its results.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import Tuning
-from electra.finetuning.encoding import ColumnRows
+from electra.finetuning.encoding import Array, ColumnRows
 from electra.io.errors import UserError
 from electra.layer_decay import layer_decay_groups
 from electra.optimizers import AdamWNoBiasCorrection
@@ -39,11 +40,15 @@ ADAM_EPSILON = 1e-6
 """In all code bases that fine-tune ELECTRA."""
 Collator = Callable[[Any], dict[str, Tensor]]
 """A list of rows -> a batch."""
-Logits = dict[str, NDArray[np.float32]]
+Logits = dict[str, Array]
 """Logits by name of the split."""
 
 
-def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def step_loss(
+    logits: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ().
 
     Args:
@@ -51,16 +56,23 @@ def step_loss(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int |
         labels: (B,); int64 for cross-entropy, float for squared error.
     """
     if labels.is_floating_point():
-        losses = (logits.float().squeeze(1) - labels.float()).square()
+        errors = logits.float().squeeze(1) - labels.float()
+        losses = errors.square()
     else:
         losses = nn.functional.cross_entropy(logits.float(), labels, reduction="none")
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
-def training_arguments(options: Tuning, *, seed: int, folder: Path, name: str) -> TrainingArguments:
+def training_arguments(
+    options: Tuning,
+    *,
+    seed: int,
+    folder: Path,
+    name: str,
+) -> TrainingArguments:
     """The `TrainingArguments` of a run."""
     theirs = {f.name for f in fields(TrainingArguments)}
-    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name in theirs}
+    values = {name: value for name, value in vars(options).items() if name in theirs}
     values |= {
         "output_dir": str(folder),
         "run_name": name,
@@ -75,7 +87,7 @@ def training_arguments(options: Tuning, *, seed: int, folder: Path, name: str) -
     }
     try:
         args = TrainingArguments(**values)
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+    except ValueError as error:
         raise UserError(f"these options do not work together: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
@@ -90,10 +102,11 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
     def __iter__(self) -> Iterator[int]:
         rows = list(super().__iter__())
-        batches = [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
-        full = len(rows) // self.batch_size
-        order = [*torch.randperm(full, generator=self.generator).tolist(), *range(full, len(batches))]
-        return (row for batch in order for row in batches[batch])
+        size = self.batch_size
+        num_full = len(rows) // size
+        order = torch.randperm(num_full, generator=self.generator).tolist()
+        shuffled = [rows[batch * size : (batch + 1) * size] for batch in order]
+        return chain(*shuffled, rows[num_full * size :])
 
 
 class FineTuner(Trainer):
@@ -147,14 +160,19 @@ class FineTuner(Trainer):
     # ---- evaluation
 
     def prediction_step(
-        self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: Any = None
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: Any = None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
+        inputs.pop("labels", None)
         with torch.no_grad(), self.compute_loss_context_manager():
-            logits = model(**{name: value for name, value in inputs.items() if name != "labels"})
+            logits = model(**inputs)
         return None, logits.float(), None
 
-    def predict_logits(self, examples: ColumnRows) -> NDArray[np.float32]:
+    def predict_logits(self, examples: ColumnRows) -> Array:
         """The output of the model for each row, in the order of the rows, float32 (N, ...).
 
         Rows are batched by length to avoid padding. Trainer pads the outputs of batches of different shapes with -100.
@@ -182,15 +200,25 @@ class KeepBest(TrainerCallback):
     """Evaluates after each epoch and keeps the weights of the best one in memory."""
 
     def __init__(self, predict: Callable[[], Logits], score: Callable[[Logits], float]) -> None:
-        self.predict, self.score = predict, score
+        self.predict = predict
+        self.score = score
         self.best_score: float | None = None
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_epoch_end(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: Any = None,
+        **kwargs: Any,
+    ) -> None:
         logits = self.predict()
         score = self.score(logits)
         if self.best_score is None or score > self.best_score:
-            self.best_score, self.logits, self.epoch = score, logits, float(state.epoch or 0)
-            self.weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+            self.best_score = score
+            self.logits = logits
+            self.epoch = float(state.epoch or 0)
+            self.weights = copy.deepcopy(model.state_dict())
 
 
 def fine_tune(
@@ -229,8 +257,10 @@ def fine_tune(
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
 
     best = KeepBest(predict, score)
-    for callback in [*callbacks, *([best] if options.select == "best" else [])]:
+    for callback in callbacks:
         trainer.add_callback(callback)
+    if options.select == "best":
+        trainer.add_callback(best)
     trainer.train()
     if best.best_score is None:
         return Outcome(predict(), float(trainer.state.epoch or 0), trainer)

@@ -1,11 +1,10 @@
-"""The folder of an evaluation: its name and lock, results that are kept, and which of them belong together."""
+"""The folder of an evaluation: its name and locks, results that are kept, and which of them belong together."""
 
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from filelock import FileLock
 from pytest import raises
 
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
@@ -19,7 +18,7 @@ from tests.helpers import parametrize
 
 def open_one(folder, *argv):
     args = parse_arguments([f"--output_dir={folder}", "--pretrain_path=runs/small", *argv])
-    return open_evaluation(args, None, [], "glue")[0]
+    return open_evaluation(args, None, [], "glue")
 
 
 def evaluation_of(folder, *results):
@@ -43,9 +42,7 @@ def test_an_evaluation_is_named_after_its_run_or_model(path, name):
     assert model_name(path) == name
 
 
-def test_a_folder_is_locked_and_holds_one_evaluation(tmp_path):
-    with FileLock(tmp_path / ".glue_small.lock"), raises(UserError, match="glue_small"):
-        open_one(tmp_path)
+def test_a_folder_holds_one_evaluation(tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "metrics.json").touch()
     for name in ("taken", "a/b", ".."):
@@ -63,18 +60,32 @@ def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path):
     evaluation = evaluation_of(tmp_path)
     for score in (0.5, 0.7):
         evaluation.add(result(1, score))
+        evaluation.refresh()
     assert read_results(tmp_path / "results.jsonl") == evaluation.results == [result(1, 0.5)]
     evaluation.write_logits("rte", 1, {"dev": np.ones((2, 3), np.float32)})
     assert evaluation.read_logits("rte", 1)["dev"].tolist() == [[1, 1, 1]] * 2
     evaluation.args.options = SimpleNamespace(save_model="none")
     (task,) = evaluation.tasks
     task.start = None
-    assert unfinished_seeds(evaluation, task, ()) == [2, 3, 4, 5]
-    assert unfinished_seeds(evaluation, task, ("dev", "test")) == [1, 2, 3, 4, 5]
+    assert unfinished_seeds(evaluation, task, [1, 2], ()) == [2]
+    assert unfinished_seeds(evaluation, task, [1, 2], ("dev", "test")) == [1, 2]
+
+
+def test_a_run_is_claimed_by_one_command(tmp_path):
+    first = evaluation_of(tmp_path)
+    second = evaluation_of(tmp_path)
+    with (
+        first.claim("rte", 1, 0) as is_mine,
+        second.claim("rte", 1, 0) as is_too,
+        second.claim("rte", 2, 0) as is_other,
+    ):
+        assert (is_mine, is_too, is_other) == (True, False, True)
+    with second.claim("rte", 1, 0) as is_free:
+        assert is_free
 
 
 def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
-    results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(9, 1.0), result(1, 1.0, "cola")]
+    results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(1, 1.0, "cola")]
     evaluation = evaluation_of(tmp_path, *results)
     assert evaluation.best_first(evaluation.tasks[0], result(5, 0.6), result(1, 1.0)) == [2, 4, 5, 1, 3]
 
@@ -85,3 +96,4 @@ def test_results_of_other_settings_are_told_apart():
     for now in ({"head": "google"}, {"new": 1}):
         with raises(UserError, match=next(iter(now))):
             check_same(Path("run"), "rte", then, then | now)
+    check_same(Path("run"), "rte", {**then, "processes": 1, "removed_option": 1}, {**then, "processes": 8})

@@ -16,7 +16,7 @@ def planned(framed_tokenizer):
     train = encode(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
     dev = encode(Examples(["11 12"] * 10, None, [0, 1] * 5), framed_tokenizer, 16)
     data = TaskData({"train": Split(train, None, 70), "dev": Split(dev, None, 10)})
-    return PlannedTask(SimpleNamespace(name="cola"), make_options(num_train_epochs=3.0), {}, data, [42, 43])
+    return PlannedTask(SimpleNamespace(name="cola"), make_options(num_train_epochs=3.0), {}, data, [42, 43], [])
 
 
 def test_steps_of_a_run(planned):

@@ -1,5 +1,7 @@
 """run_glue.py as a user runs it: from pre-training to a score, and on two processes."""
 
+import time
+
 import numpy as np
 import pytest
 from pytest import approx
@@ -8,7 +10,7 @@ from electra.finetuning.encoder import load_encoder
 from electra.pretraining.command import main as pretrain
 from electra.report.results import read_results
 from electra.tasks.glue.command import main as glue
-from tests.helpers import ROOT, run, torchrun
+from tests.helpers import ROOT, run, start, torchrun
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags
 from tests.tasks.glue.files import flags, write_encoder, write_glue
@@ -48,3 +50,32 @@ def test_two_processes_give_the_results_of_one(tmp_path, glue_tokenizer):
     one, other = (np.load(tmp_path / "output" / name / "predictions" / "mnli-42.npz") for name in ("one", "two"))
     for split in one.files:
         assert other[split] == approx(one[split], abs=1e-4)
+
+
+def test_commands_share_a_folder_and_one_may_be_killed(tmp_path, glue_tokenizer):
+    write_encoder(tmp_path / "encoder", glue_tokenizer)
+    write_glue(tmp_path / "glue", "CoLA", "RTE")
+    options = {
+        "tasks": ["cola", "rte"],
+        "num_seeds": 3,
+        "use_cpu": True,
+        "bf16": False,
+        "save_model": "best",
+        "head": "hf",
+    }
+    argv = flags(tmp_path, experiment_name="shared", **options)
+    folder = tmp_path / "output" / "shared"
+    commands = [start("run_glue.py", argv, tmp_path) for _ in range(3)]
+    while not any(folder.glob("predictions/*.npz")):
+        time.sleep(0.05)
+    commands[0].kill()
+    for command in commands:
+        command.communicate(timeout=300)
+    assert [command.returncode for command in commands[1:]] == [0, 0]
+    glue(argv)  # makes what the killed command had begun, if no other did
+    glue(flags(tmp_path, experiment_name="single", **options))
+    shared, single = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("shared", "single"))
+    assert sorted(shared, key=lambda r: (r.task, r.seed)) == single
+    for name in ("report.md", "models/cola/model.safetensors", "models/rte/model.safetensors"):
+        ours = (folder / name).read_bytes().replace(b"shared", b"single")
+        assert ours == (tmp_path / "output" / "single" / name).read_bytes()

@@ -25,7 +25,11 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line = CommandLine(GROUPS, "Fine-tune an encoder on GLUE and score it.")
     encoder, glue, tuning = command_line.parse(argv, default_config=_default_config)
-    glue = replace(glue, tasks=_task_names(glue.tasks), start_from_mnli=_task_names(glue.start_from_mnli))
+    glue = replace(
+        glue,
+        tasks=_task_names(glue.tasks),
+        start_from_mnli=_task_names(glue.start_from_mnli),
+    )
     if not glue.tasks:
         raise UserError(f"--tasks is empty; choose from {' '.join(TASKS)}")
     for name in glue.start_from_mnli:
@@ -41,12 +45,14 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
 
 def _default_config(flags: Values) -> str | None:
     """The file of the demonstration, which needs no data."""
-    return str(DEMO) if _task_names(flags.get("tasks", [])) == ["demo"] else None
+    is_demo = _task_names(flags.get("tasks", [])) == ["demo"]
+    return str(DEMO) if is_demo else None
 
 
 def _task_names(names: list[str]) -> list[str]:
     """Task names in the order of GLUE's tables, without repetitions. A word may hold several, with commas."""
-    chosen = {task_by_name(word).name for name in names for word in name.split(",") if word}
+    words = ",".join(names).split(",")
+    chosen = {task_by_name(word).name for word in words if word}
     return [name for name in TASKS if name in chosen]
 
 
@@ -67,9 +73,9 @@ def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
         except UserError as error:
             raise UserError(f"--task_overrides of {name}: {error}") from error
         values = {**vars(glue), **vars(tuning)}
-        kept = {option: values[option] for option in chosen if option not in flags and chosen[option] is not None}
-        if kept:
-            overrides[name] = kept
+        given = [option for option, value in chosen.items() if value is not None and option not in flags]
+        if given:
+            overrides[name] = {option: values[option] for option in given}
     return overrides
 
 

@@ -28,21 +28,23 @@ COLA_COLUMNS = ["source", "label", "star", "sentence"]
 SPECIAL_FILES = {"mnli dev": "dev_matched.tsv", "mnli test": "test_matched.tsv", "ax ax": "diagnostic.tsv"}
 
 
-def load_task(task: GlueTask, glue_dir: str | None, splits: Sequence[str]) -> dict[str, Examples]:
+def load_task(
+    task: GlueTask,
+    glue_dir: str | None,
+    splits: Sequence[str],
+) -> dict[str, Examples]:
     """Splits of a task, without `glue_dir` from the Hub; a warning names files that the folder lacks."""
     if task.name == "demo":
         return demo_data()
     if glue_dir is None:
         found = load_from_hub(task, splits)
     else:
-        paths = tsv_paths(task, glue_dir, splits)
-        found = {split: read_tsv(path, task, split) for split, path in paths.items() if path.exists()}
-        if absent := [str(path) for split, path in paths.items() if split not in found]:
-            logger.warning("%s: there is no %s", task.title, ", ".join(absent))
-    for split, examples in found.items():
-        if len(examples) != task.rows[split]:
-            rows, official = f"{len(examples):,}", f"{task.rows[split]:,}"
-            logger.warning("%s %s: %s rows, officially %s", task.title, split, rows, official)
+        found = {}
+        for split, path in tsv_paths(task, glue_dir, splits).items():
+            if path.exists():
+                found[split] = read_tsv(path, task, split)
+            else:
+                logger.warning("%s: there is no %s", task.title, path)
     return found
 
 
@@ -52,8 +54,10 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
         return {}
     if glue_dir is None:
         return dataset_settings(HUB_ID, task.name)
-    paths = {split: path for split, path in tsv_paths(task, glue_dir, [*task.rows]).items() if path.exists()}
-    train, dev = ([path for split, path in paths.items() if split.startswith(part)] for part in ("train", "dev"))
+    paths = tsv_paths(task, glue_dir, list(task.rows))
+    there = {split: path for split, path in paths.items() if path.exists()}
+    train = [path for split, path in there.items() if split == "train"]
+    dev = [path for split, path in there.items() if split.startswith("dev")]
     return file_settings(train, dev)
 
 
@@ -77,7 +81,11 @@ def load_from_hub(task: GlueTask, splits: Sequence[str]) -> dict[str, Examples]:
 # ---- TSV files
 
 
-def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
+def tsv_paths(
+    task: GlueTask,
+    glue_dir: str,
+    splits: Sequence[str],
+) -> dict[str, Path]:
     """The official file of each split, whether it exists or not."""
     if not Path(glue_dir).is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
@@ -102,7 +110,8 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     names = COLA_COLUMNS
     if task.name != "cola" or is_test:
         first_line = 2
-        names = [name.strip() for name in lines.pop(0).split("\t")]
+        header = lines.pop(0).split("\t")
+        names = [name.strip() for name in header]
     if not any(lines):
         raise UserError(f"{path} has no rows; download it again")
     wanted = [*(task.tsv_columns or task.text_columns)]
@@ -120,7 +129,8 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
             raise UserError(f"{path} line {number} has {len(cells)} columns, expected {len(names)}; download it again")
         row: dict[str, Any] = dict(zip(names, cells, strict=True))
         if not is_test:
-            row[task.tsv_label] = parse_label(row[task.tsv_label].strip(), task, f"{path} line {number}")
+            label = row[task.tsv_label].strip()
+            row[task.tsv_label] = parse_label(label, task, f"{path} line {number}")
         for name in wanted:
             columns[name].append(row[name])
     labels = None if is_test else columns.pop(task.tsv_label)

@@ -47,11 +47,13 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
     if len(pairs) < sum(ROWS.values()):
         raise UserError(f"this Python's docstrings have only {len(pairs)} of 5000 sentences; use a complete Python")
     rng.shuffle(pairs)
-    data, start = {}, 0
+    data = {}
+    start = 0
     for split, rows in ROWS.items():
         labels = [row % 2 for row in range(rows)]
         rng.shuffle(labels)
-        texts = [pair[label] for pair, label in zip(pairs[start : start + rows], labels, strict=True)]
+        own = pairs[start : start + rows]
+        texts = [pair[label] for pair, label in zip(own, labels, strict=True)]
         data[split] = Examples(texts, labels=labels)
         start += rows
     return data
@@ -63,28 +65,31 @@ def prose_sentences(documents: Iterable[str]) -> list[str]:
     for document in documents:
         for paragraph in re.split(r"\n\s*\n", document):
             lines = paragraph.split("\n")
-            text = "".join(line.strip() + (" " if len(line) >= SHORT_LINE else "\n") for line in lines)
+            ends = [" " if len(line) >= SHORT_LINE else "\n" for line in lines]
+            text = "".join(line.strip() + end for line, end in zip(lines, ends, strict=True))
             for sentence in _SENTENCE_END.split(text):
                 words = sentence.split()
                 sentence = " ".join(words)
                 if MIN_WORDS <= len(words) <= MAX_WORDS and _SENTENCE.fullmatch(sentence):
-                    found.setdefault(tuple(sorted(re.findall(_WORD, sentence.lower()))), sentence)
+                    bag = sorted(re.findall(_WORD, sentence.lower()))
+                    found.setdefault(tuple(bag), sentence)
     return list(found.values())
 
 
 def disturb(sentence: str, rng: random.Random) -> str | None:
     """Swap disjoint pairs of neighbouring words, one pair per five words; None if the sentence has too few pairs."""
     words = sentence.split()
-    places = [
-        place
-        for place, (word, following) in enumerate(itertools.pairwise(words))
-        if place > 0 and word[-1].isalpha() and following[-1].isalpha() and word.lower() != following.lower()
-    ]
+    places = []
+    for place, (word, following) in enumerate(itertools.pairwise(words)):
+        are_plain = word[-1].isalpha() and following[-1].isalpha()
+        if place > 0 and are_plain and word.lower() != following.lower():
+            places.append(place)
     rng.shuffle(places)
     wanted = round(len(words) / WORDS_PER_SWAP)
     chosen: list[int] = []
     for place in places:
-        if len(chosen) < wanted and all(abs(place - other) > 1 for other in chosen):
+        is_free = all(abs(place - other) > 1 for other in chosen)
+        if is_free and len(chosen) < wanted:
             chosen.append(place)
     if len(chosen) < wanted:
         return None

@@ -62,21 +62,26 @@ def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
     if not task.is_regression:
         return logits.argmax(axis=1).astype(np.int64)
     low, high = REGRESSION_RANGE
-    return np.asarray(low + (high - low) * logits[:, 0].astype(np.float64))
+    targets = logits[:, 0].astype(np.float64)
+    return np.asarray(low + (high - low) * targets)
 
 
 def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
     """Answers of an ensemble of finite logits (N, C), from mean probabilities, or mean scores clipped to the scale."""
+    if task.is_regression:
+        mean = np.stack(logits).astype(np.float64).mean(axis=0)
+        return np.clip(decide(mean, task), *REGRESSION_RANGE)
     if len(logits) == 1:
-        mean = logits[0]  # without softmax, whose rounding can create ties
-    else:
-        runs = np.stack(logits).astype(np.float64)
-        mean = (runs if task.is_regression else softmax(runs, axis=-1)).mean(axis=0)
-    answers = decide(mean, task)
-    return np.clip(answers, *REGRESSION_RANGE) if task.is_regression else answers
+        return decide(logits[0], task)  # without softmax, whose rounding can create ties
+    probabilities = softmax(np.stack(logits).astype(np.float64), axis=-1)
+    return decide(probabilities.mean(axis=0), task)
 
 
-def score(task: GlueTask, answers: Mapping[str, np.ndarray], references: Mapping[str, Labels]) -> dict[str, float]:
+def score(
+    task: GlueTask,
+    answers: Mapping[str, np.ndarray],
+    references: Mapping[str, Labels],
+) -> dict[str, float]:
     """Metrics of a task's development set, as fractions; nan where undefined.
 
     Args:
@@ -87,18 +92,22 @@ def score(task: GlueTask, answers: Mapping[str, np.ndarray], references: Mapping
         The metrics `task.metrics`. MNLI: `accuracy_matched`, `accuracy_mismatched`, and `accuracy`, their mean, if
         both splits are there; google-research/electra reports only the first.
     """
-    metrics = {name: GlueMetric(name, keep_in_memory=True) for name in task.metrics}
-    scores = {
-        split: {
-            name: m.compute(predictions=decided, references=references[split])[name] for name, m in metrics.items()
-        }
-        for split, decided in answers.items()
-    }
+
+    def compute(name: str, split: str) -> float:
+        metric = GlueMetric(name, keep_in_memory=True)
+        found = metric.compute(predictions=answers[split], references=references[split])
+        return float(found[name])
+
     if task.name != "mnli":
-        return scores["dev"]
-    halves = {"accuracy_matched": "dev", "accuracy_mismatched": "dev_mismatched"}
-    found = {name: scores[split]["accuracy"] for name, split in halves.items() if split in scores}
-    return found if len(found) < len(halves) else {**found, "accuracy": sum(found.values()) / len(halves)}
+        return {name: compute(name, "dev") for name in task.metrics}
+    scores = {}
+    if "dev" in answers:
+        scores["accuracy_matched"] = compute("accuracy", "dev")
+    if "dev_mismatched" in answers:
+        scores["accuracy_mismatched"] = compute("accuracy", "dev_mismatched")
+    if len(scores) == 2:
+        scores["accuracy"] = sum(scores.values()) / 2
+    return scores
 
 
 def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> bool:
@@ -110,7 +119,10 @@ def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> boo
     if not np.isfinite(answers).all():
         return True
     if task.is_regression:
-        return bool(np.std(np.clip(answers, *REGRESSION_RANGE)) < COLLAPSED_SPREAD * np.std(references))
+        spread = np.std(np.clip(answers, *REGRESSION_RANGE))
+        return bool(spread < COLLAPSED_SPREAD * np.std(references))
     classes, counts = np.unique(answers, return_counts=True)
     most = counts.argmax()
-    return is_one_answer(counts[most] / len(answers), float(np.mean(np.asarray(references) == classes[most])))
+    share = counts[most] / len(answers)
+    expected = np.mean(np.asarray(references) == classes[most])
+    return is_one_answer(share, float(expected))

@@ -29,7 +29,6 @@ class GlueArguments(ProtocolArguments):
     start_from_mnli: list[str] = option(
         [], "Tasks that start from the encoder fine-tuned on MNLI, such as: rte stsb mrpc. MNLI is run first."
     )
-    mnli_run: Literal["best", "same_seed"] = option("best", "MNLI run from which --start_from_mnli starts.")
     predict_test: Literal["none", "best", "ensemble"] = option(
         "none",
         "Write submission.zip for gluebenchmark.com. best (also without a value): predictions of the run of each task "

@@ -19,19 +19,21 @@ logger = logging.getLogger(__name__)
 def submit(evaluation: Evaluation) -> None:
     """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
+    is_ensemble = evaluation.args.options.predict_test == "ensemble"
     for task in evaluation.tasks:
-        glue_task = TASKS[task.name]
-        files = dict(glue_task.test_files)
+        files = dict(TASKS[task.name].test_files)
         if task.name == "mnli":
             files |= DIAGNOSTICS.test_files
-        logits = [evaluation.read_logits(task.name, seed) for seed in evaluation.best_first(task)]
+        runs = [evaluation.read_logits(task.name, seed) for seed in evaluation.best_first(task)]
         for split, title in files.items():
-            runs = [run[split] for run in logits if split in run and np.isfinite(run[split]).all()]
-            if unusable := len(logits) - len(runs):
-                logger.warning("%s: %d of %d runs have no usable predictions", title, unusable, len(logits))
-            if runs:
-                chosen = runs[:1] if evaluation.args.options.predict_test == "best" else runs
-                answers[title] = combine(chosen, glue_task)
+            logits = [run[split] for run in runs if split in run]
+            usable = [values for values in logits if np.isfinite(values).all()]
+            if len(usable) < len(runs):
+                unusable = len(runs) - len(usable)
+                logger.warning("%s: %d of %d runs have no usable predictions", title, unusable, len(runs))
+            if usable:
+                chosen = usable if is_ensemble else usable[:1]
+                answers[title] = combine(chosen, TASKS[task.name])
     path = evaluation.folder / "submission.zip"
     logger.info("submission     %s", path)
     for note in write_submission(path, answers):
@@ -61,8 +63,11 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
                     continue
                 if len(found) != rows:
                     notes.append(f"{title}.tsv has {len(found)} rows, expected {rows}; the server rejects it")
-                words = [f"{a:.3f}" if task.is_regression else task.written_labels[int(a)] for a in found]
-                lines = ["index\tprediction", *(f"{index}\t{word}" for index, word in enumerate(words)), ""]
+                lines = ["index\tprediction"]
+                for index, answer in enumerate(found):
+                    written = f"{answer:.3f}" if task.is_regression else task.written_labels[int(answer)]
+                    lines.append(f"{index}\t{written}")
+                lines.append("")
                 archive.writestr(zipfile.ZipInfo(f"{title}.tsv"), "\n".join(lines))  # always dated 1980: equal bytes
     write_file(content.getvalue(), path)
     return notes

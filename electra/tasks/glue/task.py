@@ -10,9 +10,9 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import both_orders, encode
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.task import Kind, Split, Start, Task, TaskData
+from electra.finetuning.task import Kind, Split, Task, TaskData
 from electra.finetuning.trainer import Logits
-from electra.tasks.glue.data import HUB_ID, load_task, task_data_settings
+from electra.tasks.glue.data import load_task, task_data_settings
 from electra.tasks.glue.metrics import Labels, decide, is_collapsed, score
 from electra.tasks.glue.report import REPORTING
 from electra.tasks.glue.tasks import DIAGNOSTICS, REGRESSION_RANGE, TASKS, GlueTask
@@ -23,6 +23,7 @@ GLUE = Kind("glue", "run_glue.py", REPORTING, AutoModelForSequenceClassification
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""
 LOW, HIGH = REGRESSION_RANGE
+REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
 
 
 def open_tasks(args: Arguments) -> list[Task]:
@@ -48,11 +49,8 @@ def open_task(args: Arguments, task: GlueTask) -> Task:
         metrics=partial(metrics, task),
         is_collapsed=lambda logits, references: is_collapsed(task, decide(logits, task), references),
         must_predict=("test",) if is_predicted else (),
-        start=Start("mnli", options.mnli_run) if task.name in options.start_from_mnli else None,
-        note=f"The model outputs a score in [0, 1], which corresponds to [{LOW:g}, {HIGH:g}] in the data."
-        if task.is_regression
-        else "",
-        hub_dataset=(None, None) if task.name == "demo" else (HUB_ID, task.name),
+        start="mnli" if task.name in options.start_from_mnli else None,
+        note=REGRESSION_NOTE if task.is_regression else "",
     )
 
 
@@ -79,9 +77,14 @@ def load(
     for name, examples in found.items():
         used = both_orders(examples) if is_doubled and name == "train" else examples
         if task.is_regression and used.labels is not None:
-            used = replace(used, labels=[(label - LOW) / (HIGH - LOW) for label in used.labels])
-        rows = encode(used, tokenizer, tuning.max_length)
-        splits[name] = Split(rows, examples.labels, len(examples), is_labelled=examples.labels is not None)
+            targets = [(label - LOW) / (HIGH - LOW) for label in used.labels]
+            used = replace(used, labels=targets)
+        splits[name] = Split(
+            rows=encode(used, tokenizer, tuning.max_length),
+            references=examples.labels,
+            examples=len(examples),
+            is_labelled=examples.labels is not None,
+        )
     problem_type = "regression" if task.is_regression else "single_label_classification"
     return TaskData(splits, task.labels or ("score",), problem_type)
 
@@ -90,6 +93,10 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
     return EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
 
 
-def metrics(task: GlueTask, logits: Logits, references: Mapping[str, Labels]) -> dict[str, float]:
+def metrics(
+    task: GlueTask,
+    logits: Logits,
+    references: Mapping[str, Labels],
+) -> dict[str, float]:
     answers = {split: decide(values, task) for split, values in logits.items()}
     return score(task, answers, references)

@@ -40,16 +40,25 @@ class GlueTask(ScoredTask):
     @cached_property
     def written_labels(self) -> tuple[str, ...]:
         """The classes as TSV files and submissions have them."""
-        return self.labels if self.has_named_labels else tuple(map(str, range(len(self.labels))))
+        if self.has_named_labels:
+            return self.labels
+        return tuple(str(number) for number, _ in enumerate(self.labels))
 
 
 REGRESSION_RANGE = (0.0, 5.0)
 """Scale of STS-B: from no to full similarity."""
-SENTENCE, PAIR, PREMISE = ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis")
-NLI, ENTAILMENT = ("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")
+SENTENCE = ("sentence",)
+PAIR = ("sentence1", "sentence2")
+PREMISE = ("premise", "hypothesis")
+NLI = ("entailment", "neutral", "contradiction")
+ENTAILMENT = ("entailment", "not_entailment")
 
 
-def _rows(train: int, dev: int, test: int) -> dict[str, int]:
+def _rows(
+    train: int,
+    dev: int,
+    test: int,
+) -> dict[str, int]:
     return {"train": train, "dev": dev, "test": test}
 
 

@@ -11,7 +11,7 @@ choices may differ from row to row: empty choices at the end are dropped.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import Any, NamedTuple
 
 from electra.finetuning.sources import SPLITS, load_hub_splits
@@ -24,7 +24,7 @@ FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choice
 class Question(NamedTuple):
     """A question, and the pair of texts that the encoder reads for each choice."""
 
-    place: str  # source and line or row, "FILE line 3", for messages
+    place: str  # source and line or row, "FILE:3", for messages
     first: str  # first text of all pairs: the context, or the question if there is no context
     seconds: list[str]  # second text of each pair: the choice, after the question if there is a context
     choices: list[str]
@@ -32,7 +32,9 @@ class Question(NamedTuple):
 
 
 def load_splits(
-    files: Mapping[str, Sequence[str]], dataset_name: str | None, config: str | None
+    files: Mapping[str, Sequence[str]],
+    dataset_name: str | None,
+    config: str | None,
 ) -> dict[str, list[Question]]:
     """The splits train, dev and, if there is one, test, from files by split or from a data set.
 
@@ -42,7 +44,8 @@ def load_splits(
     splits = {}
     if dataset_name is None:
         for split, paths in files.items():
-            splits[split] = [parse_question(row, place) for path in paths for place, row in read_rows(path)]
+            rows = chain.from_iterable(map(read_rows, paths))
+            splits[split] = [parse_question(row, place) for place, row in rows]
     else:
         for split, table in load_hub_splits(dataset_name, config).items():
             source = f"{dataset_name} {SPLITS[split]}"

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import ColumnRows, Examples, PaddingCollator, encode, pad
+from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, is_one_answer
@@ -73,18 +72,19 @@ def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokeniz
         Columns `choices`, a list of tokenized pairs per question, and `labels`, unless an answer is unknown. Lengths
         are those of all choices padded to the longest.
     """
-    firsts = [question.first for question in questions for _ in question.seconds]
-    seconds = [second for question in questions for second in question.seconds]
-    pairs = encode(Examples(firsts, seconds), tokenizer, max_length)
-    counts = np.array([len(question.seconds) for question in questions])
-    starts = np.cumsum(counts) - counts
-    choices = [[pairs[start + i] for i in range(count)] for start, count in zip(starts, counts, strict=True)]
+    firsts: list[str] = []
+    seconds: list[str] = []
+    for question in questions:
+        firsts += [question.first] * len(question.seconds)
+        seconds += question.seconds
+    pairs = iter(encode(Examples(firsts, seconds), tokenizer, max_length))
+    choices = [[next(pairs) for _ in question.seconds] for question in questions]
+    lengths = [len(row) * max(len(pair["input_ids"]) for pair in row) for row in choices]
     columns: dict[str, Any] = {"choices": choices}
     answers = [question.answer for question in questions]
     if None not in answers:
-        columns["labels"] = np.array(answers, dtype=np.int64)
-    longest = np.maximum.reduceat(pairs.lengths, starts)
-    return ColumnRows(columns, longest * counts)
+        columns["labels"] = np.array(answers, np.int64)
+    return ColumnRows(columns, np.array(lengths, np.int64))
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,14 @@ class ChoiceCollator:
         The others are int64 `input_ids`, `token_type_ids`, `attention_mask` (choices of all questions, L), and
         `labels` (B,) if rows have them.
         """
-        counts = [len(row["choices"]) for row in rows]
-        numbers = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
-        pairs = [choice for row in rows for choice in row["choices"]]
-        batch = {"choices": pad(numbers, -1), **PaddingCollator(self.pad_token_id)(pairs)}
+        pairs: list[dict[str, Any]] = []
+        numbers = []  # of the pairs of each question
+        for row in rows:
+            start = len(pairs)
+            pairs += row["choices"]
+            numbers.append(range(start, len(pairs)))
+        batch = PaddingCollator(self.pad_token_id)(pairs)
+        batch["choices"] = pad(numbers, -1)
         if "labels" in rows[0]:
             batch["labels"] = torch.tensor([int(row["labels"]) for row in rows])
         return batch
@@ -126,13 +130,13 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScor
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
-def score(logits: NDArray[np.float32], questions: Sequence[Question]) -> dict[str, float]:
+def score(logits: Array, questions: Sequence[Question]) -> dict[str, float]:
     predicted = existing(logits, questions).argmax(1)
     answers = [question.answer for question in questions]
     return {"accuracy": float(np.mean(predicted == answers))}
 
 
-def is_collapsed(logits: NDArray[np.float32], questions: Sequence[Question]) -> bool:
+def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
     """Whether (almost) all predictions are the choice at one position, and the correct choices are not."""
     if np.isnan(logits).any():
         return True
@@ -142,7 +146,11 @@ def is_collapsed(logits: NDArray[np.float32], questions: Sequence[Question]) -> 
     return is_one_answer(float(np.mean(predicted == most)), float(expected))
 
 
-def predictions(split: str, logits: NDArray[np.float32], questions: Sequence[Question]) -> dict[str, str]:
+def predictions(
+    split: str,
+    logits: Array,
+    questions: Sequence[Question],
+) -> dict[str, str]:
     """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -156,8 +164,8 @@ def predictions(split: str, logits: NDArray[np.float32], questions: Sequence[Que
     return {f"-{split}.csv": text.getvalue()}
 
 
-def existing(logits: NDArray[np.float32], questions: Sequence[Question]) -> NDArray[np.float32]:
+def existing(logits: Array, questions: Sequence[Question]) -> Array:
     """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
     counts = np.array([len(question.choices) for question in questions])
-    exists = np.arange(logits.shape[1]) < counts[:, None]
-    return np.where(exists, logits, np.float32(-np.inf))
+    is_choice = np.arange(logits.shape[1]) < counts[:, None]
+    return np.where(is_choice, logits, np.float32(-np.inf))

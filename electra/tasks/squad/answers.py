@@ -7,9 +7,9 @@ the characters of their tokens, where the original projects lower-cased tokens b
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
+from electra.finetuning.encoding import Array
 from electra.finetuning.task import is_one_answer
 from electra.tasks.squad.data import Questions
 from electra.tasks.squad.heads import Candidates
@@ -35,11 +35,11 @@ class Decoded(NamedTuple):
 class Spans(NamedTuple):
     """Possible answers, question by question and best first, (A,) each."""
 
-    questions: NDArray[Any]  # indices
-    firsts: NDArray[Any]  # first and last tokens, by index in the paragraph
-    lasts: NDArray[Any]
-    start_scores: NDArray[Any]
-    end_scores: NDArray[Any]
+    questions: Array  # indices
+    firsts: Array  # first and last tokens, by index in the paragraph
+    lasts: Array
+    start_scores: Array
+    end_scores: Array
 
 
 def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: int) -> Spans:
@@ -50,15 +50,21 @@ def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: 
     """
     starts = candidates.starts
     ends = candidates.ends  # (N, 1 or K, K)
-    low, high = windows.most_context[:, :1], windows.most_context[:, 1:]
-    is_start = (starts >= low) & (starts < high) & np.isfinite(candidates.start_scores)
-    is_end = (ends < windows.context[:, 1, None, None]) & np.isfinite(candidates.end_scores)
+    low = windows.most_context[:, :1]
+    high = windows.most_context[:, 1:]
+    is_start = (starts >= low) & (starts < high)
+    is_start &= np.isfinite(candidates.start_scores)
+    is_end = ends < windows.context[:, 1, None, None]
+    is_end &= np.isfinite(candidates.end_scores)
     length = ends - starts[:, :, None] + 1
-    is_possible = is_start[:, :, None] & is_end & (length >= 1) & (length <= max_answer_length)
-    scores = candidates.start_scores.astype(np.float64)[:, :, None] + candidates.end_scores
+    is_possible = (length >= 1) & (length <= max_answer_length)
+    is_possible &= is_start[:, :, None] & is_end
+    start_scores = candidates.start_scores.astype(np.float64)
+    scores = start_scores[:, :, None] + candidates.end_scores
 
     window, start, end = np.nonzero(is_possible)
-    order = np.lexsort((-scores[is_possible], windows.questions[window]))
+    question = windows.questions[window]
+    order = np.lexsort((-scores[is_possible], question))
     window = window[order]
     start = start[order]
     end = end[order]
@@ -103,23 +109,34 @@ def decode(
     return Decoded(nbest, null_odds)
 
 
-def best_answers(paragraph: str, offsets: NDArray[np.int32], spans: Spans, n_best_size: int) -> list[dict[str, Any]]:
+def best_answers(
+    paragraph: str,
+    offsets: Array,
+    spans: Spans,
+    n_best_size: int,
+) -> list[dict[str, Any]]:
     """The first spans with distinct texts, as `Decoded.nbest` has them."""
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, dict[str, Any]] = {}
     _, *columns = (column.tolist() for column in spans)
     for first, last, start_score, end_score in zip(*columns, strict=True):
         text = paragraph[offsets[first, 0] : offsets[last, 1]].strip()
         if text and text not in found:
-            found[text] = start_score, end_score
+            found[text] = answer_of(text, start_score, end_score)
         if len(found) == n_best_size:
             break
-    if not found:
-        found[""] = 0.0, 0.0
-    shares = softmax([start_score + end_score for start_score, end_score in found.values()]).tolist()
-    return [
-        {"text": text, "probability": share, "start_logit": start_score, "end_logit": end_score}
-        for (text, (start_score, end_score)), share in zip(found.items(), shares, strict=True)
-    ]
+    answers = list(found.values()) or [answer_of("", 0.0, 0.0)]
+    totals = [answer["start_logit"] + answer["end_logit"] for answer in answers]
+    for answer, share in zip(answers, softmax(totals).tolist(), strict=True):
+        answer["probability"] = share
+    return answers
+
+
+def answer_of(
+    text: str,
+    start_score: float,
+    end_score: float,
+) -> dict[str, Any]:
+    return {"text": text, "probability": 1.0, "start_logit": start_score, "end_logit": end_score}
 
 
 def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
@@ -128,16 +145,19 @@ def has_one_start(candidates: Candidates, windows: Windows, questions: Questions
     The place is counted in the window or in its piece of the paragraph. Position 0 is skipped: most windows of a long
     paragraph rightly say that they have no answer. It is no collapse if the true answers all start at one place.
     """
-    if not (np.isfinite(candidates.start_scores[:, 0]).all() and np.isfinite(candidates.unanswerable).all()):
+    scores = np.stack([candidates.start_scores[:, 0], candidates.unanswerable])
+    if not np.isfinite(scores).all():
         return True
     first_behind_cls = (candidates.starts > 0).argmax(1)
     best = candidates.starts[np.arange(len(candidates.starts)), first_behind_cls]
     true_starts = [question.start for question in questions.questions if question.start is not None]
     expected = largest_share(true_starts)
-    return any(is_one_answer(largest_share(places), expected) for places in (best, best - windows.context[:, 0]))
+    in_window = largest_share(best)
+    in_piece = largest_share(best - windows.context[:, 0])
+    return is_one_answer(in_window, expected) or is_one_answer(in_piece, expected)
 
 
 def largest_share(places: Any) -> float:
     """The share of the most frequent value, 0 without any."""
-    counts = np.unique(places, return_counts=True)[1]
-    return float(counts.max(initial=0) / max(1, len(places)))
+    _, counts = np.unique(places, return_counts=True)
+    return float(counts.max() / counts.sum()) if len(counts) else 0.0

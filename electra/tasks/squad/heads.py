@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, pad
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
+from electra.finetuning.encoding import Array
 from electra.finetuning.heads import TaskModel, TransformersHead, full_precision
 from electra.model.networks import gather_hidden
 from electra.tasks.squad.windows import END, START, UNANSWERABLE
@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
         return torch.cat([self.unanswerable.unsqueeze(1), *parts], dim=1)
 
     @classmethod
-    def unpack(cls, rows: NDArray[np.float32], beam_size: int) -> "Candidates":
+    def unpack(cls, rows: Array, beam_size: int) -> "Candidates":
         """The inverse of `pack`, of arrays; K is `beam_size`."""
         unanswerable, start_scores, starts, rest = np.split(rows, [1, 1 + beam_size, 1 + 2 * beam_size], axis=1)
         end_scores, ends = rest.reshape(len(rows), 2, -1, beam_size).swapaxes(0, 1)
@@ -65,7 +65,12 @@ class IndependentHead(nn.Module):
         super().__init__()
         self.transformers = TransformersHead(AutoModelForQuestionAnswering, config, dropout)
 
-    def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor | None = None) -> SpanLogits:
+    def forward(
+        self,
+        hidden: Tensor,
+        can_be_answer: Tensor,
+        start_positions: Tensor | None = None,
+    ) -> SpanLogits:
         output = self.transformers(hidden, torch.ones_like(can_be_answer, dtype=torch.long))
         start = _mask(output.start_logits, can_be_answer)
         end = _mask(output.end_logits, can_be_answer)
@@ -156,7 +161,12 @@ class SpanModel(TaskModel):
     """
 
     def __init__(
-        self, encoder: PreTrainedModel, head: str, has_classifier: bool, beam_size: int, dropout: float = 0.0
+        self,
+        encoder: PreTrainedModel,
+        head: str,
+        has_classifier: bool,
+        beam_size: int,
+        dropout: float = 0.0,
     ) -> None:
         module: nn.Module
         if head == "joint":
@@ -191,7 +201,11 @@ class SpanModel(TaskModel):
             return head.find_candidates(hidden, can_be_answer, self.beam_size).pack()
 
 
-def span_loss(logits: SpanLogits, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def span_loss(
+    logits: SpanLogits,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """A batch's part of the mean loss over the windows of its step, (); labels (B, 3) as in `Windows`.
 
     The loss of a window is the mean cross-entropy of start and end, plus half the classifier's. `num_items_in_batch`

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.sources import data_settings, hub_dataset
+from electra.finetuning.encoding import Array
+from electra.finetuning.sources import data_settings
 from electra.finetuning.task import Kind, Split, Task, TaskData, is_one_answer
 from electra.finetuning.trainer import Logits
 from electra.tasks.squad.answers import Decoded, decode, has_one_start
@@ -38,11 +38,12 @@ def open_task(args: Arguments) -> Task:
     options = args.options
     data = load_questions(options)
     is_version_2 = any(split.is_version_2 for split in data.values())
+    settings = {name: getattr(options, name) for name in WINDOW_OPTIONS}
     return Task(
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
-        settings={**{name: getattr(options, name) for name in WINDOW_OPTIONS}, **data_settings(options)},
+        settings=settings | data_settings(options),
         load=partial(load, data, is_version_2, options),
         head=head,
         loss=span_loss,
@@ -50,7 +51,6 @@ def open_task(args: Arguments) -> Task:
         is_collapsed=is_collapsed,
         predictions=predictions,
         note="An answer that starts and ends at the first token means that there is none." if is_version_2 else "",
-        hub_dataset=hub_dataset(options),
     )
 
 
@@ -70,10 +70,17 @@ class References:
     n_best_size: int
     max_answer_length: int
 
-    def decode(self, rows: NDArray[np.float32]) -> Decoded:
+    def decode(self, rows: Array) -> Decoded:
         """The answers, from the output of the model."""
         candidates = Candidates.unpack(rows, self.beam_size)
-        return decode(self.data, self.windows, candidates, self.n_best_size, self.max_answer_length, self.is_joint)
+        return decode(
+            self.data,
+            self.windows,
+            candidates,
+            self.n_best_size,
+            self.max_answer_length,
+            has_classifier=self.is_joint,
+        )
 
     def official_metrics(self, decoded: Decoded) -> dict[str, float]:
         """Output of the official script, in percent; for version 2.0 at the threshold with the best F1."""
@@ -100,8 +107,6 @@ def load(
     tokenizer: PreTrainedTokenizerBase,
     tuning: Tuning,
 ) -> TaskData:
-    if is_version_2 and all(question.answers for question in data["train"].questions):
-        logger.warning("all training questions have an answer, but some of the development set have none")
     check_answers(data["train"])
     lengths = tuning.max_length, options.max_query_length, options.doc_stride
     is_joint = tuning.head == "joint"
@@ -119,7 +124,8 @@ def load(
             max_answer_length=options.max_answer_length,
         )
         splits[split] = Split(windows, references, len(questions))
-    left_out = len(data["train"]) - len(np.unique(splits["train"].references.windows.questions))
+    used = np.unique(splits["train"].references.windows.questions)
+    left_out = len(data["train"]) - len(used)
     if left_out:
         logger.warning("%d questions are left out: no token covers their answer", left_out)
     return TaskData(splits)
@@ -141,19 +147,24 @@ def metrics(logits: Logits, references: Mapping[str, References]) -> dict[str, f
     return {name: official[theirs] / 100 for name, theirs in names.items()}
 
 
-def is_collapsed(rows: NDArray[np.float32], dev: References) -> bool:
+def is_collapsed(rows: Array, dev: References) -> bool:
     """Whether `has_one_start`, or (almost) no question is answered though more of them have an answer."""
     if has_one_start(Candidates.unpack(rows, dev.beam_size), dev.windows, dev.data):
         return True
     if not dev.is_version_2:
         return False
     decoded = dev.decode(rows)
-    unanswered = np.mean(np.array(list(decoded.null_odds.values())) > dev.threshold(decoded))
+    threshold = dev.threshold(decoded)
+    unanswered = np.mean([odds > threshold for odds in decoded.null_odds.values()])
     unanswerable = np.mean([not question.answers for question in dev.data.questions])
     return is_one_answer(float(unanswered), float(unanswerable))
 
 
-def predictions(split: str, rows: NDArray[np.float32], dev: References) -> dict[str, dict[str, Any]]:
+def predictions(
+    split: str,
+    rows: Array,
+    dev: References,
+) -> dict[str, dict[str, Any]]:
     decoded = dev.decode(rows)
     files: dict[str, dict[str, Any]] = {
         "/predictions.json": decoded.predictions,

@@ -5,13 +5,13 @@ would tokenize it again for each question.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import ColumnRows, cut_windows, tokenize, windows_with_most_context
+from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, tokenize, windows_with_most_context
 from electra.io.errors import UserError
 from electra.tasks.squad.data import Questions
 
@@ -34,18 +34,18 @@ class Windows(ColumnRows):
     `start_positions` is the first of them. Ranges are the first index and the one after the last.
     """
 
-    questions: NDArray[np.int64]  # index of each window's question (N,), ascending
-    first_tokens: NDArray[np.int64]  # index in the paragraph of the piece's first token (N,)
-    context: NDArray[np.int64]  # positions of the paragraph's piece (N, 2)
-    most_context: NDArray[np.int64]  # of tokens that no other window of the question has with more context (N, 2)
-    offsets: list[NDArray[np.int32]]  # for each paragraph, the characters of its T tokens (T, 2)
+    questions: Array  # index of each window's question (N,), ascending
+    first_tokens: Array  # index in the paragraph of the piece's first token (N,)
+    context: Array  # positions of the paragraph's piece (N, 2)
+    most_context: Array  # of tokens that no other window of the question has with more context (N, 2)
+    offsets: list[Array]  # for each paragraph, the characters of its T tokens (T, 2)
 
 
 class Frame(NamedTuple):
     """How a tokenizer encodes a pair of texts: its output for two texts of one token each."""
 
-    ids: NDArray[np.int32]
-    types: NDArray[np.uint8]
+    ids: Array
+    types: Array
     first: int  # positions of the two texts
     second: int
 
@@ -53,22 +53,25 @@ class Frame(NamedTuple):
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
         pair = tokenizer("a", "a", return_token_type_ids=True)
         texts = pair.sequence_ids(0)  # None at special tokens
-        kept = [i for i, text in enumerate(texts) if text is None or texts.index(text) == i]
+        first = texts.index(0)
+        second = texts.index(1)
+        kept = [i for i, text in enumerate(texts) if text is None or i in (first, second)]
         ids = np.array(pair["input_ids"], np.int32)[kept]
         types = np.array(pair["token_type_ids"], np.uint8)[kept]
-        return cls(ids, types, texts.index(0), kept.index(texts.index(1)))
+        return cls(ids, types, first, kept.index(second))
 
-    def fill(self, question: NDArray[np.int32], piece: NDArray[np.int32]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
         """Ids and token types of a window."""
         repeats = np.ones(len(self.ids), np.int64)
-        repeats[[self.first, self.second]] = len(question), len(piece)
+        repeats[self.first] = len(question)
+        repeats[self.second] = len(piece)
         ids = np.repeat(self.ids, repeats)
         start = self.start_of_piece(question)
         ids[self.first : self.first + len(question)] = question
         ids[start : start + len(piece)] = piece
         return ids, np.repeat(self.types, repeats)
 
-    def start_of_piece(self, question: NDArray[np.int32]) -> int:
+    def start_of_piece(self, question: Array) -> int:
         return self.second - 1 + len(question)
 
 
@@ -89,8 +92,8 @@ def encode_questions(
     offsets = [row.reshape(-1, 2) for row in tokenized["offset_mapping"]]
     texts = [question.text for question in data.questions]
     asked = tokenize(tokenizer, texts, add_special_tokens=False)["input_ids"]
-    ids: list[NDArray[np.int32]] = []
-    type_ids: list[NDArray[np.uint8]] = []
+    ids: list[Array] = []
+    type_ids: list[Array] = []
     table: list[tuple[int, ...]] = []  # a row per window; all but `start` counts questions and tokens of paragraphs
     for index, question in enumerate(data.questions):
         question_ids = asked[index][:max_query_length]
@@ -99,19 +102,21 @@ def encode_questions(
         check_room(room, max_length, len(question_ids))
         answer = NOWHERE
         if is_training and question.start is not None:
-            found = answer_tokens(offsets[question.paragraph], question.start, len(question.answers[0]))
+            length = len(question.answers[0])
+            found = answer_tokens(offsets[question.paragraph], question.start, length)
             if found is None:
                 continue
             answer = found
         edges = cut_windows(len(paragraph), room, doc_stride)
-        # The windows' shares of the tokens: each token belongs to the window that shows most context.
-        shares = np.searchsorted(windows_with_most_context(edges), np.arange(len(edges) + 1)).tolist()
-        for number, (begin, end) in enumerate(edges.tolist()):
+        start = frame.start_of_piece(question_ids)
+        # A window's share of the tokens: each token belongs to the window that shows most context.
+        owners = windows_with_most_context(edges)
+        shares = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
+        for (begin, end), share in zip(edges.tolist(), pairwise(shares), strict=True):
             window_ids, window_types = frame.fill(question_ids, paragraph[begin:end])
             ids.append(window_ids)
             type_ids.append(window_types)
-            start = frame.start_of_piece(question_ids)
-            table.append((index, start, begin, end, shares[number], shares[number + 1], *answer))
+            table.append((index, start, begin, end, *share, *answer))
     return make_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
 
 
@@ -124,25 +129,34 @@ def check_room(room: int, max_length: int, question_length: int) -> None:
 
 
 def make_windows(
-    columns: dict[str, Any], table: list[tuple[int, ...]], offsets: list[NDArray[np.int32]], is_training: bool
+    columns: dict[str, Any],
+    table: list[tuple[int, ...]],
+    offsets: list[Array],
+    is_training: bool,
 ) -> Windows:
     """Turn places in paragraphs into places in windows; `table` is that of `encode_questions`."""
-    questions, start, begin, end, low, high, first, last = np.array(table, dtype=np.int64).reshape(-1, 8).T
+    rows = np.array(table, np.int64).reshape(-1, 8)
+    questions, start, begin, end, low, high, first, last = rows.T
     shift = start - begin
     context = np.stack([start, end + shift], axis=1)
     most_context = np.stack([low + shift, high + shift], axis=1)
     columns["context"] = context
     if is_training:
         has_answer = (first >= begin) & (last < end)
-        answers = np.stack([first + shift, last + shift, np.zeros_like(first)], axis=1)
+        none = np.zeros_like(first)
+        answers = np.stack([first + shift, last + shift, none], axis=1)
         labels = np.where(has_answer[:, None], answers, NO_ANSWER)
         columns["labels"] = labels
         columns["start_positions"] = labels[:, START]
-    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
+    lengths = lengths_of(columns["input_ids"])
     return Windows(columns, lengths, questions, begin, context, most_context, offsets)
 
 
-def answer_tokens(offsets: NDArray[np.int32], start: int, length: int) -> tuple[int, int] | None:
+def answer_tokens(
+    offsets: Array,
+    start: int,
+    length: int,
+) -> tuple[int, int] | None:
     """The first and the last token that cover a character of an answer; None if no token does.
 
     Args:

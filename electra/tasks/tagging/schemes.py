@@ -30,16 +30,16 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
     if scheme == "plain":
         return list(labels)
     converted = [OUTSIDE] * len(labels)
-    previous_end, previous_type = -1, None
+    previous = (None, -1)  # type and last word of the entity before
     for kind, start, end in get_entities(to_bioes(labels)):  # `end` is the last word
         prefixes = ["I"] * (end - start + 1)
         if scheme == "bioes":
             prefixes[-1] = "E"
             prefixes[0] = "B" if end > start else "S"
-        elif scheme == "iob2" or (previous_end == start - 1 and previous_type == kind):
+        elif scheme == "iob2" or previous == (kind, start - 1):
             prefixes[0] = "B"
         converted[start : end + 1] = [f"{prefix}-{kind}" for prefix in prefixes]
-        previous_end, previous_type = end, kind
+        previous = (kind, end)
     return converted
 
 
@@ -68,8 +68,9 @@ def detect_scheme(sentences: Labels) -> str:
         return "plain"
     if {label[0] for label in prefixed} - {"B", "I"}:
         return "bioes"
-    repaired = {scheme: [convert(s, scheme) != list(s) for s in sentences] for scheme in ("iob1", "iob2")}
-    return "iob1" if sum(repaired["iob1"]) < sum(repaired["iob2"]) else "iob2"
+    in_iob1 = sum(convert(sentence, "iob1") == list(sentence) for sentence in sentences)
+    in_iob2 = sum(convert(sentence, "iob2") == list(sentence) for sentence in sentences)
+    return "iob1" if in_iob1 > in_iob2 else "iob2"
 
 
 def choose_scheme(asked: str, found: str) -> str:
@@ -113,7 +114,12 @@ class Notation:
         return [to_bilou(sentence) for sentence in written] if self.is_bilou else written
 
 
-def check_known(places: Sequence[str], sentences: Labels, tags: Sequence[str], scheme: str) -> None:
+def check_known(
+    places: Sequence[str],
+    sentences: Labels,
+    tags: Sequence[str],
+    scheme: str,
+) -> None:
     """Refuse labels, or types of entities, that do not occur in the training data.
 
     Args:
@@ -133,14 +139,6 @@ def check_known(places: Sequence[str], sentences: Labels, tags: Sequence[str], s
                 )
 
 
-def count_repaired(sentences: Labels, scheme: str) -> int:
-    """Number of labels that the scheme does not allow where they are."""
-    if scheme == "plain":
-        return 0
-    pairs = [zip(to_bioes(labels), convert(labels, scheme), strict=True) for labels in sentences]
-    return sum(old != new for old, new in chain.from_iterable(pairs))
-
-
 def tag_set(sentences: Labels, scheme: str) -> list[str]:
     """All labels that a scheme has for the entity types of these sentences; O first."""
     labels = set(chain.from_iterable(sentences))
@@ -150,26 +148,36 @@ def tag_set(sentences: Labels, scheme: str) -> list[str]:
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
 
 
-def score(predicted: Labels, references: Labels, scheme: str) -> dict[str, float]:
+def score(
+    predicted: Labels,
+    references: Labels,
+    scheme: str,
+) -> dict[str, float]:
     """Scores as fractions. An entity is correct if its type and both ends are. Without any entity F1 is 0.
 
     f1, precision, recall, accuracy, and f1_TYPE for each type in the references; only accuracy for plain labels.
     """
-    accuracy = float(accuracy_score(list(chain.from_iterable(references)), list(chain.from_iterable(predicted))))
+    all_labels = list(chain.from_iterable(references))
+    accuracy = float(accuracy_score(all_labels, list(chain.from_iterable(predicted))))
     if scheme == "plain":
         return {"accuracy": accuracy}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about types that are never predicted: their F1 is 0
-        report = classification_report(
-            list(map(list, references)), list(map(list, predicted)), output_dict=True, zero_division=0
-        )
-    total = report.get("micro avg", {})
-    names = {"f1": "f1-score", "precision": "precision", "recall": "recall"}
-    scores = {name: float(total.get(theirs, 0)) for name, theirs in names.items()}
-    types = sorted({label[2:] for label in chain.from_iterable(references) if label != OUTSIDE})
-    return {**scores, "accuracy": accuracy, **{f"f1_{kind}": float(report[kind]["f1-score"]) for kind in types}}
+        report = classification_report(references, predicted, output_dict=True, zero_division=0)
+    total = report.get("micro avg", {"f1-score": 0, "precision": 0, "recall": 0})
+    scores = {
+        "f1": float(total["f1-score"]),
+        "precision": float(total["precision"]),
+        "recall": float(total["recall"]),
+        "accuracy": accuracy,
+    }
+    for kind in sorted({label[2:] for label in all_labels if label != OUTSIDE}):
+        scores[f"f1_{kind}"] = float(report[kind]["f1-score"])
+    return scores
 
 
 def has_one_label(predicted: Labels, references: Labels) -> bool:
     """Whether all words get the same label and the references have several: a share below 1 may be right."""
-    return len(set(chain.from_iterable(predicted))) == 1 < len(set(chain.from_iterable(references)))
+    answers = set(chain.from_iterable(predicted))
+    right = set(chain.from_iterable(references))
+    return len(answers) == 1 < len(right)

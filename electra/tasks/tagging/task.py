@@ -4,27 +4,27 @@ A word has the label of its first token, as in google-research/electra, finetune
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.encoding import IGNORED
+from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.sources import data_settings, files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
 from electra.finetuning.trainer import step_loss
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import Sentences, load_splits, with_predictions
+from electra.tasks.tagging.columns import Sentences, with_predictions
+from electra.tasks.tagging.data import load_splits
 from electra.tasks.tagging.report import REPORTING
+from electra.tasks.tagging.rows import predicted_spans
 from electra.tasks.tagging.schemes import Notation
 from electra.tasks.tagging.windows import Windows, make_windows
 
@@ -60,7 +60,7 @@ class References:
     windows: Windows
     notation: Notation
 
-    def predicted(self, logits: NDArray[np.float32]) -> list[list[str]]:
+    def predicted(self, logits: Array) -> list[list[str]]:
         """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
         labels = [[self.notation.tags[number] for number in sentence] for sentence in numbers]
@@ -76,12 +76,13 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     files = {split: path for split, (path,) in files_by_split(options).items()}
     data = load_splits(files, options.dataset_name, options.dataset_config_name, options.label_column)
     notation = Notation.of(data["train"].labels or [], options.scheme)
-    check_labels(data, notation)
+    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
     numbers = {tag: number for number, tag in enumerate(notation.tags)}
     splits = {}
     for split, sentences in data.items():
         classes = None
         if sentences.labels is not None:
+            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
             labels = notation.for_training(sentences.labels)
             classes = [[numbers[label] for label in sentence] for sentence in labels]
         windows = make_windows(sentences.words, classes, tokenizer, tuning.max_length)
@@ -90,18 +91,6 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
         references = References(sentences, windows, notation)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
     return TaskData(splits, notation.tags)
-
-
-def check_labels(data: Mapping[str, Sentences], notation: Notation) -> None:
-    """Log the labels; refuse those, or types of entities, that do not occur in the training data."""
-    repaired = 0
-    for sentences in data.values():
-        if sentences.labels is not None:
-            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
-            repaired += schemes.count_repaired(sentences.labels, notation.scheme)
-    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
-    if repaired:
-        logger.warning("%d labels are not valid in %s; they are read as conlleval does", repaired, notation.scheme)
 
 
 class EncoderWithTagger(TaskModel):
@@ -124,23 +113,34 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
     return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
 
 
-def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+def loss(
+    output: Tensor,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
     """Mean cross-entropy over the words of a step."""
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
-def score(logits: NDArray[np.float32], references: References) -> dict[str, float]:
+def score(logits: Array, references: References) -> dict[str, float]:
     return schemes.score(references.predicted(logits), references.labels, references.notation.scheme)
 
 
-def is_collapsed(logits: NDArray[np.float32], references: References) -> bool:
+def is_collapsed(logits: Array, references: References) -> bool:
     if np.isnan(logits).any():
         return True
     return schemes.has_one_label(references.predicted(logits), references.labels)
 
 
-def predictions(split: str, logits: NDArray[np.float32], references: References) -> dict[str, str]:
-    """The lines of the data with one more column, in the notation of the training data."""
+def predictions(
+    split: str,
+    logits: Array,
+    references: References,
+) -> dict[str, str]:
+    """The lines of the data with one more column, in the notation of the training data; or the texts with spans."""
+    sentences = references.sentences
     labels = references.notation.as_written(references.predicted(logits))
-    return {f"-{split}.txt": with_predictions(references.sentences, labels)}
+    if sentences.texts is not None:
+        return {f"-{split}.jsonl": predicted_spans(sentences.texts, labels)}
+    return {f"-{split}.txt": with_predictions(sentences, labels)}

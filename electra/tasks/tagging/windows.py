@@ -10,10 +10,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import ColumnRows, cut_windows, windows_with_most_context
+from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, windows_with_most_context
 
 Words = Sequence[Sequence[str]]
 """The words of each sentence."""
@@ -29,7 +28,7 @@ class Windows(ColumnRows):
 
     sentences: list[int]
 
-    def predictions(self, values: NDArray[Any]) -> list[list[Any]]:
+    def predictions(self, values: Array) -> list[list[Any]]:
         """Predictions (windows, most words in a window) as one list per sentence."""
         found: list[list[Any]] = [[] for _ in range(self.sentences[-1] + 1)]
         for row, sentence, positions in zip(values, self.sentences, self.columns["positions"], strict=True):
@@ -38,39 +37,47 @@ class Windows(ColumnRows):
 
 
 def make_windows(
-    sentences: Words, labels: Sequence[Sequence[int]] | None, tokenizer: PreTrainedTokenizerBase, max_length: int
+    sentences: Words,
+    labels: Sequence[Sequence[int]] | None,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
 ) -> Windows:
     """Tokenizes sentences into windows of at most `max_length` tokens; `labels` are classes of words, if known."""
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
-    columns: dict[str, list[NDArray[Any]]] = {"input_ids": [], "positions": []}
-    if labels is not None:
-        columns["labels"] = []
-    owners: list[int] = []
+    stride = max(1, size // 2)
+    input_ids = []
+    positions = []
+    classes = []
+    owners = []
     for number, words in enumerate(tokenize_words(sentences, tokenizer)):
         tokens = list(chain.from_iterable(words))
         first_tokens = np.cumsum([0, *map(len, words[:-1])])
-        edges = cut_windows(len(tokens), size, max(1, size // 2), is_last_full=True)
+        edges = cut_windows(len(tokens), size, stride, is_last_full=True)
         window_of_word = windows_with_most_context(edges)[first_tokens]
         for window, (start, end) in enumerate(edges.tolist()):
             own = np.flatnonzero(window_of_word == window)
             if len(own) == 0:  # a window inside a word of very many tokens
                 continue
+            ids = [*before, *tokens[start:end], *behind]
+            input_ids.append(np.array(ids, np.int32))
+            positions.append(first_tokens[own] - start + len(before))
             owners.append(number)
-            columns["input_ids"].append(np.array([*before, *tokens[start:end], *behind], np.int32))
-            columns["positions"].append(first_tokens[own] - start + len(before))
             if labels is not None:
-                columns["labels"].append(np.array(labels[number], np.int64)[own])
-    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
-    return Windows(columns, lengths, owners)
+                classes.append(np.array(labels[number], np.int64)[own])
+    columns = {"input_ids": input_ids, "positions": positions}
+    if labels is not None:
+        columns["labels"] = classes
+    return Windows(columns, lengths_of(input_ids), owners)
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The ids that the tokenizer puts before and behind a text."""
-    whole = tokenizer("a")["input_ids"]
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    begin = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
-    return whole[:begin], whole[begin + len(bare) :]
+    encoded = tokenizer("a")
+    ids = encoded["input_ids"]
+    texts = encoded.sequence_ids(0)  # None at special tokens
+    start = texts.index(0)
+    return ids[:start], ids[start + texts.count(0) :]
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
@@ -79,8 +86,9 @@ def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list
     A word after another one is tokenized with a space before it, which byte-level tokenizers need and others ignore. A
     word without any token, such as a zero-width space, becomes the unknown token.
     """
-    spelled = [[word if i == 0 else f" {word}" for i, word in enumerate(words)] for words in sentences]
+    spelled = [[first, *(f" {word}" for word in others)] for first, *others in sentences]
     texts = sorted(set(chain.from_iterable(spelled)))
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
-    ids = {text: list(row) or [tokenizer.unk_token_id] for text, row in zip(texts, encoded, strict=True)}
+    unknown = [tokenizer.unk_token_id]
+    ids = {text: row or unknown for text, row in zip(texts, encoded, strict=True)}
     return [[ids[text] for text in words] for words in spelled]

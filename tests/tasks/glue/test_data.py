@@ -114,11 +114,8 @@ def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     assert load_task(DIAGNOSTICS, folder, ["ax"]) == {"ax": Examples(["diagnostic"], ["h"], None)}
 
 
-def test_data_are_told_apart_by_number_and_content(tmp_path, caplog):
-    folder = write(tmp_path, CoLA_train=COLA * 1234, CoLA_dev=COLA * 1043)
-    load_task(TASKS["cola"], folder, ["train", "dev"])
-    (message,) = caplog.messages
-    assert all(word in message for word in ("CoLA train", "1,234", "8,551"))
+def test_data_are_told_apart_by_content(tmp_path):
+    folder = write(tmp_path, CoLA_train=COLA * 3, CoLA_dev=COLA * 2)
     before = task_data_settings(TASKS["cola"], folder)
     write(tmp_path, CoLA_dev=COLA)
     after = task_data_settings(TASKS["cola"], folder)

@@ -48,13 +48,6 @@ def test_a_scheme_is_detected():
         schemes.detect_scheme([["B-LOC", "PER"]])
 
 
-def test_repairs_are_counted_by_label():
-    sentences = [["I-PER", "O"], ["B-LOC", "I-LOC"], ["O", "I-LOC"]]
-    assert schemes.count_repaired(sentences, "iob2") == 2
-    assert schemes.count_repaired(sentences, "iob1") == 1
-    assert schemes.count_repaired([["B-PER", "L-PER", "U-LOC"]], "bioes") == 0
-
-
 def test_the_tags_are_all_that_a_type_may_need():
     assert schemes.tag_set([["I-PER"], ["I-LOC", "O"]], "iob2") == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     assert schemes.tag_set([["I-PER"]], "bioes") == ["O", "B-PER", "I-PER", "E-PER", "S-PER"]

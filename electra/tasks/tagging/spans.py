@@ -1,0 +1,88 @@
+"""Texts with spans of characters <-> words with labels.
+
+A row has a `text` and its `entities`, each [start, end, label]: the first character and the one after the last. Words
+are runs of letters and digits, and single marks of punctuation; where a span begins or ends inside of one, it is cut.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from seqeval.metrics.sequence_labeling import get_entities
+
+from electra.io.errors import UserError
+from electra.tasks.tagging.schemes import OUTSIDE, to_bioes
+
+WORD = re.compile(r"\w+|[^\w\s]")
+TEXT, ENTITIES = "text", "entities"
+"""Names of the columns."""
+
+Bounds = tuple[int, int]
+"""First character of a word, and the one after its last."""
+
+
+class Span(NamedTuple):
+    start: int
+    end: int
+    label: str
+
+
+def words_of(text: str, spans: Iterable[Span] = ()) -> list[Bounds]:
+    """Where the words of a text are; no word crosses an edge of a span."""
+    edges = sorted({edge for span in spans for edge in (span.start, span.end)})
+    words: list[Bounds] = []
+    for match in WORD.finditer(text):
+        start, end = match.span()
+        inside = [edge for edge in edges if start < edge < end]
+        words += pairwise([start, *inside, end])
+    return words
+
+
+def labels_of(
+    words: Sequence[Bounds],
+    spans: Iterable[Span],
+    place: str,
+) -> list[str]:
+    """The label of each word in IOB2.
+
+    Raises:
+        UserError: two spans overlap, or one holds no word.
+    """
+    labels = [OUTSIDE] * len(words)
+    for span in spans:
+        inside = [number for number, (start, end) in enumerate(words) if span.start <= start and end <= span.end]
+        if not inside:
+            raise UserError(f"{place}: the span {[*span]} holds no word; correct it")
+        if any(labels[number] != OUTSIDE for number in inside):
+            raise UserError(f"{place}: the span {[*span]} overlaps another one; leave one of them out")
+        for number in inside:
+            labels[number] = f"I-{span.label}"
+        labels[inside[0]] = f"B-{span.label}"
+    return labels
+
+
+def spans_of(words: Sequence[Bounds], labels: Sequence[str]) -> list[Span]:
+    """The entities that labels with prefixes, in any scheme, make of words."""
+    entities = get_entities(to_bioes(labels))  # with numbers of the first and last words
+    return [Span(words[first][0], words[last][1], label) for label, first, last in entities]
+
+
+def read_entities(row: Mapping[str, Any], place: str) -> list[Span]:
+    """The spans of a row.
+
+    Raises:
+        UserError: a span is not [start, end, label] within the text.
+    """
+    spans = []
+    for entity in row[ENTITIES] or []:
+        values = [entity.get(name) for name in Span._fields] if isinstance(entity, dict) else entity
+        try:
+            span = Span(*values)
+            is_valid = 0 <= span.start < span.end <= len(row[TEXT]) and isinstance(span.label, str)
+        except TypeError:
+            is_valid = False
+        if not is_valid or not span.label:
+            raise UserError(f"{place}: {entity} is not [start, end, label] within the text; correct it")
+        spans.append(span)
+    return spans

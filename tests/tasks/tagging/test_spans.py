@@ -1,0 +1,75 @@
+"""Spans of characters as labels of words and back; rows of words and of texts."""
+
+import json
+
+from electra.tasks.tagging.data import load_splits
+from electra.tasks.tagging.rows import predicted_spans
+from electra.tasks.tagging.spans import Span, labels_of, spans_of, words_of
+from tests.conftest import refused
+from tests.helpers import parametrize
+
+TEXT = "Ann-Marie Lee (Uppsala) left."
+
+
+def test_words_are_cut_where_a_span_ends():
+    spans = [Span(0, 13, "PER"), Span(15, 22, "LOC"), Span(24, 26, "X")]
+    words = words_of(TEXT, spans)
+    assert [TEXT[start:end] for start, end in words] == [
+        "Ann", "-", "Marie", "Lee", "(", "Uppsala", ")", "le", "ft", ".",
+    ]  # fmt: skip
+    labels = labels_of(words, spans, "row")
+    assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O", "O"]
+    assert spans_of(words, labels) == spans
+    bioes = ["B-PER", "I-PER", "I-PER", "E-PER", "O", "S-LOC", "O", "S-X", "O", "O"]
+    assert spans_of(words, bioes) == spans
+    assert len(words_of(TEXT)) == 9
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def read(path, split="train", **options):
+    return load_splits({split: path}, None, None, options.get("label_column"))[split]
+
+
+def test_rows_of_texts_are_sentences(tmp_path):
+    entities = [[0, 13, "PER"], {"start": 15, "end": 22, "label": "LOC"}]
+    path = write(tmp_path / "a.jsonl", {"text": TEXT, "entities": entities}, {"text": "It rained.", "entities": []})
+    found = read(path)
+    assert found.places == [f"{path}:1", f"{path}:2"]
+    assert found.words[1] == ["It", "rained", "."] and found.labels[1] == ["O", "O", "O"]
+    predicted = [["O"] * 9, ["B-LOC", "I-LOC", "O"]]
+    lines = [json.loads(line) for line in predicted_spans(found.texts, predicted).splitlines()]
+    assert lines == [{"text": TEXT, "entities": []}, {"text": "It rained.", "entities": [[0, 9, "LOC"]]}]
+    unlabelled = read(write(tmp_path / "b.jsonl", {"text": "It rained."}), "test")
+    assert unlabelled.labels is None and unlabelled.words == [["It", "rained", "."]]
+
+
+def test_rows_of_words_are_sentences(tmp_path):
+    path = write(tmp_path / "a.jsonl", {"tokens": ["Ann", "left"], "ner_tags": ["B-PER", "O"], "pos_tags": ["N", "V"]})
+    assert read(path, label_column="ner_tags").labels == [["B-PER", "O"]]
+    assert "ner_tags pos_tags" in refused(lambda: read(path))
+    assert read(write(tmp_path / "b.jsonl", {"words": ["Ann"]}), "test").labels is None
+
+
+@parametrize(
+    ("row", "named"),
+    [
+        ({"text": "Ann", "entities": [[0, 4, "PER"]]}, "[0, 4, 'PER']"),
+        ({"text": "Ann", "entities": [[2, 1, "PER"]]}, "[2, 1, 'PER']"),
+        ({"text": "Ann", "entities": [[0, 3]]}, "[0, 3]"),
+        ({"text": "Ann", "entities": [["0", 3, "PER"]]}, "['0', 3, 'PER']"),
+        ({"text": "Ann", "entities": [[0, 3, ""]]}, "[0, 3, '']"),
+        ({"text": "Ann Lee", "entities": [[0, 7, "PER"], [4, 7, "X"]]}, "overlaps"),
+        ({"text": "Ann Lee", "entities": [[3, 4, "PER"]]}, "no word"),
+        ({"text": " ", "entities": []}, "no words"),
+        ({"text": "Ann"}, "needs a text and its entities"),
+        ({"sentence": "Ann", "tags": ["O"]}, "tokens or words"),
+        ({"tokens": ["Ann"], "tags": ["O", "O"]}, "1 words and 2 labels"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_place(row, named, tmp_path):
+    message = refused(lambda: read(write(tmp_path / "a.jsonl", row)))
+    assert named in message and "a.jsonl" in message
