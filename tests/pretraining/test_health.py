@@ -219,8 +219,3 @@ def test_the_end_of_a_run_says_the_state_in_words(tmp_path, curve, frequencies_a
     verdict = DiscriminatorHealth(curve.vocab_size).verdict(args, state, frequencies_auc)
     assert words in verdict and f"Held-out AUC {curve.rows[-1][3]:.3f}" in verdict
     assert ("frequencies" in verdict) == (not math.isnan(frequencies_auc))
-
-
-def test_without_evaluations_nothing_is_said(tmp_path):
-    args = TrainingArguments(str(tmp_path), report_to="none")
-    assert DiscriminatorHealth(2048).verdict(args, TrainerState(max_steps=33_000)) == ""

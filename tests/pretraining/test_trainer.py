@@ -192,14 +192,6 @@ def test_an_optimizer_that_cannot_skip_is_kept_from_such_steps(folder):
     assert [step for step in range(2, 7) if not seen.changed(step)] == [4]
 
 
-@parametrize("norm", [1.5, None])
-def test_a_norm_may_be_a_number_or_missing_as_of_deepspeed(folder, monkeypatch, norm):
-    trainer = make(folder, **FAST, optim="adamw_torch", max_steps=2, logging_steps=1)
-    monkeypatch.setattr(trainer.accelerator, "clip_grad_norm_", lambda *args: norm)
-    trainer.train()
-    assert [logs["grad_norm"] for logs in trainer.state.log_history if "loss" in logs] == 2 * [norm or 0.0]
-
-
 def test_a_fused_optimizer_that_cannot_skip_is_not_asked_to(folder, monkeypatch):
     trainer = make(folder, **FAST, max_steps=1)
     trainer.train()
