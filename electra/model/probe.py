@@ -94,18 +94,18 @@ def probe(
         batch: on the device of the networks; the noise may be missing where nothing is masked.
         config: how to corrupt.
     """
-    for network in (generator, discriminator):
-        if network is not None:
-            network.eval()
-    input_ids, attention_mask, types = batch["input_ids"], batch.get("attention_mask"), batch["token_type_ids"]
+    input_ids = batch["input_ids"]
+    attention_mask = batch.get("attention_mask")
     is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    shown, masked = input_ids, None
+    shown = input_ids
+    masked = None
+    discriminator.eval()
     if generator is not None:
-        masked, shown = corrupt(generator, batch, config)
+        masked, shown = corrupt(generator.eval(), batch, config)
     elif not is_detector(discriminator):
         masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
         shown = masked.input_ids
-    hidden = encode(discriminator, shown, attention_mask, types)
+    hidden = encode(discriminator, shown, attention_mask, batch["token_type_ids"])
     probabilities = None
     restored = None
     score = REPLACED

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from electra.options import NOT_EMPTY, POSITIVE, UP_TO_ONE, Options, check, option
+from electra.options import NOT_EMPTY, POSITIVE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
 
 SCORES = ("electric", "discriminator", "corrected", "pll")
@@ -37,12 +37,6 @@ class MinimalPairArguments(Options):
     )
     score: list[str] = option([], "Scores. Default: all that the networks allow.", choices=SCORES)
     max_pairs: int | None = option(None, "Maximum pairs of each paradigm, the first ones. Default: all.", POSITIVE)
-    mlm_probability: float | None = option(
-        None,
-        "Share of the tokens that were chosen in pre-training, for the score corrected. Default: that of the run, "
-        "0.15 if it is unknown.",
-        UP_TO_ONE,
-    )
     output_dir: str = option("output", "Parent folder; the results are written to output_dir/experiment_name.")
     experiment_name: str | None = option(None, "Name of the folder. Default: blimp and the name of the model.")
     per_device_eval_batch_size: int = option(256, "Sentences per batch.", POSITIVE)

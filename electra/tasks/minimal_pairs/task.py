@@ -60,12 +60,11 @@ class Judges(NamedTuple):
             scores.append("pll")
         return scores
 
-    def replaced_share(self, mlm_probability: float | None) -> float:
-        """P of scores.py; `mlm_probability` counts in place of the run's share of chosen tokens."""
+    @property
+    def replaced_share(self) -> float:
+        """P of scores.py."""
         chosen = self.corruption.mlm_probability
-        if mlm_probability is not None:
-            chosen = mlm_probability
-        elif self.corruption.objective == "electra_15":
+        if self.corruption.objective == "electra_15":
             chosen = 1.0
         return chosen * (self.corruption.mlm_replacement_probability + self.corruption.mlm_random_probability)
 
@@ -175,13 +174,12 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
 def make_scorer(args: MinimalPairArguments, judges: Judges, mask_token_id: int) -> Scorer:
     """The scorer, with its networks on the device."""
     prepare(*judges.networks, use_cpu=args.use_cpu)
-    share = judges.replaced_share(args.mlm_probability)
     return Scorer(
         judges.discriminator,
         judges.language_model,
         mask_token_id,
         args.per_device_eval_batch_size,
-        share,
+        judges.replaced_share,
         judges.corruption.sampling_temperature,
         args.disable_tqdm,
     )
