@@ -42,12 +42,6 @@ def main(argv: list[str] | None = None) -> None:
         default=128,
         help="tokens that are read at once; default: 128",
     )
-    parser.add_argument(
-        "--sort_by",
-        choices=("max", "mean"),
-        default="max",
-        help="order of the worst texts",
-    )
     args = parser.parse_args(argv)
     for name, valid in (("threshold", INSIDE), ("false_alarm_rate", INSIDE), ("max_length", AT_LEAST_8)):
         value = getattr(args, name)

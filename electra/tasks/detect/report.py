@@ -13,8 +13,8 @@ from electra.tasks.detect.scores import Judged
 CONTEXT = 50
 """Tokens on each side of the worst one of a text that the page shows."""
 DEFINITIONS = (
-    "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean or "
-    "the maximum of its D.",
+    "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
+    "of its D.",
     "AUROC: probability that a wrong token or text has a higher score than a right one. Average precision: mean "
     "precision over the recall; guessing gets the share of wrong ones. F0.5: F-measure of what is above the "
     "threshold; precision counts twice as much as recall.",
@@ -22,7 +22,7 @@ DEFINITIONS = (
 
 
 class Scores:
-    """Scores and labels: of tokens, and of texts by the mean and the maximum of their tokens."""
+    """Scores and labels: of tokens, and of texts, the mean of their tokens."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = defaultdict(list)
@@ -31,9 +31,8 @@ class Scores:
     def add(self, judged: Judged, is_wrong: bool | None, spans: Sequence[Sequence[int]] | None) -> None:
         """Keep what has labels; `spans` are the characters of the wrong passages."""
         if is_wrong is not None:
-            for level in ("mean", "max"):
-                self.values[level].append(getattr(judged, level))
-                self.labels[level].append(is_wrong)
+            self.values["text"].append(judged.mean)
+            self.labels["text"].append(is_wrong)
         if spans is not None:
             wrong = np.zeros(len(judged.starts), dtype=bool)
             for start, end in spans:
@@ -73,8 +72,13 @@ def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str
         text = line["text"]
         spans = sorted(line["spans"], key=lambda span: -span[2])
         words = [text[start:end] for start, end, _ in spans[:5]]
-        scores = rounded({"mean": judged.mean, "max": judged.max})
-        rows.append({"text": line["place"], **scores, "worst spans": ", ".join(words)})
+        rows.append(
+            {
+                "text": line["place"],
+                "mean": f"{judged.mean:.3f}",
+                "worst spans": ", ".join(words),
+            }
+        )
         passages += [Heading(line["place"], 3), Passage(pieces(text, judged))]
     table = table_of(rows, words=["worst spans"])
     agreement = []

@@ -29,10 +29,6 @@ class Judged(NamedTuple):
     def mean(self) -> float:
         return float(self.probabilities.mean()) if len(self.probabilities) else 0.0
 
-    @property
-    def max(self) -> float:
-        return float(self.probabilities.max(initial=0.0))
-
 
 @dataclass
 class Detector:

@@ -34,7 +34,7 @@ SHOWN = 50
 def detect(args: Namespace) -> None:
     """Judge the texts of a file; write scores.jsonl, summary.json, report.md and report.html."""
     detector = make_detector(args)
-    thresholds = dict.fromkeys(("token", "mean", "max"), args.threshold)
+    thresholds = dict.fromkeys(("token", "text"), args.threshold)
     if args.validation_file:
         thresholds = held_out_thresholds(detector, args)
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
@@ -52,7 +52,7 @@ def detect(args: Namespace) -> None:
                 scores.add(judged, text.is_wrong, text.spans)
                 counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
                 if line["tokens"]:
-                    heapq.heappush(worst, (line[args.sort_by], -counts["texts"], judged, line))
+                    heapq.heappush(worst, (judged.mean, -counts["texts"], judged, line))
                 if len(worst) > SHOWN:
                     heapq.heappop(worst)
         if not worst:
@@ -83,11 +83,11 @@ def make_detector(args: Namespace) -> Detector:
 
 
 def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
-    """Above them is `false_alarm_rate` of the tokens of right text, and of its texts by their mean and maximum."""
+    """Above them is `false_alarm_rate` of the tokens of right text, and of its texts."""
     scores = Scores()
     for _, judged in judge_texts(detector, read_texts(args.validation_file, args.text_column)):
         scores.add(judged, is_wrong=False, spans=[])
-    if not scores.values["mean"]:
+    if not scores.values["text"]:
         raise UserError(f"{args.validation_file} has no text; name a file of right text")
     return scores.thresholds(args.false_alarm_rate)
 
@@ -117,7 +117,6 @@ def as_line(text: Labelled, judged: Judged, threshold: float) -> dict[str, Any]:
         "place": text.place,
         "text": text.text,
         "mean": judged.mean,
-        "max": judged.max,
         "spans": spans,
         "tokens": tokens,
     }
