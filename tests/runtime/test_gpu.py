@@ -127,5 +127,5 @@ def test_a_step_has_few_operations_and_none_waits_for_the_device(tmp_path, fake_
     subprocess.run([*command, f"--output={tmp_path / 'count.json'}"], check=True, cwd=ROOT, env=fake_gpu)
     told = read_json(tmp_path / "count.json")
     assert told["operations"] <= 1500 and (padded or told["bytes"] < 26.2e9)
-    assert told["phases"]["forward"]["constant_pad_nd"] == 3  # the head's aligned weight and bias, the samples' running sums
+    assert told["phases"]["forward"]["constant_pad_nd"] == 3  # aligned weight and bias of the head, running sums
     assert told["phases"]["forward"]["_to_copy"] + told["phases"]["backward"]["_to_copy"] < 250
