@@ -4,7 +4,6 @@ Each point is an evaluation of its own, in a folder such as pretrained-0.05 of t
 """
 
 import logging
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -56,20 +55,17 @@ def run_curve(args: Arguments, prefix: str) -> None:
 
 
 def draw_curves(points: dict[str, list[Evaluation]]) -> Any:
-    """A panel for each metric: the median over seeds against the number of texts, for each start."""
-    panels: dict[str, Panel] = {}
+    """The median over seeds against the number of texts, a curve for each start."""
+    curves = []
     for number, (start, evaluations) in enumerate(points.items()):
+        curve = Curve(number, "median", [], [])
         for evaluation in evaluations:
             (run,) = REPORTING.summarize(evaluation.results, start)
-            for task in run.tasks.values():
-                for metric, spread in task.metrics.items():
-                    panel = panels.setdefault(metric, Panel(metric))
-                    if len(panel.curves) == number:
-                        panel.curves.append(Curve(number, "median", [], []))
-                    panel.curves[number].x.append(task.results[0].rows["train"])
-                    panel.curves[number].y.append(math.nan if spread.median is None else spread.median)
+            (task,) = run.tasks.values()
+            curve.x.append(task.results[0].rows["train"])
+            curve.y.append(task.headline.median or 0.0)
+        curves.append(curve)
     runs: Any = [SimpleNamespace(name=start) for start in points]
-    figure = draw([*panels.values()], runs, "labelled texts")
-    for axes in figure.axes:
-        axes.set_xscale("log")
+    figure = draw([Panel(task.task.headline, curves)], runs, "labelled texts")
+    figure.axes[0].set_xscale("log")
     return figure

@@ -115,10 +115,10 @@ def details(logits: Matrix, references: References) -> dict[str, Any]:
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))
     baseline = score(constant, references)
-    if labels.kind == NUMBER:
-        return {"baseline": baseline, "text": f"labels of the training data: {labels.low:g} to {labels.high:g}"}
-    answers = decide(labels, mean_by_text(logits, references.owners))
-    text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
+    text = f"labels of the training data: {labels.low:g} to {labels.high:g}"
+    if labels.kind != NUMBER:
+        answers = decide(labels, mean_by_text(logits, references.owners))
+        text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
     if labels.kind == SINGLE:
         right = pd.Series(names_of(labels, references.matrix), name="label")
         chosen = pd.Series(names_of(labels, answers), name="answer")

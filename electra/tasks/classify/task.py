@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
-from electra.finetuning.heads import EncoderWithHead, TransformersHead
+from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
 from electra.finetuning.trainer import step_loss
@@ -183,17 +183,16 @@ def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, t
         matrix = None
         if examples[0].label is not None:
             matrix = data.matrix(split)
-            rows = replace(rows, columns={**rows.columns, "labels": targets(kind, matrix)[owners]})
-        references = References(data.labels, matrix, owners, [example.place for example in examples], constant)
+            targets = {
+                SINGLE: matrix.argmax(1),
+                SEVERAL: matrix.astype(np.int64),
+                NUMBER: matrix[:, 0].astype(np.float32),
+            }
+            rows = replace(rows, columns={**rows.columns, "labels": targets[kind][owners]})
+        places = [example.place for example in examples]
+        references = References(data.labels, matrix, owners, places, constant)
         splits[split] = Split(rows, references, len(examples), matrix is not None)
     return TaskData(splits, data.labels.classes or ("score",), PROBLEM_TYPES[kind])
-
-
-def targets(kind: str, matrix: NDArray[np.float64]) -> NDArray[Any]:
-    """What `loss` expects: numbers of classes (N,), 0 or 1 for each class (N, C), or float32 numbers (N,)."""
-    if kind == NUMBER:
-        return matrix[:, 0].astype(np.float32)
-    return matrix.argmax(1) if kind == SINGLE else matrix.astype(np.int64)
 
 
 # ---- the model
@@ -202,8 +201,8 @@ def targets(kind: str, matrix: NDArray[np.float64]) -> NDArray[Any]:
 def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:
     """A saved model answers numbers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels or ()), tuning.head_dropout)
-    if isinstance(model.head, TransformersHead):
-        model.head.output_range = (labels.low, labels.high)
+    head: Any = model.head
+    head.output_range = (labels.low, labels.high)
     return model
 
 

@@ -6,7 +6,7 @@ A text is split into words and marks of punctuation. The probability of a span i
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from scipy.special import softmax
 from seqeval.metrics.sequence_labeling import get_entities
@@ -22,11 +22,8 @@ from electra.tasks.tagging.windows import make_windows
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class Item(NamedTuple):
-    """Words, and where each begins and ends: characters of the text, or numbers of tokens."""
-
-    words: Sequence[str]
-    bounds: Sequence[tuple[int, int]]
+Item = tuple[list[str], list[tuple[int, int]]]
+"""Words, and where each begins and ends: characters of the text, or numbers of tokens."""
 
 
 def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
@@ -42,32 +39,40 @@ def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
 
 def parse(column: str | None, row: Mapping[str, Any], place: str) -> Item:
     value = row.get(column or "tokens", row.get("text"))
-    item = Item([], [])
+    words = []
+    bounds = []
     if isinstance(value, list):
-        item = Item(list(map(str, value)), [(number, number + 1) for number in range(len(value))])
+        words = list(map(str, value))
+        bounds = [(number, number + 1) for number in range(len(words))]
     elif isinstance(value, str):
-        matches = list(WORD.finditer(value))
-        item = Item([match.group() for match in matches], [match.span() for match in matches])
-    if not item.words or not is_encodable("".join(item.words)):
+        bounds = [match.span() for match in WORD.finditer(value)]
+        words = [value[start:end] for start, end in bounds]
+    if not words or not is_encodable("".join(words)):
         raise UserError(f"{place} has no words in text or tokens; its columns are {', '.join(row)}; see --text_column")
-    return item
+    return words, bounds
 
 
-def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: Any) -> list[dict[str, Any]]:
+def answer(
+    saved: Saved,
+    tags: Sequence[str],
+    items: Sequence[Item],
+    forward: Any,
+) -> list[dict[str, Any]]:
     """`prediction`: start, end and label of each span; `probability` of each."""
-    windows = make_windows([item.words for item in items], None, saved.tokenizer, saved.max_length)
+    windows = make_windows([words for words, _ in items], None, saved.tokenizer, saved.max_length)
     logits = forward(windows)
     numbers = windows.predictions(logits.argmax(-1))
     shares = windows.predictions(softmax(logits, axis=-1).max(-1))
     answers = []
-    for item, chosen, probabilities in zip(items, numbers, shares, strict=True):
-        answered: dict[str, Any] = {"prediction": [], "probability": []}
+    for (_, bounds), chosen, probabilities in zip(items, numbers, shares, strict=True):
+        spans = []
+        certainties = []
         for label, first, last in find_spans([tags[number] for number in chosen]):
-            start, _ = item.bounds[first]
-            _, end = item.bounds[last]
-            answered["prediction"].append([start, end, label])
-            answered["probability"].append(min(probabilities[first : last + 1]))
-        answers.append(answered)
+            start, _ = bounds[first]
+            _, end = bounds[last]
+            spans.append([start, end, label])
+            certainties.append(min(probabilities[first : last + 1]))
+        answers.append({"prediction": spans, "probability": certainties})
     return answers
 
 
