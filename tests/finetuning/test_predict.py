@@ -22,7 +22,8 @@ from electra.tasks.glue.command import main as glue
 from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
-from electra.tasks.tagging.predict import find_spans, parse
+from electra.tasks.tagging.predict import parse
+from electra.tasks.tagging.spans import spans_of
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags as text_flags
@@ -100,18 +101,6 @@ def test_words_of_a_text_have_offsets_into_it():
     assert "a:1" in refused(lambda: parse("text", {"text": " "}, "a:1"))
 
 
-@parametrize(
-    ("labels", "spans"),
-    [
-        (["O", "B-X", "I-X", "B-X", "O"], [("X", 1, 2), ("X", 3, 3)]),
-        (["B-X", "L-X", "U-Y"], [("X", 0, 1), ("Y", 2, 2)]),
-        (["NOUN", "VERB"], [("NOUN", 0, 0), ("VERB", 1, 1)]),
-    ],
-)
-def test_spans_of_every_scheme(labels, spans):
-    assert find_spans(labels) == spans
-
-
 # ---- kinds of models
 
 
@@ -186,7 +175,7 @@ def test_spans_are_those_that_were_scored(folder, tmp_path):
     written = (model / "predictions.txt").read_text().strip().split("\n\n")[1:]
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
-        spans = [[first, last + 1, kind] for kind, first, last in find_spans(labels)]
+        spans = [list(span) for span in spans_of([(n, n + 1) for n in range(len(labels))], labels)]
         assert tokens["prediction"] == spans and len(tokens["probability"]) == len(spans)
         texts = ["  ".join(tokens["tokens"][first:end]) for first, end, _ in spans]
         assert [characters["text"][first:end] for first, end, _ in characters["prediction"]] == texts
