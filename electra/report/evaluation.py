@@ -66,6 +66,7 @@ class Reporting:
             headline. Without any, other tasks than the official ones are refused.
         published: rows to show beside the runs; those without scores have an average only.
         averages: name -> the tasks that it is the mean of. Published rows have the first one.
+        errors: metrics whose best value is the lowest.
     """
 
     title: str
@@ -75,6 +76,7 @@ class Reporting:
     headlines: Sequence[str] = ()
     published: Sequence[PublishedScores] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    errors: Sequence[str] = ()
 
     def report(self, folders: Sequence[Path]) -> Report:
         """The report of evaluations, and the overview with a row per score for a terminal."""
@@ -182,13 +184,14 @@ class Reporting:
                     continue
                 summary = run.tasks[name]
                 for metric, spread in summary.metrics.items():
+                    best = min if metric in self.errors else max
                     rows.append(
                         {
                             "Run": run.name,
                             "Metric": self.metrics.get(metric, metric),
                             "Median": percent(spread.median, 2),
                             "Mean": percent(spread.mean, 2),
-                            "Best": percent(spread.best, 2),
+                            "Best": percent(best(spread.defined, default=None), 2),
                             "Std": percent(spread.std, 2, empty=""),
                             "By seed": _by_seed(summary, spread),
                         }

@@ -135,10 +135,6 @@ class Spread:
         return None if self.undefined else statistics.fmean(self.defined)
 
     @property
-    def best(self) -> float | None:
-        return max(self.defined, default=None)
-
-    @property
     def std(self) -> float | None:
         """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)

@@ -70,5 +70,12 @@ def read_details(folder: Path) -> tuple[Result, dict[str, Any]]:
     return result, json.loads(path.read_text(encoding="utf-8"))
 
 
-REPORTING = LabelReporting("Classification results", {}, METRICS, DEFINITIONS, tuple(HEADLINES.values()))
+REPORTING = LabelReporting(
+    "Classification results",
+    {},
+    METRICS,
+    DEFINITIONS,
+    headlines=tuple(HEADLINES.values()),
+    errors=("rmse",),
+)
 report = REPORTING.report
