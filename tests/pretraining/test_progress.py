@@ -51,7 +51,7 @@ def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     assert page.count('<dl class="sample">') == 5 and "<li>" not in page.split("<h2>")[0]  # nothing is missing
     card = ModelCard.load(finished_run / "discriminator" / "README.md")
     assert (card.data.license, card.data.language) == ("mit", ["en"])
-    facts = ("| cost | ", "python run_pretraining.py --train_file=", "learning_rate: 0.001")
+    facts = ("| cost | ", "max_steps: 12", "learning_rate: 0.001")
     assert all(fact in card.text for fact in facts)
 
 
