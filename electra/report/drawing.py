@@ -35,29 +35,30 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 
 
 def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> Any:
-    """A matplotlib figure with the panels in rows of four, and a legend of runs and kinds of curves."""
+    """A matplotlib figure with the panels in rows of up to four, and a legend of runs and kinds of curves."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     labels = list(dict.fromkeys(label_of(curve, runs) for panel in panels for curve in panel.curves))
-    rows = max(1, math.ceil(len(panels) / COLUMNS))
-    bottom = 0.55 + 0.2 * math.ceil(
-        len(labels) / COLUMNS
-    )  # inches; fixed margins take a third of the time of a layout
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width = WIDTH * max(2, columns) / COLUMNS
+    # Inches. Fixed margins take a third of the time of a layout.
+    bottom = 0.55 + 0.2 * math.ceil(len(labels) / columns)
     height = 2.5 * rows + bottom
     with rc_context(_SETTINGS):
-        figure = Figure(figsize=(WIDTH, height), dpi=110)
+        figure = Figure(figsize=(width, height), dpi=110)
         figure.subplots_adjust(
-            left=0.6 / WIDTH,
+            left=0.6 / width,
             bottom=bottom / height,
-            right=1 - 0.2 / WIDTH,
+            right=1 - 0.2 / width,
             top=1 - 0.3 / height,
             wspace=0.22,
             hspace=0.3,
         )
         lines: dict[str, Any] = {}
         for position, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(rows, COLUMNS, position)
+            axes = figure.add_subplot(rows, columns, position)
             axes.set_title(panel.title, fontsize=9)
             axes.grid(alpha=0.25)
             axes.margins(x=0.01)
@@ -73,9 +74,9 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
                 start = (low + high - SHARE_SPAN) / 2
                 start = min(max(0.0, start), 1 - SHARE_SPAN)
                 axes.set_ylim(min(low, start), max(high, start + SHARE_SPAN))
-            if position > len(panels) - COLUMNS:
+            if position > len(panels) - columns:
                 axes.set_xlabel(x_label)
-        figure.legend(handles=lines.values(), loc="lower center", ncols=COLUMNS, frameon=False)
+        figure.legend(handles=lines.values(), loc="lower center", ncols=columns, frameon=False)
     return figure
 
 

@@ -67,5 +67,9 @@ def draw_curves(points: dict[str, list[Evaluation]]) -> Any:
         curves.append(curve)
     runs: Any = [SimpleNamespace(name=start) for start in points]
     figure = draw([Panel(task.task.headline, curves)], runs, "labelled texts")
-    figure.axes[0].set_xscale("log")
+    counts = sorted({count for curve in curves for count in curve.x})
+    axes = figure.axes[0]
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.minorticks_off()
     return figure
