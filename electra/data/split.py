@@ -15,8 +15,6 @@ from electra.io.files import write_file
 BLOCK = 2**17
 """Documents that are looked at together."""
 NONE: Ints = np.empty(0, dtype=np.int64)
-PARTS = 8
-"""Hashes are sorted part by part of their range."""
 
 
 class Documents:
@@ -33,8 +31,13 @@ class Documents:
         return iter(self[:].tolist())
 
     def __getitem__(self, places: slice | Ints) -> Ints:
-        rows = np.arange(*places.indices(len(self))) if isinstance(places, slice) else places
-        return rows + np.searchsorted(self._kept_before, rows, side="right")
+        if not isinstance(places, slice):
+            return places + np.searchsorted(self._kept_before, places, side="right")
+        start, stop, _ = places.indices(len(self))
+        rows = np.arange(start, stop)
+        before, until = np.searchsorted(self._kept_before, [start, stop])
+        left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))
+        return rows + before + left_out.cumsum()
 
 
 def blocks(hashes: Bits) -> Iterator[tuple[int, Bits]]:
@@ -54,36 +57,42 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
     """
     if fraction == 0:
         return NONE
-    # Documents are ranked by random numbers; those with the lowest ranks are held out.
-    enough = 1 + int(fraction * len(hashes))
-    lowest = np.empty(0, dtype=np.uint64)
-    distinct = 0
-    for part in range(PARTS):
-        ranks = _ranks_of_part(hashes, seed, part)
-        distinct += len(ranks)
-        lowest = np.append(lowest, ranks[: enough - len(lowest)])
+    distinct = _count_distinct(hashes)
     if distinct < 2:
         raise UserError(
             "the corpus has only one distinct document, so none can be held out for evaluation; choose another "
             "--document_separator (line), give a --validation_file, or set --validation_fraction 0"
         )
     wanted = min(distinct - 1, max(1, round(fraction * distinct)))
-    last = lowest[wanted - 1]
-    return np.concatenate([first + np.flatnonzero(random_bits(seed, some) <= last) for first, some in blocks(hashes)])
+    # Documents are ranked by random numbers; those with the lowest ranks are held out.
+    share = 2 * wanted / distinct  # of the range of ranks: has twice as many as are wanted, if luck is average
+    while True:
+        limit = min(int(share * 2**64), 2**64 - 1)
+        found = np.concatenate(
+            [first + np.flatnonzero(random_bits(seed, some) <= limit) for first, some in blocks(hashes)]
+        )
+        ranks = random_bits(seed, hashes[found])
+        # With the counts, np.unique sorts; without, it looks numbers up in a table, which takes 20 times as long.
+        lowest, _ = np.unique(ranks, return_counts=True)
+        if len(lowest) >= wanted:
+            return found[ranks <= lowest[wanted - 1]]
+        share *= 2
 
 
-def _ranks_of_part(hashes: Bits, seed: int, part: int) -> Bits:
-    """The distinct ranks in a part of their range, sorted."""
-    width = np.uint64(2**64 // PARTS)
-    found = []
-    for _, some in blocks(hashes):
-        ranks = random_bits(seed, some)
-        found.append(ranks[ranks // width == part])
-    # np.unique looks each value up in a hash table, which takes 20 times as long for ten million documents.
-    ordered = np.concatenate(found)
-    ordered.sort()
-    is_first = np.append(True, ordered[1:] != ordered[:-1])
-    return ordered[is_first[: len(ordered)]]
+def _count_distinct(hashes: Bits) -> int:
+    """The number of distinct hashes. Even and odd ones are sorted one after the other: 4 bytes a document."""
+    room = np.empty_like(hashes)
+    distinct = 0
+    for last_bit in range(2):
+        end = 0
+        for _, some in blocks(hashes):
+            own = some[some & np.uint64(1) == last_bit]
+            room[end : end + len(own)] = own
+            end += len(own)
+        ordered = room[:end]
+        ordered.sort()
+        distinct += int((ordered[1:] != ordered[:-1]).sum()) + bool(end)
+    return distinct
 
 
 def shared_documents(hashes: Bits, others: Bits) -> Ints:

@@ -20,6 +20,7 @@ from electra.data.corpus import Corpus
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
 from electra.data.policies import make_policy
+from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
 from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
 from electra.data.token_cache import TokenCache
@@ -197,21 +198,24 @@ def test_documents_are_all_but_those_left_out():
         documents = Documents(10, np.array(left_out, dtype=np.int64))
         expected = np.delete(np.arange(10), left_out)
         assert len(documents) == len(expected) and documents[:].tolist() == expected.tolist()
-        assert documents[1::2].tolist() == expected[1::2].tolist()
+        assert documents[1:4].tolist() == expected[1:4].tolist()
         rows = np.array([[0, len(expected) - 1]])
         assert documents[rows].tolist() == expected[rows].tolist()
 
 
-def test_the_split_of_many_documents_is_that_of_a_few_at_a_time(monkeypatch):
+@parametrize("seed", range(5))
+@parametrize("fraction", [1e-9, 0.1, 0.9])
+def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch):
     hashes = np.random.default_rng(0).integers(0, 500, 3000, dtype=np.uint64)
-    distinct = len(np.unique(hashes))
-    found = []
-    for block in (7, 1000, 10**6):
+    ranks = random_bits(seed, hashes)
+    lowest = np.unique(ranks)
+    wanted = max(1, round(fraction * len(lowest)))
+    expected = np.flatnonzero(ranks <= lowest[wanted - 1])
+    for block in (7, 10**6):
         monkeypatch.setattr("electra.data.split.BLOCK", block)
-        held_out = held_out_documents(hashes, 0.1, 1)
-        shared = shared_documents(hashes, hashes[:9])
-        found.append((held_out.tolist(), text_fingerprint(hashes, held_out), shared.tolist()))
-    assert found[0] == found[1] == found[2] and len(set(hashes[found[0][0]].tolist())) == round(0.1 * distinct)
+        assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()
+        assert shared_documents(hashes, hashes[:9]).tolist() == np.flatnonzero(np.isin(hashes, hashes[:9])).tolist()
+        assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))
 
 
 def test_a_split_is_made_once(tmp_path):
