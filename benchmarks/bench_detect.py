@@ -131,7 +131,7 @@ def main() -> None:
         for score, scores in found.items():
             for level, measured in scores.agreement(known[score].thresholds(0.01)).items():
                 rows.append({"wrong": name, "level": level, "score": score, **rounded(measured)})
-    print(to_markdown([table_of(rows, ["level", "score"])]))
+    print(to_markdown([table_of(rows)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What only a GPU can tell, in ten minutes and one command: speed, memory, waits, launches, correctness.
+"""What only a GPU can tell, in ten minutes and one command: speed, memory, waits, correctness.
 
     python -m benchmarks.bench_gpu --output gpu.json
     python -m benchmarks.bench_gpu --output rehearsal.json --rehearse     # tiny sizes, on a CPU too
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,35 +188,6 @@ def base(bench: Bench) -> dict[str, Any]:
     return {"full": bench.speed(**rows), "padded": bench.speed(**rows, segment_policy="document")}
 
 
-def profile(bench: Bench) -> dict[str, Any]:
-    """Kernels of five steps, and the share of the time in which the device is busy."""
-    trainer = bench.trainer(max_steps=10)
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if bench.device.type == "cuda":
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    schedule = torch.profiler.schedule(wait=4, warmup=1, active=5)
-    with torch.profiler.profile(activities=activities, schedule=schedule) as profiler:
-        trainer.add_callback(Stepping(profiler.step))
-        started = time.perf_counter()
-        trainer.train()
-    events = profiler.key_averages()
-    most = sorted(events, key=lambda event: -event.self_device_time_total or -event.self_cpu_time_total)[:25]
-    return {
-        "busy_seconds": sum(event.self_device_time_total for event in events) / 1e6,
-        "seconds": time.perf_counter() - started,
-        "launches": sum(event.count for event in events if "LaunchKernel" in event.key),
-        "most": {event.key: [event.count, event.self_device_time_total, event.self_cpu_time_total] for event in most},
-    }
-
-
-class Stepping(TrainerCallback):
-    def __init__(self, step: Callable[[], None]) -> None:
-        self.step = step
-
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        self.step()
-
-
 def correctness(bench: Bench) -> dict[str, Any]:
     """Losses without dropout: fp32, bf16, compiled; steps that are not finite are skipped."""
     without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "batch": 32}
@@ -238,7 +208,7 @@ def correctness(bench: Bench) -> dict[str, Any]:
     return told
 
 
-ROWS = {row.__name__: row for row in (peaks, waits, ladder, plain, profile, base, correctness)}
+ROWS = {row.__name__: row for row in (peaks, waits, ladder, plain, base, correctness)}
 
 
 def main() -> None:

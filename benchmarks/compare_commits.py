@@ -62,12 +62,11 @@ RUNS: dict[str, dict[str, Any]] = {
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "glue": ("run_glue.py", {"glue_dir": "glue", "tasks": ["cola", "stsb", "rte"]}),
     "glue_google": ("run_glue.py", {"glue_dir": "glue", "tasks": ["rte"], "config": "configs/glue/google.yaml"}),
-    "squad": ("run_squad.py", {"max_length": 32, "doc_stride": 8, "max_query_length": 8}),
-    "tagging": ("run_tagging.py", {"max_length": 24}),
-    "choice": ("run_swag.py", {}),
+    "squad": ("squad", {"max_length": 32, "doc_stride": 8, "max_query_length": 8}),
+    "tagging": ("tag", {"max_length": 24}),
+    "choice": ("choose", {}),
 }
-VERBS = {"run_squad.py": "squad", "run_tagging.py": "tag", "run_swag.py": "choose"}
-"""Scripts that only older commits have, and what they are called now."""
+"""Script, or verb of `electra`, and its options."""
 DATA = {"squad": "squad.json", "tagging": "tags.txt", "choice": "choice.jsonl"}
 
 
@@ -146,7 +145,9 @@ def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
     sys.path.insert(0, str(checkout))
     is_whole = True
     for script, *words in commands(chosen):
-        script, words = find_program(checkout, script, words)
+        if not script.endswith(".py"):
+            words = [script, *words]
+            script = "electra/__main__.py"
         runpy.run_path(str(checkout / script), run_name="imports")
         if "--resume_from_checkpoint" in words:
             shutil.rmtree("output/tie_word/checkpoint-12")
@@ -158,13 +159,6 @@ def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
         if process.exitcode:
             print(Path("log.txt").read_text(encoding="utf-8")[-800:], flush=True)
     sys.exit(not is_whole)
-
-
-def find_program(checkout: Path, script: str, words: list[str]) -> tuple[str, list[str]]:
-    """The script, or in newer commits `electra` with its verb as the first word."""
-    if (checkout / script).is_file():
-        return script, words
-    return "electra/__main__.py", [VERBS[script], *words]
 
 
 def run_one(script: str, words: list[str]) -> None:

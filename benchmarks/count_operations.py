@@ -12,7 +12,6 @@ without or with a mask. Needs a C++ compiler.
 import argparse
 import collections
 import ctypes
-import json
 import os
 import shutil
 import subprocess
@@ -152,7 +151,6 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--padded", action="store_true", help="the batch has an attention mask")
-    parser.add_argument("--output", type=Path, help="also write the numbers to this json file")
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -167,9 +165,6 @@ def main() -> None:
     operations = sum(sum(names.values()) for names in count.operations.values())
     total = sum(sum(sizes.values()) for sizes in count.bytes.values())
     print(f"| all | {operations:,} | {total / 1e9:.2f} | |")
-    if options.output:
-        told = {"operations": operations, "bytes": total, "phases": count.operations}
-        options.output.write_text(json.dumps(told, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
     if (evaluation / RESULTS_NAME).exists():
         (summary,) = REPORTING.read_runs([evaluation])
         metrics |= {f"median/{task}": results.headline.median for task, results in summary.tasks.items()}
-        metrics |= {title: average.value for title, average in summary.averages.items()}
+        metrics |= summary.averages
     return metrics
 
 

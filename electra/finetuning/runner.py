@@ -316,7 +316,7 @@ def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
     name = evaluation.folder.name
     scalars: dict[str, float | None] = {}
     for run in evaluation.kind.reporting.summarize(evaluation.results, name):
-        scalars |= {title: average.value for title, average in run.averages.items()}
+        scalars |= run.averages
         scalars |= {f"median/{task}": summary.headline.median for task, summary in run.tasks.items()}
     defined = {title: value for title, value in scalars.items() if value is not None}
     own_run = None

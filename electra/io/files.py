@@ -126,7 +126,7 @@ def may_be_hub_id(name: str) -> bool:
     except HFValidationError:
         return False
     is_below_folder = "/" in name and Path(name).parent.is_dir()
-    return not is_below_folder and not name.endswith((".json", ".yaml", ".safetensors", ".txt"))
+    return not is_below_folder and Path(name).suffix not in (".json", ".yaml", ".safetensors", ".txt")
 
 
 def is_encodable(text: str) -> bool:
@@ -143,16 +143,7 @@ _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a name that is given twice."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if str(key.value) in seen:
-                raise yaml.composer.ComposerError(problem=f"{key.value} is given twice", problem_mark=key.start_mark)
-            seen.add(str(key.value))
-        return node
+    """Reads 1e-4 as a number."""
 
 
 class _TextLoader(_Loader):
@@ -174,7 +165,7 @@ _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null
 
 
 def read_yaml(text: str) -> Any:
-    """Parse a text; one of `YAML_ERRORS` if it is not YAML, or a mapping has a key twice."""
+    """Parse a text; one of `YAML_ERRORS` if it is not YAML."""
     return yaml.load(text, Loader=_Loader)
 
 

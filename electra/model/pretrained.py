@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor
 from transformers import (
     CONFIG_MAPPING,
@@ -35,7 +35,7 @@ from electra.layer_decay import LAYER
 from electra.model.configuration import ElectraPretrainingConfig
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.networks import class_of, is_detector, pooling_option
-from electra.model.tying import DisentangledEmbedding
+from electra.model.tying import plain_state
 from electra.tokenizers.load import TOKENIZER_FILES, check_tokenizer, load_tokenizer, tokenizer_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -103,8 +103,6 @@ def read_config(source: str) -> PreTrainedConfig:
         if model_type == ElectraPretrainingConfig.model_type:
             return ElectraPretrainingConfig.from_dict(values)
         config: PreTrainedConfig = CONFIG_MAPPING[model_type].from_dict(values)
-    except KeyError as error:
-        raise UserError(f"{source} has the model_type {error}, which this version of transformers lacks") from error
     except Exception as error:  # the Hub fails in many ways, and each class checks its values in its own
         raise UserError(f"{source} and the Hub have no {CONFIG_NAME} that can be used: {first_line(error)}") from error
     # A model that predicts masked tokens sees the context on both sides.
@@ -127,10 +125,10 @@ def load_weights(source: str, config: PreTrainedConfig) -> PreTrainedModel:
     """
     options: dict[str, Any] = {}
     if isinstance(config, ElectraPretrainingConfig):
-        options["state_dict"] = _discriminator_weights(Path(source), config)
+        options["state_dict"] = _discriminator_weights(source, config)
         config = config.discriminator
     options.update(without_pooling(config))
-    network, _ = load_network(model_class(config), source, config, encoder_only=True, **options)
+    network, _ = load_network(MODEL_MAPPING[type(config)], source, config, encoder_only=True, **options)
     return network
 
 
@@ -168,7 +166,7 @@ def load_network(
         except LOADING_ERRORS as error:
             raise UserError(f"{source}: its weights cannot be loaded ({first_line(error)})") from error
 
-    missing = set(report["missing_keys"])
+    missing = set(report["missing_keys"]) | _missing_shared_weights(network, source)
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
     fresh: set[str] = set()
     if encoder_only:
@@ -182,6 +180,17 @@ def load_network(
     return network, sorted(fresh)
 
 
+def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:
+    """Shared weights that the files of a joint model lack: transformers does not report them, but draws them."""
+    if not isinstance(network, ElectraForJointPretraining):
+        return set()
+    stored: set[str] = set()
+    for path in Path(source).glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            stored |= set(file.keys())
+    return set(network.all_tied_weights_keys.values()) - stored - network.all_tied_weights_keys.keys()
+
+
 def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
     names = sorted(weights)
     if names:
@@ -191,31 +200,13 @@ def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
         )
 
 
-def _discriminator_weights(checkpoint: Path, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
-    """The discriminator's encoder weights under the encoder's own names; shared ones are stored as the generator's.
-
-    `ElectraForJointPretraining.from_pretrained` cannot be used: transformers silently leaves a missing shared weight
-    uninitialized. Nor does `key_mapping`, which saving would undo.
-    """
-    stored: dict[str, Tensor] = {}
-    for path in checkpoint.glob("*.safetensors"):
-        stored.update(load_file(path))
-    with torch.device("meta"):  # for its names only
-        model = ElectraForJointPretraining(config)
-    names = {id(module): name for name, module in model.named_modules()}
-    encoder = model.discriminator.base_model
-
-    weights = {}
-    for name, _ in encoder.named_parameters():
-        own = f"{names[id(encoder)]}.{name}"
-        key = own if own in stored else model.all_tied_weights_keys.get(own)
-        if key in stored:
-            weights[name] = stored[key]
-    for name, module in encoder.named_modules():
-        if isinstance(module, DisentangledEmbedding):
-            shared = f"{names[id(module.shared)]}.weight"
-            weights[f"{name}.weight"] += stored[shared]
-    return weights
+def _discriminator_weights(source: str, config: ElectraPretrainingConfig) -> dict[str, Tensor]:
+    """The discriminator's encoder weights of a checkpoint, under the encoder's own names."""
+    model: Any
+    model, _ = load_network(ElectraForJointPretraining, source, config)
+    prefix = f"{model.discriminator.base_model_prefix}."
+    state = plain_state(model.discriminator)
+    return {name.removeprefix(prefix): weight for name, weight in state.items() if name.startswith(prefix)}
 
 
 class Networks(NamedTuple):
@@ -258,16 +249,11 @@ def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type:
         generator_source = trained_source(generator, "generator")
         first, second, _ = _load_pair(generator_source, of_any_type)
         small = first or second
-        if is_detector(small):
-            raise UserError(f"{generator} is a discriminator, not a generator; name a masked language model")
-        other = own_tokenizer(generator_source, source)
-        if other is not None and other.get_vocab() != tokenizer.get_vocab():
-            raise UserError(
-                f"the generator {generator} has another tokenizer than {checkpoint}; name networks of one run"
-            )
+        other = own_tokenizer(generator_source, source) or tokenizer
+        if is_detector(small) or other.get_vocab() != tokenizer.get_vocab():
+            raise UserError(f"{generator} is no generator for {checkpoint}: name a masked language model of its run")
     if small is not None and small.config.vocab_size != large.config.vocab_size:
-        sizes = f"{small.config.vocab_size:,} and {large.config.vocab_size:,}"
-        raise UserError(f"the networks have {sizes} tokens; name networks of one run")
+        raise UserError(f"the networks of {checkpoint} and {generator} have other vocabularies; name those of one run")
     return Networks(small, large, tokenizer, joint, source)
 
 
@@ -321,28 +307,17 @@ def refuse_another_tokenizer(tokenizer: PreTrainedTokenizerBase, tokenizer_path:
         )
 
 
-def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The base model's class."""
-    found = MODEL_MAPPING[type(config)]
-    chosen: type[PreTrainedModel] = found[0] if isinstance(found, tuple) else found
-    return chosen
-
-
 def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
     """Options of the base model that leave its pooler out: no head here uses it, so it would get no gradient."""
-    return pooling_option(model_class(config), False)
+    return pooling_option(MODEL_MAPPING[type(config)], False)
 
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Suppress transformers' report of unused heads and its progress bar."""
+    """Suppress transformers' report of unused heads."""
     level = transformers_logging.get_verbosity()
-    has_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
         transformers_logging.set_verbosity(level)
-        if has_bar:
-            transformers_logging.enable_progress_bar()

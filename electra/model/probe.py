@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import replace_tokens, sample_tokens
-from electra.io.errors import UserError
 from electra.io.files import expand, read_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import MaskedText, mask_text
@@ -22,12 +21,10 @@ from electra.model.pretrained import Networks
 from electra.objectives import OBJECTIVES
 from electra.samples import REPLACED, Sample
 
+SHARES = ("mlm_replacement_probability", "mlm_random_probability")
 OPTIONS_OF_CORRUPTION = {
-    "mlm_probability": "mlm_probability",
-    "mlm_replacement_probability": "mlm_replacement_probability",
-    "mlm_random_probability": "mlm_random_probability",
+    **{name: name for name in ("mlm_probability", "disallow_correct", *SHARES)},
     "temperature": "sampling_temperature",
-    "disallow_correct": "disallow_correct",
 }
 """Options of a run -> values of `ElectraPretrainingConfig`."""
 
@@ -49,10 +46,7 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     if config is None:
         options = run_options(networks.source)
         objective = "electric" if networks.is_electric else options.get("objective", "electra")
-        values: dict[str, Any] = {
-            "mlm_replacement_probability": OBJECTIVES[objective].mlm_replacement_probability,
-            "mlm_random_probability": OBJECTIVES[objective].mlm_random_probability,
-        }
+        values = {name: getattr(OBJECTIVES[objective], name) for name in SHARES}
         for option, name in OPTIONS_OF_CORRUPTION.items():
             if options.get(option) is not None:
                 values[name] = options[option]
@@ -146,17 +140,14 @@ def inspect_texts(
     """One sample per text; the same seed gives the same masks and replacements.
 
     Text is corrupted as in the run of the networks, with `mlm_probability` in place of its share of masked tokens.
-
-    Raises:
-        UserError: a text has too many tokens.
+    Texts are cut to the positions of the model.
     """
     config = run_corruption(networks)
     config.mlm_probability = mlm_probability or config.mlm_probability
-    batch = dict(networks.tokenizer(list(texts), padding=True, return_tensors="pt", return_token_type_ids=True))
-    rows, length = batch["input_ids"].shape
     longest = longest_text(networks.discriminator.config)
-    if length > longest:
-        raise UserError(f"a text has {length} tokens, more than the {longest} positions of the model; shorten it")
+    arguments: dict[str, Any] = {"truncation": True, "max_length": longest, "padding": True}
+    batch = dict(networks.tokenizer(list(texts), return_tensors="pt", return_token_type_ids=True, **arguments))
+    rows, length = batch["input_ids"].shape
     noise = torch.Generator().manual_seed(seed)
     batch["mask_noise"] = torch.rand(rows, length, 2, generator=noise)
     batch["sample_noise"] = torch.rand(rows, length, generator=noise)

@@ -64,7 +64,12 @@ def tied_weights(generator: PreTrainedModel, discriminator: PreTrainedModel, tie
     """
     names: dict[str, str] = {}  # within the encoders
     if tie == "all":
-        _refuse_difference(generator, discriminator)
+        different = difference(generator, discriminator)
+        if different:
+            raise UserError(
+                f"--tie all shares one encoder, but {different}; give them the same type and size (--generator_size "
+                "1.0 --generator_layer_size 1.0), or choose --tie embeddings"
+            )
         names = {name: name for name in encoder_weights(discriminator)}
     elif tie in ("word", "embeddings"):
         for role in _shared_roles(generator, discriminator, tie):
@@ -149,15 +154,6 @@ def _sizes(network: PreTrainedModel) -> dict[str, str]:
     for name, parameter in encoder_weights(network).items():
         sizes[name] = " x ".join(map(str, parameter.shape))
     return sizes
-
-
-def _refuse_difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> None:
-    different = difference(generator, discriminator)
-    if different:
-        raise UserError(
-            f"--tie all shares one encoder, but {different}; give them the same type and size (--generator_size 1.0 "
-            "--generator_layer_size 1.0), or choose --tie embeddings"
-        )
 
 
 def _shapes(module: nn.Module | None) -> dict[str, torch.Size]:

@@ -39,28 +39,22 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Link:
-    text: str
-    address: str
-
-
-@dataclass(frozen=True)
 class Table:
-    """A table whose first column names the rows; other columns hold numbers, unless `words` has their titles."""
+    """A table whose first column names the rows. Columns that are mostly numbers are aligned to the right."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Link]]
-    words: Sequence[str] = ()
+    rows: Sequence[Sequence[str]]
 
     def is_number(self, column: int) -> bool:
-        return column > 0 and self.header[column] not in self.words
+        numbers = sum(row[column][:1].isdigit() for row in self.rows)
+        return column > 0 and 2 * numbers > len(self.rows)
 
 
-def table_of(rows: Sequence[Mapping[str, str | Link]], words: Sequence[str] = ()) -> Table:
+def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
     """A table of rows by column title; columns without any text are left out."""
     titles = dict.fromkeys(title for row in rows for title in row)
     shown = [title for title in titles if any(row.get(title) for row in rows)]
-    return Table(shown, [[row.get(title, "") for title in shown] for row in rows], words)
+    return Table(shown, [[row.get(title, "") for title in shown] for row in rows])
 
 
 @dataclass(frozen=True)
@@ -118,9 +112,9 @@ def to_markdown(blocks: Sequence[Block]) -> str:
     return _render("page.md", blocks=blocks)
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str | Link]]) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The table for a terminal: the first column aligned to the left, the others to the right."""
-    lines = [[cell.text if isinstance(cell, Link) else cell for cell in row] for row in (header, *rows)]
+    lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
     for line in lines:
@@ -147,10 +141,8 @@ def _render(template: str, **values: Any) -> str:
     return templates.get_template(template).render(values).strip() + "\n"
 
 
-def _escaped(cell: str | Link) -> str:
+def _escaped(cell: str) -> str:
     """One line of Markdown that shows the text as it is."""
-    if isinstance(cell, Link):
-        return f"[{_escaped(cell.text)}](<{cell.address}>)"
     line = " ".join(cell.split())
     # An underscore inside a word needs no escape.
     line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)

@@ -50,7 +50,7 @@ class Card:
         if self.fine_tune:
             blocks += [Text("Fine-tune it:"), Code(self.fine_tune, "bash")]
         blocks += [Heading(self.scores_title), self.scores, Heading("Training")]
-        blocks.append(Table(["", " "], self.training, words=[" "]))
+        blocks.append(Table(["", " "], self.training))
         if self.command:
             blocks += [Text("Made by this command:"), Code(self.command, "bash")]
         if self.options:

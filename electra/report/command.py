@@ -1,7 +1,7 @@
 """Reports of pre-training runs and of evaluations, from their files alone. No torch.
 
     electra report RUN                                     RUN/report.html, RUN/training_curves.png
-    electra report RUN RUN --output FILE.html              several runs in one page, over tokens
+    electra report RUN RUN --output FOLDER                 several runs in one page, over tokens
     electra report RUN --glue GLUE_FOLDER                  with GLUE results and their cost
     electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
@@ -28,11 +28,7 @@ logger = logging.getLogger("electra.report")
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra report", description="Write reports of pre-training runs or evaluations.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="runs, or evaluations of one kind")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help="for runs: file of the page, with the picture beside it; for evaluations: folder",
-    )
+    parser.add_argument("--output", type=Path, help="folder of the report (default: the first folder)")
     parser.add_argument(
         "--glue",
         type=Path,
@@ -67,5 +63,5 @@ def glue_section(evaluation: Path, run: Path) -> list[Block]:
     about = Text("Development sets, percent: median over seeds ± standard deviation.")
     blocks = [Heading(REPORTING.title), about, *REPORTING.section(summaries), Items(REPORTING.definitions)]
     record = read_run(run)
-    averages = {name: average.value for name, average in summaries[0].averages.items()}
-    return [*blocks, *efficiency_section(record.name, record.plan, record.metrics.get("compute", {}), averages)]
+    compute = record.metrics.get("compute", {})
+    return [*blocks, *efficiency_section(record.name, record.plan, compute, summaries[0].averages)]

@@ -1,7 +1,7 @@
 """Training logs -> panels: the curves of each metric. No torch.
 
-The panels of google-research/electra's training plots come first, in its order; metrics that are not in `MAIN` get
-panels at the end.
+These are the panels of google-research/electra's training plots, in its order, and those of the ablations. Other
+metrics of the log are in wandb and TensorBoard.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,7 @@ MAIN = (
     *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
     *("copy_gate_accuracy", "copy_gate_auc", "replaced_rate", "learning_rate", "tokens_per_second"),
 )
-"""Metrics (without `eval_`) whose panels are always shown; the others are folded."""
-_NO_CURVE = ("step", "epoch", "tokens_seen", "eta_seconds", "tokens", "runtime", "total_flos")
-_SHARES = {"accuracy", "auc", "precision", "recall", "f1", "mcc", "replaced"}
+"""The metrics that have a panel, without `eval_`."""
 
 
 class Curve(NamedTuple):
@@ -44,17 +42,8 @@ class Panel:
     curves: list[Curve] = field(default_factory=list)
 
     @property
-    def is_main(self) -> bool:
-        return self.name in MAIN
-
-    @property
     def title(self) -> str:
         return metric_title(self.name)
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the values are shares, or areas and correlations of about the same size."""
-        return not _SHARES.isdisjoint(self.name.split("_"))
 
 
 def x_label(runs: Sequence[RunRecord]) -> str:
@@ -63,19 +52,17 @@ def x_label(runs: Sequence[RunRecord]) -> str:
 
 
 def make_panels(runs: Sequence[RunRecord]) -> list[Panel]:
-    """A panel per metric, those of `MAIN` first."""
-    panels: dict[str, Panel] = {}
+    """A panel for each metric of `MAIN` that is in a log."""
+    panels = {name: Panel(name) for name in MAIN}
     for number, run in enumerate(runs):
         scale = 1.0 if len(runs) == 1 else _tokens_per_step(run)
         baselines = run.held_out.get("frequencies", {})
         for (kind, name), curve in _curves(number, run, scale).items():
-            panel = panels.setdefault(name, Panel(name))
-            panel.curves.append(curve)
+            panels[name].curves.append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
-                panel.curves.append(Curve(number, "frequencies", ends, 2 * [baselines[name]]))
-    first = [name for name in MAIN if name in panels]
-    return [panels[name] for name in [*first, *sorted(panels.keys() - MAIN)]]
+                panels[name].curves.append(Curve(number, "frequencies", ends, 2 * [baselines[name]]))
+    return [panel for panel in panels.values() if panel.curves]
 
 
 def _curves(number: int, run: RunRecord, scale: float) -> dict[tuple[str, str], Curve]:
@@ -84,9 +71,7 @@ def _curves(number: int, run: RunRecord, scale: float) -> dict[tuple[str, str], 
     for line in run.logs:
         for key, value in line.items():
             kind, name = _kind_and_name(key)
-            is_speed = name.endswith("_per_second") and name not in MAIN
-            is_metric = name not in _NO_CURVE and not is_speed and not key.startswith("train_")
-            if is_metric and isinstance(value, int | float):
+            if name in MAIN and value is not None:
                 curve = curves.setdefault((kind, name), Curve(number, kind, [], []))
                 curve.x.append(line["step"] * scale)
                 curve.y.append(value)
@@ -102,12 +87,11 @@ def _tokens_per_step(run: RunRecord) -> float:
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:
-    """What a key of the log is: eval_discriminator_auc -> held-out, discriminator_auc."""
+    """What a key of the log is: eval_new_discriminator_auc -> held-out: new, discriminator_auc."""
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")
-    known = [*LABELS, "loss", *_NO_CURVE]
-    for name in known:
-        if rest not in known and rest.endswith(f"_{name}"):
+    for name in (*LABELS, "loss"):
+        if rest not in MAIN and rest.endswith(f"_{name}"):
             return f"held-out: {rest.removesuffix(f'_{name}')}", name
     return "held-out", rest

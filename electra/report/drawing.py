@@ -24,12 +24,8 @@ STYLES: dict[str, dict[str, Any]] = {
 LABELS = {"held-out": "held-out text", "frequencies": "token frequencies, no context"}
 """Kind of a curve -> its label in the legend, if that is another."""
 COLUMNS = 4
-WIDTH = 14.4
-"""Inches of a picture of `COLUMNS` charts."""
 MOST_POINTS = 2000
 """Longer curves are part of the SVG as pixels, so that a page stays small."""
-SHARE_SPAN = 0.2
-"""Smallest span of an axis of shares, so that a change from .44 to .41 does not look like a collapse."""
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math": False, "font.size": 8}
 """Text stays text; the same numbers give the same bytes; names of runs may contain $."""
 
@@ -39,44 +35,27 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    labels = list(dict.fromkeys(label_of(curve, runs) for panel in panels for curve in panel.curves))
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    width = WIDTH * max(2, columns) / COLUMNS
-    # Inches. Fixed margins take a third of the time of a layout.
-    bottom = 0.55 + 0.2 * math.ceil(len(labels) / columns)
-    height = 2.5 * rows + bottom
+    lines: dict[str, Any] = {}
     with rc_context(_SETTINGS):
-        figure = Figure(figsize=(width, height), dpi=110)
-        figure.subplots_adjust(
-            left=0.6 / width,
-            bottom=bottom / height,
-            right=1 - 0.2 / width,
-            top=1 - 0.3 / height,
-            wspace=0.22,
-            hspace=0.3,
-        )
-        lines: dict[str, Any] = {}
+        figure = Figure(figsize=(3.6 * max(2, columns), 2.5 * rows + 0.6), dpi=110, layout="constrained")
         for position, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(rows, columns, position)
             axes.set_title(panel.title, fontsize=9)
             axes.grid(alpha=0.25)
             axes.margins(x=0.01)
+            if position > len(panels) - columns:
+                axes.set_xlabel(x_label)
             for curve in panel.curves:
                 label = label_of(curve, runs)
-                number = curve.run if len(runs) > 1 else labels.index(label)
+                known = [*lines, label]
+                number = curve.run if len(runs) > 1 else known.index(label)
                 style = STYLES[curve.kind.partition(":")[0]]
                 (line,) = axes.plot(curve.x, curve.y, color=COLOURS[number % len(COLOURS)], label=label, **style)
                 line.set_rasterized(len(curve.x) > MOST_POINTS)
                 lines.setdefault(label, line)
-            if panel.is_share:
-                low, high = axes.get_ylim()
-                start = (low + high - SHARE_SPAN) / 2
-                start = min(max(0.0, start), 1 - SHARE_SPAN)
-                axes.set_ylim(min(low, start), max(high, start + SHARE_SPAN))
-            if position > len(panels) - columns:
-                axes.set_xlabel(x_label)
-        figure.legend(handles=lines.values(), loc="lower center", ncols=columns, frameon=False)
+        figure.legend(handles=lines.values(), loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 

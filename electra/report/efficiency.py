@@ -63,7 +63,7 @@ def efficiency_section(
         *("" if score is None else f"{100 * score:.1f}" for score in scores),
         *("" if not score else _number(cost / score) for score in scores),
     ]
-    return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED], words=HEADER[2:3]), Items(NOTES)]
+    return [Heading("Cost of the score"), Table(HEADER, [row, *PUBLISHED]), Items(NOTES)]
 
 
 def _number(value: float) -> str:

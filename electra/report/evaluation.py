@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from electra.io.errors import UserError
-from electra.report.blocks import Block, Heading, Items, Link, Report, Table, Text, table_of
+from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
 from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize
 from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
 GENERAL_DEFINITIONS = (
     "All scores are in percent, on development sets. Higher is better.",
-    "Median, mean, best and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With "
-    "one seed there is none.",
+    "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
+    "is none.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",
     "A score is undefined where its formula has no value, such as the correlation with a constant. It counts as the "
-    "worst score in the median; mean and std are then undefined, too.",
+    "worst score in the median; std is then undefined, too.",
 )
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 
@@ -66,7 +66,6 @@ class Reporting:
             headline. Without any, other tasks than the official ones are refused.
         published: rows to show beside the runs; those without scores have an average only.
         averages: name -> the tasks that it is the mean of. Published rows have the first one.
-        errors: metrics whose best value is the lowest.
     """
 
     title: str
@@ -76,7 +75,6 @@ class Reporting:
     headlines: Sequence[str] = ()
     published: Sequence[PublishedScores] = ()
     averages: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    errors: Sequence[str] = ()
 
     def report(self, folders: Sequence[Path]) -> Report:
         """The report of evaluations, and the overview with a row per score for a terminal."""
@@ -133,24 +131,23 @@ class Reporting:
         if test:
             blocks += [Heading("Published results: test sets"), Text(NOT_PUBLIC), self._published_table(test, [])]
         blocks += [Heading("Definitions"), Items([*self.definitions, *GENERAL_DEFINITIONS])]
-        notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
-        if notes:
-            blocks += [Heading("Notes on published rows"), Items(notes)]
+        if rows:
+            sources = [f"{row.name}, {row.split}: {row.table}, {row.source}" for row in rows]
+            notes = [f"{row.name}, {row.split}: {note}." for row in rows for note in row.notes]
+            blocks += [Heading("Published rows"), Items([*sources, *notes])]
         return blocks
 
     def section(self, runs: Sequence[RunSummary]) -> list[Block]:
         """The overview with its remarks, all that other pages show of a report."""
         remarks = []
         for run in runs:
-            for name, average in run.averages.items():
-                if average.missing and set(run.tasks) & set(self.averages[name]):
-                    titles = ", ".join(self.tasks[task].title for task in average.missing)
-                    remarks.append(f"{run.name}: no {name}, which needs {titles}.")
             for summary in run.tasks.values():
-                for split, numbers in summary.other_rows.items():
-                    found = ", ".join(map(str, numbers))
-                    what = f"{summary.task.title} {split} ({found} instead of {summary.task.rows[split]})"
-                    remarks.append(f"{run.name}: {what} rows. The score is not comparable with published ones.")
+                for split, official in summary.task.rows.items():
+                    for number in sorted(
+                        {result.rows.get(split, official) for result in summary.results} - {official}
+                    ):
+                        what = f"{summary.task.title} {split} ({number} instead of {official} rows)"
+                        remarks.append(f"{run.name}: {what}. The score is not comparable with published ones.")
         overview = self.overview(runs)
         return [overview, Items(remarks)] if remarks else [overview]
 
@@ -159,7 +156,7 @@ class Reporting:
         rows = []
         for run in runs:
             starts = dict.fromkeys(r.start.split("-")[0] for s in run.tasks.values() for r in s.results)
-            row: dict[str, str | Link] = {
+            row = {
                 "Run": run.name,
                 "Model": run.model,
                 "Start": ", ".join(starts),
@@ -170,33 +167,29 @@ class Reporting:
                 for metric, title in (task.columns or {task.headline: task.headline_title}).items():
                     row[f"{task.title} {title}"] = cell(run, name, metric)
             for name, average in run.averages.items():
-                row[name] = percent(average.value, empty="")
+                row[name] = percent(average, empty="")
             rows.append(row)
-        return table_of(rows, words=("Model", "Start", "Seeds"))
+        return table_of(rows)
 
     def _details(self, runs: Sequence[RunSummary]) -> list[Block]:
         """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
         blocks: list[Block] = []
         for name, task in self.tasks_in(runs).items():
-            rows: list[dict[str, str | Link]] = []
+            rows = []
             for run in runs:
-                if name not in run.tasks:
-                    continue
-                summary = run.tasks[name]
-                for metric, spread in summary.metrics.items():
-                    best = min if metric in self.errors else max
-                    rows.append(
-                        {
-                            "Run": run.name,
-                            "Metric": self.metrics.get(metric, metric),
-                            "Median": percent(spread.median, 2),
-                            "Mean": percent(spread.mean, 2),
-                            "Best": percent(best(spread.defined, default=None), 2),
-                            "Std": percent(spread.std, 2, empty=""),
-                            "By seed": _by_seed(summary, spread),
-                        }
-                    )
-            blocks += [Heading(task.title, 3), table_of(rows, words=("Metric", "By seed"))]
+                if name in run.tasks:
+                    summary = run.tasks[name]
+                    for metric, spread in summary.metrics.items():
+                        rows.append(
+                            {
+                                "Run": run.name,
+                                "Metric": self.metrics.get(metric, metric),
+                                "Median": percent(spread.median, 2),
+                                "Std": percent(spread.std, 2, empty=""),
+                                "By seed": _by_seed(summary, spread),
+                            }
+                        )
+            blocks += [Heading(task.title, 3), table_of(rows)]
         return blocks
 
     def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
@@ -209,13 +202,13 @@ class Reporting:
             for metric in one.scores.get(task, ())
         }
         averages = list(self.averages)[:1]
-        rows: list[dict[str, str | Link]] = []
+        rows = []
         for run in runs:
-            row: dict[str, str | Link] = {"Model": f"{run.name} (this report)"}
+            row = {"Model": f"{run.name} (this report)"}
             for (task, metric), title in columns.items():
                 row[title] = cell(run, task, metric, with_std=False)
             for name in averages:
-                row[name] = percent(run.averages[name].value, empty="")
+                row[name] = percent(run.averages[name], empty="")
             row["Protocol"] = f"median of {seeds_cell(run)}"
             rows.append(row)
         for one in published:
@@ -226,9 +219,8 @@ class Reporting:
             for name in averages:
                 row[name] = f"{one.average:.1f}"
             row["Protocol"] = one.protocol
-            row["Source"] = Link(one.table, one.source)
             rows.append(row)
-        return table_of(rows, words=("Protocol", "Source"))
+        return table_of(rows)
 
 
 def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
@@ -245,9 +237,10 @@ def cell(run: RunSummary, task: str, metric: str, *, with_std: bool = True) -> s
     text = percent(spread.median)
     if with_std and spread.std is not None:
         text += f" ± {percent(spread.std)}"
-    counts = ((summary.collapsed, "collapsed"), (spread.undefined, "undefined"))
-    flags = [f"{count} of {len(spread.values)} {what}" for count, what in counts if count]
-    return f"{text} ({', '.join(flags)})" if flags else text
+    for count, what in ((summary.collapsed, "collapsed"), (spread.undefined, "undefined")):
+        if count:
+            text += f" ({count} of {len(spread.values)} {what})"
+    return text
 
 
 def seeds_cell(run: RunSummary) -> str:

@@ -3,29 +3,29 @@
 LABELS = {
     "generator_loss": "generator loss (nats)",
     "masked_accuracy": "generator accuracy",
-    "masked_accuracy_mask_token": "  where it saw [MASK]",
-    "masked_accuracy_kept_token": "  where it saw the token",
-    "sampled_accuracy": "  of its samples",
-    "generator_entropy": "  entropy (nats)",
+    "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
+    "masked_accuracy_kept_token": "generator accuracy where it saw the token",
+    "sampled_accuracy": "generator accuracy of its samples",
+    "generator_entropy": "generator entropy (nats)",
     "replaced_rate": "replaced tokens",
     "discriminator_loss": "discriminator loss (nats)",
     "discriminator_accuracy": "discriminator accuracy",
-    "discriminator_precision": "  precision",
-    "discriminator_recall": "  recall",
-    "discriminator_f1": "  F1",
-    "discriminator_mcc": "  MCC",
+    "discriminator_precision": "discriminator precision",
+    "discriminator_recall": "discriminator recall",
+    "discriminator_f1": "discriminator F1",
+    "discriminator_mcc": "discriminator MCC",
     "discriminator_auc": "discriminator AUC",
     "mlm_loss": "MLM loss (nats)",
     "mlm_accuracy": "MLM accuracy",
-    "mlm_accuracy_mask_token": "  where it saw [MASK]",
-    "mlm_accuracy_other_token": "  where it saw another",
-    "mlm_accuracy_kept_token": "  where it saw the token",
+    "mlm_accuracy_mask_token": "MLM accuracy where it saw [MASK]",
+    "mlm_accuracy_other_token": "MLM accuracy where it saw another",
+    "mlm_accuracy_kept_token": "MLM accuracy where it saw the token",
     "all_tokens_loss": "loss at all tokens (nats)",
     "all_tokens_accuracy": "accuracy at all tokens",
     "copy_gate_accuracy": "copy gate accuracy",
     "copy_gate_auc": "copy gate AUC",
 }
-"""Labels of all metrics but the total loss, in the order of the table. An indented one belongs to that above it."""
+"""Labels of all metrics but the total loss, in the order of the table."""
 DEFINITIONS = {
     "generator_loss": "Generator loss: mean of -log q(original token) at the chosen positions; log of the vocabulary "
     "size if it knows nothing.",
@@ -44,23 +44,8 @@ DEFINITIONS = {
     "all_tokens_accuracy": "Accuracy at all tokens: the same at every position, with the copy gate applied.",
 }
 """One sentence or two for each metric that a reader may not know."""
-TITLES = {
-    "loss": "total loss",
-    "masked_accuracy_mask_token": "generator accuracy where it saw [MASK]",
-    "masked_accuracy_kept_token": "generator accuracy where it saw the token",
-    "sampled_accuracy": "generator accuracy of its samples",
-    "generator_entropy": "generator entropy (nats)",
-    "discriminator_precision": "discriminator precision",
-    "discriminator_recall": "discriminator recall",
-    "discriminator_f1": "discriminator F1",
-    "discriminator_mcc": "discriminator MCC",
-    "mlm_accuracy_mask_token": "MLM accuracy where it saw [MASK]",
-    "mlm_accuracy_other_token": "MLM accuracy where it saw another",
-    "mlm_accuracy_kept_token": "MLM accuracy where it saw the token",
-}
-"""Names of metrics whose label needs the one above it."""
 
 
 def metric_title(name: str) -> str:
     """The name of a metric where it stands alone."""
-    return TITLES.get(name) or LABELS.get(name) or name.replace("_", " ")
+    return "total loss" if name == "loss" else LABELS.get(name, name.replace("_", " "))

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from electra.io.console import format_seconds
-from electra.io.errors import UserError
 from electra.io.files import write_file
 from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
-from electra.report.curves import Panel, make_panels, x_label
+from electra.report.curves import make_panels, x_label
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
 from electra.report.runs import RunRecord, names_of, read_run
 
 logger = logging.getLogger(__name__)
 
-REPORT_NAME, PICTURE_NAME = "report.html", "training_curves.png"
 ABOUT_HELD_OUT = (
     "All columns of a run use the same held-out text and masks. Losses are in nats; other values are shares, from 0 "
     "to 1, and areas under curves. 'frequencies' is a baseline that knows how frequent each token is, and no context."
@@ -60,41 +58,17 @@ SIZES = {
 
 def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> list[Block]:
     """The page of some runs; `more`: a section of its own, such as GLUE results."""
-    panels = make_panels(runs)
-    others = [panel for panel in panels if not panel.is_main]
     blocks: list[Block] = []
     for run in runs:
-        blocks += [Text(text if len(runs) == 1 else f"{run.name}: {text}") for text in summary(run)]
-    if notes := [note for run in runs for note in run.notes]:
-        blocks.append(Items(notes))
-    blocks += [Heading("Curves"), _figure([panel for panel in panels if panel.is_main], runs)]
-    if others:
-        blocks.append(Details("More curves", [_figure(others, runs)]))
+        verdict = run.metrics.get("verdict")
+        if verdict:
+            blocks.append(Text(verdict if len(runs) == 1 else f"{run.name}: {verdict}"))
+    panels = make_panels(runs)
+    titles = ", ".join(panel.title for panel in panels)
+    figure = Figure(render(draw(panels, runs, x_label(runs)), "svg"), f"Curves of {titles}")
+    blocks += [Items([note for run in runs for note in run.notes]), Heading("Curves"), figure]
     blocks += [*_held_out(runs), *more, *_sizes(runs), *_samples(runs), *_options(runs)]
     return blocks
-
-
-def summary(run: RunRecord) -> list[str]:
-    """The verdict of a finished run, and what was trained on what for how long; empty for an unfinished one."""
-    if not run.metrics:
-        return []
-    plan = run.plan
-    compute = run.metrics["compute"]
-    sources = ", ".join(Path(source["name"]).name for source in plan["sources"][:3])
-    text = (
-        f"Objective {plan['objective']}: a {plan.get('main_network', 'discriminator')} of "
-        f"{plan['discriminator_parameters']:,} parameters and a generator of {plan['generator_parameters']:,}, "
-        f"trained on {sources} ({plan['documents']:,} documents, {plan['corpus_tokens']:,} tokens) for "
-        f"{plan['steps']:,} steps of {plan['batch_size']} segments of up to {plan['max_length']} tokens, in "
-        f"{_cell('_seconds', compute.get('training_seconds'))} on {compute['device']}."
-    )
-    verdict = run.metrics.get("verdict")
-    return [verdict, text] if verdict else [text]
-
-
-def _figure(panels: Sequence[Panel], runs: Sequence[RunRecord]) -> Figure:
-    titles = ", ".join(panel.title for panel in panels)
-    return Figure(render(draw(panels, runs, x_label(runs)), "svg"), f"Curves of {titles}")
 
 
 # ---- tables
@@ -143,18 +117,12 @@ def _options(runs: Sequence[RunRecord]) -> list[Block]:
     """All options of a run; of several runs, those that differ."""
     rows = []
     for name in dict.fromkeys(name for run in runs for name in run.options):
-        values = [_option_cell(run.options.get(name)) for run in runs]
+        values = [str(run.options.get(name, "")) for run in runs]
         if len(runs) == 1 or len(set(values)) > 1:
             rows.append([name, *values])
     header = ["", *(run.name for run in runs)]
     title = "All options" if len(runs) == 1 else "Options that differ"
-    return [Heading("Options"), Details(title, [Table(header, rows, words=header)])]
-
-
-def _option_cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return [Heading("Options"), Details(title, [Table(header, rows)])]
 
 
 def _cell(key: str, value: Any) -> str:
@@ -175,25 +143,19 @@ def _cell(key: str, value: Any) -> str:
 
 
 def write_report(folders: Sequence[Path], output: Path | None = None, more: Sequence[Block] = ()) -> list[Path]:
-    """Write the page and the picture; returns their files.
+    """Write report.html and training_curves.png; returns their files. Runs may be unfinished.
 
-    Without `output`, the file of the page, they are report.html and training_curves.png in the run's folder; for
-    several runs, which may be unfinished, comparison.html and .png beside the first. For `more` see `report_blocks`.
+    Without `output`, their folder is the run's, or that of the first of several runs. For `more` see `report_blocks`.
     """
-    if output is not None and output.suffix != ".html":
-        raise UserError(f"--output {output} is not a page; name a file that ends in .html")
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
-    title = f"Pre-training: {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
+    folder = output or runs[0].folder
+    page_file = folder / "report.html"
+    picture_file = folder / "training_curves.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    title = f"Pre-training: {', '.join(run.name for run in runs)}"
     page = to_html(title, report_blocks(runs, more))
-    main = [panel for panel in make_panels(runs) if panel.is_main]
-    page_file = output or runs[0].folder.resolve().parent / "comparison.html"
-    picture_file = page_file.with_suffix(".png")
-    if output is None and len(runs) == 1:
-        page_file = runs[0].folder / REPORT_NAME
-        picture_file = runs[0].folder / PICTURE_NAME
-    page_file.parent.mkdir(parents=True, exist_ok=True)
     write_file(page.encode(errors="backslashreplace"), page_file)
-    write_file(render(draw(main, runs, x_label(runs)), "png"), picture_file)
+    write_file(render(draw(make_panels(runs), runs, x_label(runs)), "png"), picture_file)
     return [page_file, picture_file]
 
 
@@ -202,7 +164,7 @@ def try_to_report(folder: Path) -> list[Path]:
     try:
         files = write_report([folder])
     except Exception as error:
-        logger.warning("the report of %s could not be written: %s", folder, " ".join(str(error).split()))
+        logger.warning("the report of %s could not be written: %s", folder, error)
         return []
-    logger.info("report         %s", ", ".join([str(files[0]), *(path.name for path in files[1:])]))
+    logger.info("report         %s", files[0])
     return files

@@ -8,7 +8,6 @@ its tasks: the mean of some of them would look like the real one.
 """
 
 import json
-import logging
 import math
 import os
 import statistics
@@ -18,8 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
-
-logger = logging.getLogger(__name__)
 
 RESULTS_NAME, ENVIRONMENT_NAME = "results.jsonl", "environment.json"
 
@@ -53,9 +50,7 @@ def read_results(path: Path) -> list[Result]:
     """All results of a file, in order; none if it does not exist. An incomplete last line is ignored."""
     if not path.exists():
         return []
-    whole, _, rest = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-    if rest:
-        logger.warning("%s: the last line is incomplete and ignored", path)
+    whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
     results = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
@@ -130,11 +125,6 @@ class Spread:
         return _defined(statistics.median([*self.defined, *[-math.inf] * self.undefined]))
 
     @property
-    def mean(self) -> float | None:
-        """None if any value is undefined."""
-        return None if self.undefined else statistics.fmean(self.defined)
-
-    @property
     def std(self) -> float | None:
         """Standard deviation with n - 1; None for one seed, or if any value is undefined."""
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
@@ -163,33 +153,19 @@ class TaskSummary:
     def collapsed(self) -> int:
         return sum(result.collapsed for result in self.results)
 
-    @property
-    def other_rows(self) -> dict[str, list[int]]:
-        """Split -> the numbers of rows that differ from the official one."""
-        others = {
-            split: sorted({r.rows[split] for r in self.results if split in r.rows} - {official})
-            for split, official in self.task.rows.items()
-        }
-        return {split: numbers for split, numbers in others.items() if numbers}
-
-
-@dataclass(frozen=True)
-class Average:
-    """Mean of the medians of the headline metrics, a fraction; None if a task has no median: it is `missing`."""
-
-    value: float | None
-    missing: tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All results of one model in one folder: one row of a table."""
+    """All results of one model in one folder: one row of a table.
+
+    An average is the mean of the medians of the headline metrics, a fraction; None if a task has no median.
+    """
 
     name: str
     model: str
     parameters: int
     tasks: Mapping[str, TaskSummary]
-    averages: Mapping[str, Average]
+    averages: Mapping[str, float | None]
 
 
 def summarize(
@@ -211,13 +187,11 @@ def summarize(
     return summaries
 
 
-def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> Average:
+def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> float | None:
     medians = []
-    missing = []
     for name in names:
         median = tasks[name].headline.median if name in tasks else None
         if median is None:
-            missing.append(name)
-        else:
-            medians.append(median)
-    return Average(None if missing else statistics.fmean(medians), tuple(missing))
+            return None
+        medians.append(median)
+    return statistics.fmean(medians)

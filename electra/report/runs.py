@@ -51,10 +51,9 @@ class RunRecord:
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:
     """Folder -> its name; folders with the same name are named by their paths."""
-    names = [folder.resolve().name for folder in folders]
-    return {
-        folder: name if names.count(name) == 1 else str(folder) for folder, name in zip(folders, names, strict=True)
-    }
+    names = {folder: folder.resolve().name for folder in folders}
+    is_unique = len(set(names.values())) == len(names)
+    return names if is_unique else {folder: str(folder) for folder in folders}
 
 
 def read_run(folder: Path, name: str = "") -> RunRecord:

@@ -20,7 +20,6 @@ from tokenizers import Tokenizer, models, trainers
 from transformers import PreTrainedTokenizerBase
 
 from electra.io.errors import UserError
-from electra.options import VOCAB_SIZE
 from electra.tokenizers.load import UNMATCHABLE_PREFIX, vocabulary_size
 from electra.tokenizers.train import count_words, train_on_words
 
@@ -46,7 +45,7 @@ def extend_tokenizer(
     A new token has a letter or a digit and at most 30 characters: rules of tables are no words.
 
     Raises:
-        UserError: its algorithm cannot be continued, its ids would be too large, or the text has nothing to add.
+        UserError: its algorithm cannot be continued, or the text has nothing to add.
     """
     backend = tokenizer.backend_tokenizer
     name = tokenizer.name_or_path
@@ -54,7 +53,8 @@ def extend_tokenizer(
     model = state["model"]
     old = tokenizer.get_vocab()
     size = vocabulary_size(tokenizer)
-    _check_extensible(tokenizer, model, new_tokens)
+    if model["type"] not in ("WordPiece", "BPE", "Unigram"):
+        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
 
     counted = count_words(documents, backend.normalizer, backend.pre_tokenizer)
     words = {word: count for word, count in counted.items() if count >= min_frequency and _has_letters(backend, word)}
@@ -70,8 +70,6 @@ def extend_tokenizer(
             f"the text gives tokenizer {name} no new token: no word of several pieces occurs {min_frequency} times; "
             "name more text, or use the tokenizer as it is"
         )
-    if len(names) < new_tokens:
-        logger.warning("the text gave %d new tokens, fewer than --new_tokens %d", len(names), new_tokens)
 
     new = {token: size + rank for rank, token in enumerate(names)}
     if model["type"] == "Unigram":
@@ -86,15 +84,6 @@ def extend_tokenizer(
         raise UserError(f"tokenizer {name}: its ids would change; train a new tokenizer")
     logger.info("added %d tokens, such as %s", len(names), ", ".join(names[:10]))
     return longer
-
-
-def _check_extensible(tokenizer: PreTrainedTokenizerBase, model: dict[str, Any], new_tokens: int) -> None:
-    name = tokenizer.name_or_path
-    size = vocabulary_size(tokenizer)
-    if model["type"] not in ("WordPiece", "BPE", "Unigram"):
-        raise UserError(f"tokenizer {name} is of type {model['type']}; WordPiece, BPE and Unigram can be extended")
-    if not VOCAB_SIZE.holds(size + new_tokens):
-        raise UserError(f"--new_tokens {new_tokens}: no room beside {size} tokens; ids must be {VOCAB_SIZE.expected}")
 
 
 def _text(backend: Tokenizer, token: str) -> str:

@@ -19,7 +19,6 @@ corpus. Without spaces, Unigram takes a sentence for a word: set `max_documents`
 
 import itertools
 import json
-import logging
 import random
 import re
 from collections import Counter
@@ -31,8 +30,6 @@ from transformers import BertTokenizer, PreTrainedTokenizerBase
 from electra.io.errors import UserError
 from electra.tokenizers.load import SPECIAL_TOKENS, wrap_backend
 from electra.tokenizers.options import TokenizerArguments
-
-logger = logging.getLogger(__name__)
 
 SPECIAL = list(SPECIAL_TOKENS.values())
 # The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
@@ -55,13 +52,7 @@ def train_tokenizer(documents: Iterable[str], options: TokenizerArguments, seed:
         UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
     """
     documents = prepare_documents(documents, options.max_documents, seed)
-    tokenizer = ALGORITHMS[options.tokenizer_algorithm](documents, options)
-    if len(tokenizer) < options.vocab_size:
-        logger.warning(
-            f"the documents gave {len(tokenizer)} tokens, fewer than vocab_size={options.vocab_size}; set "
-            "--vocab_size to that, train on more text or lower --min_frequency"
-        )
-    return tokenizer
+    return ALGORITHMS[options.tokenizer_algorithm](documents, options)
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:

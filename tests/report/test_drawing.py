@@ -1,27 +1,15 @@
-"""Pictures show the numbers, with axes that do not exaggerate."""
+"""Pictures show the numbers."""
 
 from pathlib import Path
 
-from pytest import approx
-
 from electra.report.curves import Curve, Panel
-from electra.report.drawing import SHARE_SPAN, draw, render
+from electra.report.drawing import draw, render
 from electra.report.runs import RunRecord
 
 
 def axes_of(name, *values):
     curve = Curve(0, "held-out", list(range(len(values))), list(values))
     return draw([Panel(name, [curve])], [RunRecord("a$b$ <i>", Path(), [], 1)], "steps").axes[0]
-
-
-def test_a_small_change_of_a_share_looks_small():
-    low, high = axes_of("discriminator_recall", 0.442, 0.405).get_ylim()
-    assert high - low == approx(SHARE_SPAN) and low < 0.405 < 0.442 < high
-
-
-def test_a_loss_keeps_its_own_axis():
-    low, high = axes_of("generator_loss", 3.0, 3.01).get_ylim()
-    assert high - low < 0.02
 
 
 def test_the_same_numbers_give_the_same_bytes():

@@ -59,14 +59,9 @@ def test_the_curves_are_the_log(tmp_path):
     assert charts["generator loss (nats)"][2] == [(0.0, 6.25), (100.0, 6.25)]
 
 
-def test_a_page_begins_with_the_verdict_and_the_training(page):
-    verdict, training, *_ = re.findall(r"<p>(.*?)</p>", page)
+def test_a_page_begins_with_the_verdict(page):
+    verdict = re.findall(r"<p>(.*?)</p>", page)[0]
     assert verdict == "step 100: the discriminator has started to learn"
-    assert training == (
-        "Objective electra: a discriminator of 1,000 parameters and a generator of 500, trained on books.txt "
-        "(7 documents, 900 tokens) for "
-        "100 steps of 8 segments of up to 16 tokens, in 1 d 00 h on a computer."
-    )
     assert page.index(verdict) < page.index("<h2>Curves</h2>")
 
 
@@ -126,17 +121,18 @@ def test_the_files_of_one_run_and_of_several(tmp_path):
     one, other = finished_run(tmp_path / "one"), finished_run(tmp_path / "other")
     page_file, picture_file = write_report([one])
     assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
-    assert Image.open(picture_file).size == (1584, 907)  # three rows of four panels
-    main([str(one), str(other)])
-    assert (tmp_path / "comparison.html").is_file() and (tmp_path / "comparison.png").is_file()
+    assert Image.open(picture_file).size == (1584, 891)  # three rows of four panels
+    before = page_file.read_text()
+    main([str(one), str(other), "--output", str(tmp_path / "both")])
+    assert (tmp_path / "both" / "report.html").is_file() and page_file.read_text() == before
 
 
 def test_glue_stands_in_the_report_of_its_run(tmp_path):
     run = finished_run(tmp_path / "run")
-    main([str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks())), "--output", str(tmp_path / "a.html")])
-    page = (tmp_path / "a.html").read_text()
+    main([str(run), "--glue", str(run_folder(tmp_path / "glue", all_tasks())), "--output", str(tmp_path / "a")])
+    page = (tmp_path / "a" / "report.html").read_text()
     assert '<th scope="row">glue</th><td>output/small</td>' in page and "<h2>Cost of the score</h2>" in page
-    assert (tmp_path / "a.png").is_file() and not (run / "report.html").exists()
+    assert not (run / "report.html").exists()
 
 
 def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path):
@@ -157,7 +153,6 @@ def test_bad_requests_are_refused_in_a_line(tmp_path):
     run = finished_run(tmp_path / "run")
     for argv, message in (
         ([str(run), "--glue", str(tmp_path)], "has no results"),
-        ([str(run), "--output", str(run / "config.yaml")], r"config\.yaml .*\.html"),
         ([str(tmp_path / "nothing")], "there is no folder"),
     ):
         with raises(UserError, match=message):

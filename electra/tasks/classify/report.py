@@ -76,6 +76,5 @@ REPORTING = LabelReporting(
     METRICS,
     DEFINITIONS,
     headlines=tuple(HEADLINES.values()),
-    errors=("rmse",),
 )
 report = REPORTING.report

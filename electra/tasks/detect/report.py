@@ -80,7 +80,7 @@ def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str
             }
         )
         passages += [Heading(line["place"], 3), Passage(pieces(text, judged))]
-    table = table_of(rows, words=["worst spans"])
+    table = table_of(rows)
     agreement = []
     for level, found in summary["agreement"].items():
         agreement.append({"of": level, **rounded(found)})
