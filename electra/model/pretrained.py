@@ -314,9 +314,10 @@ def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Suppress transformers' report of unused heads."""
+    """Suppress transformers' report of unused heads, and its progress bars from now on."""
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:

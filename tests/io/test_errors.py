@@ -19,7 +19,6 @@ from tests.helpers import parametrize
         (OSError(28, "No space left", "a.txt"), 2, "error: [Errno 28] No space left: 'a.txt'"),
         (ModuleNotFoundError("No module", name="seqeval"), 2, "pip install seqeval"),
         (KeyboardInterrupt(), 130, "stopped"),
-        (MemoryError(), 2, "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
         (SystemExit(85), 85, ""),
     ],

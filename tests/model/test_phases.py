@@ -111,15 +111,6 @@ def test_a_frozen_generator_hides_no_shared_weight_from_autocast():
         assert_close(grad, expected[name])
 
 
-def test_the_baseline_is_in_checkpoints_but_in_no_network(tmp_path):
-    model = make_model(objective="adversarial")
-    assert model.baseline.weight.shape == (1, 16) and model.baseline.bias is None
-    model.save_pretrained(tmp_path)
-    loaded = ElectraForJointPretraining.from_pretrained(tmp_path)
-    assert torch.equal(loaded.baseline.weight, model.baseline.weight)
-    assert make_model().baseline is None
-
-
 @parametrize("objective", ["electra", "electra_15", "replace_mlm", "all_tokens_mlm"])
 def test_a_uniform_generator_is_none_and_leaves_one_loss(objective):
     model = make_model(objective=objective, uniform_generator=True)

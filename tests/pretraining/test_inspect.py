@@ -70,7 +70,7 @@ def test_a_generator_with_other_tokens_is_refused(finished_run, tmp_path):
     *_, first, second = vocab
     vocab[first], vocab[second] = vocab[second], vocab[first]
     (folder / "tokenizer.json").write_text(json.dumps(words))
-    with raises(UserError, match="other has another tokenizer"):
+    with raises(UserError, match="other is no generator"):
         load_networks(str(finished_run), str(folder))
 
 
@@ -96,7 +96,6 @@ def test_the_command_prints_every_text(finished_run, capsys):
     ("argv", "message"),
     [
         (["{run}/nothing", "a"], "nothing"),
-        (["{run}", "bab " * 200], "32"),
         (["{run}", "a", "--mlm_probability", "1.5"], "--mlm_probability 1.5"),
         (["{run}", "a", "--generator", "{run}/discriminator"], "discriminator"),
     ],

@@ -87,7 +87,6 @@ def test_ids_of_added_tokens_behind_a_unigram_model_stay():
 def test_what_cannot_be_lengthened_is_one_line():
     wordpiece = train_tokenizer(TEXTS, TokenizerArguments(vocab_size=160))
     assert "WordLevel" in refused(lambda: extend_tokenizer(make_number_tokenizer(20), DOMAIN, 5, 2))
-    assert "no room" in refused(lambda: extend_tokenizer(wordpiece, DOMAIN, 2**24, 2))
     assert "no new token" in refused(lambda: extend_tokenizer(wordpiece, ["the"], 5, 2))
 
 
@@ -101,10 +100,7 @@ def test_the_command_measures_before_and_after(tmp_path, capsys):
     assert report["vocab_size"] == report["before"]["vocab_size"] + 3
     assert report["bytes_per_token"] > 1.5 * report["before"]["bytes_per_token"]
     assert "--lowercase" in refused_command(main, [*extend, "--cased"], capsys).replace("--cased", "--lowercase")
-    assert "--vocab_size" in refused_command(main, [*extend, "--vocab_size", "300"], capsys)
     assert "--output_dir" in refused_command(main, extend, capsys)
-    elsewhere = [*command, "--output_dir", str(tmp_path / "other"), "--extend", str(tmp_path / "nowhere")]
-    assert "nowhere" in refused_command(main, elsewhere, capsys)
 
 
 @parametrize("algorithm", ALGORITHMS)
