@@ -112,7 +112,7 @@ def build(size: str) -> ElectraForJointPretraining:
     names += ["max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob"]
     sizes = {name: recipe[name] for name in names}
     discriminator = discriminator_config(vocab_size=30522, pad_token_id=0, **sizes)
-    generator, _ = generator_config(discriminator, recipe["generator_size"], recipe["generator_layer_size"])
+    generator = generator_config(discriminator, recipe["generator_size"], recipe["generator_layer_size"])
     options: dict[str, Any] = {"mask_token_id": 103, "special_token_ids": [0, 100, 101, 102, 103]}
     probability = recipe["mlm_probability"]
     return ElectraForJointPretraining(

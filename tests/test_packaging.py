@@ -62,7 +62,7 @@ def test_electra_answers_without_importing_libraries(words, code, line):
     assert not {"torch", "transformers", "numpy"} & set(done.stdout.splitlines()[-1].split())
 
 
-@parametrize("name", ["pretrain", "glue", "squad", "tag", "choose", "pairs", "tokenizer"])
+@parametrize("name", ["pretrain", "glue", "pairs", "tokenizer"])
 def test_options_are_parsed_before_the_heavy_imports(name):
     program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
     words = [name, "--no_such_option", "4"]

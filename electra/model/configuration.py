@@ -162,10 +162,35 @@ def longest_text(config: PreTrainedConfig) -> int:
     return int(config.max_position_embeddings) - first_position(config)
 
 
-def generator_width(
-    discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None = None
-) -> tuple[int, int]:
-    """The generator's width and number of heads, see `generator_config`."""
+def _round_half_up(value: float) -> int:
+    """Rounded to an integer of at least 1."""
+    return max(1, math.floor(value + 0.5))
+
+
+def generator_config(
+    discriminator: PreTrainedConfig,
+    generator_size: float,
+    generator_layer_size: float,
+    *,
+    model_type: str | None = None,
+    num_attention_heads: int | None = None,
+    intermediate_size: int | None = None,
+) -> PreTrainedConfig:
+    """The generator's configuration: the discriminator's, `generator_size` times as wide.
+
+    The width is rounded to whole attention heads of the discriminator's head width. A generator narrower than one
+    head has a single head of its own width, as in google-research/electra: 12.5 % of Small is 32 wide. Feed-forward
+    layers are 4 times as wide as the generator, for size 1 as wide as the discriminator's. Word embeddings are as wide
+    as the discriminator's where the architecture projects them.
+
+    Args:
+        generator_size: width relative to the discriminator's, > 0.
+        generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
+        model_type: a name of `BACKBONES`; the discriminator's if not given.
+        num_attention_heads, intermediate_size: in place of the rules above.
+    Raises:
+        UserError: too narrow for one head.
+    """
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
     if num_attention_heads is not None:
@@ -182,54 +207,11 @@ def generator_width(
             f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
             f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
         )
-    return hidden_size, heads
-
-
-def _round_half_up(value: float) -> int:
-    """Rounded to an integer of at least 1."""
-    return max(1, math.floor(value + 0.5))
-
-
-def generator_config(
-    discriminator: PreTrainedConfig,
-    generator_size: float,
-    generator_layer_size: float,
-    *,
-    model_type: str | None = None,
-    num_attention_heads: int | None = None,
-    intermediate_size: int | None = None,
-) -> tuple[PreTrainedConfig, list[str]]:
-    """The generator's configuration: the discriminator's, `generator_size` times as wide.
-
-    The width is rounded to whole attention heads of the discriminator's head width. A generator narrower than one
-    head has a single head of its own width, as in google-research/electra: 12.5 % of Small is 32 wide. Feed-forward
-    layers are 4 times as wide as the generator, for size 1 as wide as the discriminator's. Word embeddings are as wide
-    as the discriminator's where the architecture projects them.
-
-    Args:
-        generator_size: width relative to the discriminator's, > 0.
-        generator_layer_size: number of layers relative to the discriminator's, > 0; at least one layer is built.
-        model_type: a name of `BACKBONES`; the discriminator's if not given.
-        num_attention_heads, intermediate_size: in place of the rules above.
-    Returns:
-        the configuration, and a note for each size that had to be rounded.
-    Raises:
-        UserError: too narrow for one head.
-    """
-    hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
-    wanted = generator_size * discriminator.hidden_size
-    wanted_layers = generator_layer_size * discriminator.num_hidden_layers
-    layers = _round_half_up(wanted_layers)
+    layers = _round_half_up(generator_layer_size * discriminator.num_hidden_layers)
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
-    notes = []
-    # 1/3 is commonly written .33333: deviations below 1 % are not worth a note.
-    if abs(wanted - hidden_size) > 0.01 * wanted:
-        notes.append(f"generator width {wanted:g} rounded to {hidden_size} ({heads} heads)")
-    if abs(wanted_layers - layers) > 0.01 * wanted_layers:
-        notes.append(f"generator layers {wanted_layers:g} rounded to {layers}")
     kept = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
-    config = discriminator_config(
+    return discriminator_config(
         **{name: value_of(discriminator, name) for name in kept},
         embedding_size=embedding_width(discriminator),
         hidden_size=hidden_size,
@@ -239,4 +221,3 @@ def generator_config(
         max_position_embeddings=longest_text(discriminator),
         model_type=model_type or discriminator.model_type,
     )
-    return config, notes

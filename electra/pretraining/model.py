@@ -134,7 +134,7 @@ def _generator_config(
     sizes = args.model
     if sizes.init_generator:
         return _trained_config(args, "generator", sizes.init_generator, tokenizer, resumed, discriminator)
-    fresh, notes = generator_config(
+    fresh = generator_config(
         discriminator,
         sizes.generator_size,
         sizes.generator_layer_size,
@@ -142,8 +142,6 @@ def _generator_config(
         num_attention_heads=sizes.generator_num_attention_heads,
         intermediate_size=sizes.generator_intermediate_size,
     )
-    for note in notes:
-        logger.info(note)
     fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
     if sizes.tie == "all" and getattr(discriminator, "attention_bias", False):
         fresh.attention_bias = True  # encoders of one shape, also with local heads

@@ -42,7 +42,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def joint():
     discriminator = tiny_configs(VOCAB_SIZE)["electra"]
-    generator, _ = generator_config(discriminator, 0.5, 0.5)
+    generator = generator_config(discriminator, 0.5, 0.5)
     torch.manual_seed(0)
     return ElectraForJointPretraining(
         ElectraPretrainingConfig(generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4])

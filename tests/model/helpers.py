@@ -44,7 +44,7 @@ def network_config(model_type="electra", **changes):
 
 def joint_model(discriminator, generator=None, generator_size=1.0, generator_layer_size=1.0, **options):
     config = network_config(discriminator) if isinstance(discriminator, str) else discriminator
-    smaller, _ = generator_config(config, generator_size, generator_layer_size, model_type=generator)
+    smaller = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)
     options = {"mask_token_id": MASK, "special_token_ids": [0, 1, 2, 3, MASK], **options}
     return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))

@@ -175,9 +175,8 @@ def test_one_type_of_tokens_says_nothing_and_is_not_asked(batch):
 
 
 def test_a_generator_s_heads_and_feed_forward_width_can_be_named():
-    generator, notes = generator_config(
+    generator = generator_config(
         network_config("bert"), 1.0, 0.5, model_type="albert", num_attention_heads=1, intermediate_size=48
     )
     sizes = generator.hidden_size, generator.num_attention_heads, generator.intermediate_size
     assert sizes == (32, 1, 48) and generator.num_hidden_layers == 1 and generator.embedding_size == 32
-    assert notes == []

@@ -42,7 +42,7 @@ def make_pair(wordpiece_tokenizer):
             hidden_dropout_prob=0.1,
             attention_probs_dropout_prob=0.1,
         )
-        generator, _ = generator_config(discriminator, generator_size=0.5, generator_layer_size=0.5)
+        generator = generator_config(discriminator, generator_size=0.5, generator_layer_size=0.5)
         torch.manual_seed(0)
         config = ElectraPretrainingConfig(
             generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4], **options
