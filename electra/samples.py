@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.io.errors import UserError
 from electra.io.files import write_json
 
 SAMPLES_NAME = "samples.json"
@@ -55,12 +54,9 @@ def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = No
 def read_samples(folder: Path) -> list[Sample]:
     """The samples of a run folder; none if it has no samples.json."""
     path = folder / SAMPLES_NAME
-    try:
-        return [Sample(**values) for values in json.loads(path.read_text(encoding="utf-8"))["samples"]]
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} holds no readable samples ({type(error).__name__}: {error}); remove it") from error
+    return [Sample(**values) for values in json.loads(path.read_text(encoding="utf-8"))["samples"]]
 
 
 def marked(token: str) -> str:

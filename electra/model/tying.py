@@ -11,6 +11,8 @@ transformers shares the parameters (`_tied_weights_keys`) and keeps them shared 
 every mode a network's LM head is tied to its own word embeddings.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -142,18 +144,14 @@ def difference(generator: PreTrainedModel, discriminator: PreTrainedModel) -> st
     ours = _sizes(generator)
     theirs = _sizes(discriminator)
     for name in sorted(ours | theirs):
-        mine = ours.get(name, "absent")
-        other = theirs.get(name, "absent")
-        if mine != other:
-            return f"{name} is {mine} in the generator and {other} in the discriminator"
+        if ours.get(name) != theirs.get(name):
+            return f"{name} is {ours.get(name)} in the generator and {theirs.get(name)} in the discriminator"
     return None
 
 
-def _sizes(network: PreTrainedModel) -> dict[str, str]:
-    sizes = {"num_attention_heads": str(network.config.num_attention_heads)}
-    for name, parameter in encoder_weights(network).items():
-        sizes[name] = " x ".join(map(str, parameter.shape))
-    return sizes
+def _sizes(network: PreTrainedModel) -> dict[str, Any]:
+    sizes = {name: tuple(parameter.shape) for name, parameter in encoder_weights(network).items()}
+    return {"num_attention_heads": network.config.num_attention_heads, **sizes}
 
 
 def _shapes(module: nn.Module | None) -> dict[str, torch.Size]:

@@ -25,7 +25,7 @@ def test_the_log_of_the_run_is_preferred(tmp_path):
     assert read_run(tmp_path).step == 60
 
 
-@parametrize("name", ["metrics.json", "config.yaml", "samples.json"])
+@parametrize("name", ["metrics.json", "config.yaml"])
 def test_an_unreadable_file_is_named(tmp_path, name):
     finished_run(tmp_path)
     (tmp_path / name).write_text('{"held_out": [')
