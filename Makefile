@@ -22,10 +22,8 @@ test: .venv/ready-dev lint
 test-fast: .venv/ready-dev lint
 	$(PYTEST) -m "not slow"
 
-# CHAOS="--kills 50 --segment_policy google --workers 2 --accumulation 2" chooses the runs to kill.
-CHAOS ?= --matrix --kills 50
 chaos: .venv/ready-dev
-	$(BIN)/python -m tests.chaos $(CHAOS)
+	$(BIN)/python -m tests.chaos
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ from typing import Any
 import optuna
 import pandas as pd
 import torch
+from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from electra.io.console import hide_secrets, log_plainly
@@ -39,13 +40,10 @@ logger = logging.getLogger("electra.sweep")
 
 PROGRAMS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue"}
 """Program of a sweep file -> the command's verb."""
-METHODS = ("grid", "random", "bayes")
+SAMPLERS: dict[str, Any] = {"grid": RandomSampler, "random": RandomSampler, "bayes": TPESampler}
+"""By method. Those of a grid have nothing to draw."""
 RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 """wandb's distributions of numbers between `min` and `max`."""
-RANDOM_POINTS = 5
-"""Number of results that a Bayesian search needs before it uses them."""
-
-
 Commands = Callable[[str, Mapping[str, Any]], dict[str, list[str]]]
 NOT_COMPARABLE = (
     "Metrics on held-out text rank points with the same text, tokenizer, length, masks and generator. To compare "
@@ -57,20 +55,17 @@ NOT_COMPARABLE = (
 class Sweep:
     """The entries of a file in wandb's format; `parameters` maps each option of the script to its mapping there."""
 
-    program: str
-    method: str
+    verb: str
+    sampler: Any
     metric: str
     goal: Any
+    method: str
     parameters: dict[str, dict[str, Any]]
     run_cap: int | None = None
     name: str = ""
     description: str = ""
     project: str = ""
     entity: str = ""
-
-    @property
-    def verb(self) -> str:
-        return PROGRAMS[self.program]
 
     @property
     def swept(self) -> list[str]:
@@ -85,12 +80,12 @@ def read_sweep(path: Path) -> Sweep:
     """
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
+        verb = PROGRAMS[content.pop("program")]
+        sampler = SAMPLERS[content["method"]](seed=0)
         metric = content.pop("metric")
-        sweep = Sweep(metric=metric["name"], goal=metric.get("goal", "minimize"), **content)
+        sweep = Sweep(verb, sampler, metric["name"], metric.get("goal", "minimize"), **content)
     except (KeyError, TypeError, *YAML_ERRORS) as error:  # an entry is missing or unknown
-        raise UserError(f"{path} is not a sweep file: {error}") from error
-    if sweep.program not in PROGRAMS or sweep.method not in METHODS:
-        raise UserError(f"{path}: program is one of {', '.join(PROGRAMS)}, method one of {', '.join(METHODS)}")
+        raise UserError(f"{path} is no sweep of a program and method that are known here: {error}") from error
     for name, spec in sweep.parameters.items():
         has_values = "value" in spec or "values" in spec
         is_range = {"min", "max"} <= set(spec) and spec.get("distribution", "uniform") in RANGES
@@ -123,10 +118,6 @@ def grid_of(sweep: Sweep) -> list[dict[str, Any]]:
     """All combinations of the swept values, in the order of the file."""
     choices = [sweep.parameters[name]["values"] for name in sweep.swept]
     return [dict(zip(sweep.swept, values, strict=True)) for values in itertools.product(*choices)]
-
-
-def short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def environment(slot: int, parallel: int, group: str) -> dict[str, str]:
@@ -193,10 +184,7 @@ class Runner:
         A sweep proposes the same points whenever it is started.
         """
         sweep = self.sweep
-        sampler: Any = optuna.samplers.RandomSampler(seed=0)
-        if sweep.method == "bayes":
-            sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=RANDOM_POINTS)
-        study = optuna.create_study(direction=sweep.goal, sampler=sampler)
+        study = optuna.create_study(direction=sweep.goal, sampler=sweep.sampler)
         if sweep.method == "grid":
             for values in grid_of(sweep):
                 study.enqueue_trial(values)
@@ -205,16 +193,16 @@ class Runner:
             for _ in range(total):
                 trial = study.ask()
                 values = {name: suggest(trial, name, spec) for name, spec in sweep.parameters.items()}
-                words = [f"{name}_{short(values[name])}" for name in sweep.swept]
-                name = re.sub(r"[^\w.-]", "-", "_".join(words))
+                swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
+                name = re.sub(r"[^\w.-]", "-", swept)
                 if name not in jobs:  # a point that is drawn twice runs once
                     jobs[name] = self.pool.submit(self.run_point, name, values)
                 if sweep.method == "bayes":
                     score = jobs[name].result().get(sweep.metric)
-                    state = (
-                        TrialState.PRUNED if score is None else TrialState.COMPLETE
-                    )  # pruned: worse than all others
-                    study.tell(trial, score, state)
+                    if score is None:  # pruned trials count as worse than all others
+                        study.tell(trial, state=TrialState.PRUNED)
+                    else:
+                        study.tell(trial, score)
         return sum(not job.result() for job in jobs.values())
 
     def stop(self, *_: Any) -> None:
@@ -268,8 +256,7 @@ def main(argv: list[str] | None = None) -> None:
     log_plainly()
     parser = Parser(
         prog="electra sweep",
-        description="Run one of wandb's sweep files on this machine, without an account.",
-        epilog="After a lone --: flags for the script, which override the file.",
+        description="Run a wandb sweep file without an account. Flags after a lone -- override the file.",
     )
     parser.add_argument("file", type=Path, help="sweep file, such as those in configs/sweeps/")
     parser.add_argument("--parallel", type=int, default=1, help="points at once, unless the method is bayes")

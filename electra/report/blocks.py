@@ -71,21 +71,13 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Details:
-    """Blocks that a reader has to unfold; only in HTML."""
-
-    summary: str
-    blocks: "Sequence[Block]"
-
-
-@dataclass(frozen=True)
 class Passage:
     """A text in pieces, the redder the higher the probability of a piece; only in HTML."""
 
     pieces: Sequence[tuple[str, float | None]]
 
 
-Block = Heading | Text | Items | Code | Table | Figure | Details | Passage | Sample
+Block = Heading | Text | Items | Code | Table | Figure | Passage | Sample
 
 
 @dataclass(frozen=True)

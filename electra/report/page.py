@@ -7,7 +7,7 @@ from typing import Any
 
 from electra.io.console import format_seconds
 from electra.io.files import write_file
-from electra.report.blocks import Block, Details, Figure, Heading, Items, Table, Text, to_html
+from electra.report.blocks import Block, Figure, Heading, Items, Table, Text, to_html
 from electra.report.curves import make_panels, x_label
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
@@ -122,7 +122,7 @@ def _options(runs: Sequence[RunRecord]) -> list[Block]:
             rows.append([name, *values])
     header = ["", *(run.name for run in runs)]
     title = "All options" if len(runs) == 1 else "Options that differ"
-    return [Heading("Options"), Details(title, [Table(header, rows)])]
+    return [Heading(title), Table(header, rows)]
 
 
 def _cell(key: str, value: Any) -> str:

@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 
 SPECIAL_TOKENS = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 """In the order of their ids, 0 to 4."""
-REQUIRED_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token")
-ROLES = (*REQUIRED_ROLES, "unk_token")
+ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
@@ -82,11 +81,9 @@ def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
     backend = Tokenizer.from_file(str(path))
     vocab = backend.get_vocab(with_added_tokens=True)
     roles = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocab}
-    missing = [SPECIAL_TOKENS[role] for role in REQUIRED_ROLES if role not in roles]
-    if missing:
+    if not {"cls_token", "sep_token"} <= roles.keys():
         raise UserError(
-            f"tokenizer {path}: its vocabulary has no {' and no '.join(missing)}; a file with other names needs a "
-            "tokenizer_config.json beside it (PreTrainedTokenizerFast(tokenizer_file=..., mask_token=...) saves one)"
+            f"tokenizer {path} has no [CLS] or no [SEP]; other names need a tokenizer_config.json beside it"
         )
     return wrap_backend(backend, roles)
 
