@@ -8,7 +8,6 @@ import ast
 import functools
 import os
 import sysconfig
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,12 +37,7 @@ def builtin_documents(library: Path | None = None) -> Sequence[str]:
     library = library or library_folder()
     documents: list[str] = []
     for path in builtin_files(library):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes in string literals
-                tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):  # templates, files of another version
-            continue
+        tree = ast.parse(path.read_bytes())
         if path == library / TOPICS:
             documents += _topics(tree)
             continue

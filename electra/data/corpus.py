@@ -10,7 +10,6 @@ import glob
 import hashlib
 import itertools
 import json
-import logging
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -23,8 +22,6 @@ from electra.data.options import CorpusArguments
 from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file
 from electra.io.errors import UserError
 from electra.io.files import absolute
-
-logger = logging.getLogger(__name__)
 
 READING_VERSION = 2  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
@@ -58,7 +55,7 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
     """One file, the supported files below a folder, or the matches of a glob."""
     files = find_files(entry)
     sizes = [os.path.getsize(file) for file in files]
-    is_text = [kind(file)[0] == "text" for file in files]
+    text_files = sum(kind(file)[0] == "text" for file in files)
 
     def read(start: int, end: int) -> Iterator[str]:
         for file, size in zip(files, sizes, strict=True):
@@ -67,10 +64,10 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
             start -= size
             end -= size
 
-    if not is_text[0]:
+    if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
     identity = [options.document_separator, options.text_column, *map(sampled_hash, files)]
-    counts = {"files": len(files), "text_files": sum(is_text)}
+    counts = {"files": len(files), "text_files": text_files}
     return Source(entry, fraction, sum(sizes), identity, read, counts)
 
 
@@ -241,15 +238,10 @@ def find_files(entry: str) -> list[str]:
     if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "**")
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    files = [path for path in paths if os.path.isfile(path)]
-    found = [path for path in files if kind(path)[0]]
-    if len(found) < len(files):
-        logger.info(
-            "%s: reading %d of %d files, those whose names end in %s", entry, len(found), len(files), SUPPORTED
-        )
+    found = {os.path.abspath(path) for path in paths if os.path.isfile(path) and kind(path)[0]}
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
-    return sorted({os.path.abspath(path) for path in found})
+    return sorted(found)
 
 
 def _for_each(

@@ -9,7 +9,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -69,7 +69,8 @@ def read_file(
             return
         if is_cut:
             first = _document_start(raw, first, separator)
-            stream = io.BufferedReader(_Part(raw, first, _document_start(raw, last, separator)))
+            last = _document_start(raw, last, separator)
+            stream = pa.OSFile(path).get_stream(first, last - first)
         elif first > 0:
             return
         elif compression:
@@ -79,32 +80,11 @@ def read_file(
         text = io.TextIOWrapper(stream, encoding="utf-8" if first else "utf-8-sig", newline=newline)
         place = f"{path} from byte {first} on" if first else path
         if file_format == "text":
-            yield from _text_documents(_lines(text, place), separator)
+            yield from _text_documents(text, separator)
         elif file_format == "jsonl":
-            yield from _row_documents(json_rows(_lines(text, place), place), text_column)
+            yield from _row_documents(json_rows(text, place), text_column)
         else:
             yield from _row_documents(csv_rows(text, TABLES[file_format], place), text_column)
-
-
-class _Part(io.RawIOBase):
-    """A part of a file."""
-
-    def __init__(
-        self,
-        file: io.BufferedReader,
-        start: int,
-        end: int,
-    ) -> None:
-        self.file = file
-        self.end = end
-        file.seek(start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = self.end - self.file.tell()
-        return self.file.readinto(memoryview(buffer)[:left])
 
 
 def _document_start(file: io.BufferedReader, position: int, separator: str) -> int:
@@ -129,14 +109,10 @@ def clean(text: str | None) -> str:
 
 def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
     """Raise UserError unless the schema has `text_column` and its type is text, or null: only missing values."""
-    if text_column not in schema.names:
-        raise _missing_column(name, text_column, schema.names)
+    _check_columns(name, text_column, schema.names)
     column_type = schema.field(text_column).type
     if not re.match("null|(dictionary<values=)?(large_)?string", str(column_type)):
-        raise UserError(
-            f"{name}: column {text_column!r} holds {column_type}, not text; choose the text with --text_column "
-            f"(columns: {', '.join(schema.names)})"
-        )
+        raise UserError(f"{name}: column {text_column!r} holds {column_type}, not text; choose another --text_column")
 
 
 @contextmanager
@@ -146,38 +122,24 @@ def naming_errors(name: str) -> Iterator[None]:
         yield
     except UserError:
         raise
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; convert the file with "
+            "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
+        ) from error
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UserError(f"{name} cannot be read: {first_line(error)}") from error
 
 
-def _lines(text: io.TextIOWrapper, place: str) -> Iterator[str]:
-    """Yield the lines without their ends."""
-    number = 1
-    try:
-        for line in text:
-            yield line.removesuffix("\n")
-            number += 1
-    except UnicodeDecodeError as error:  # its object is a block that begins behind the last line
-        number += error.object[: error.start].count(b"\n")
-        raise UserError(
-            f"{place}, line {number}: byte 0x{error.object[error.start]:02x} is not UTF-8 text; convert the file with "
-            "`iconv -f ENCODING -t UTF-8 OLD > NEW` (ENCODING: latin1, utf-16, gb18030, ...)"
-        ) from error
-
-
-def _is_blank(line: str) -> bool:
-    return not line or line.isspace()
-
-
-def _text_documents(lines: Iterator[str], document_separator: str) -> Iterator[str]:
+def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator[str]:
     if document_separator == "file":
-        yield clean("\n".join(lines)).strip("\n")
+        yield clean(text.read()).strip("\n")
     elif document_separator == "line":
-        yield from (line for line in lines if not _is_blank(line))
+        yield from (line.removesuffix("\n") for line in text if not line.isspace())
     else:
-        for is_gap, paragraph in itertools.groupby(lines, _is_blank):
+        for is_gap, lines in itertools.groupby(text, str.isspace):
             if not is_gap:
-                yield "\n".join(paragraph)
+                yield "".join(lines).removesuffix("\n")
 
 
 def _parquet_documents(
@@ -187,19 +149,18 @@ def _parquet_documents(
     part: range,
 ) -> Iterator[str]:
     # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
-    raw_size = os.path.getsize(place)
     table = pq.ParquetFile(raw, buffer_size=1 << 20, pre_buffer=False)
     check_arrow_column(table.schema_arrow, text_column, place)
-    groups = [g for g in range(table.num_row_groups) if raw_size * g // table.num_row_groups in part]
-    batches = table.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=[text_column], use_threads=False)
-    for batch in batches:
+    size = os.path.getsize(place)
+    count = table.num_row_groups
+    groups = [group for group in range(count) if size * group // count in part]
+    for batch in table.iter_batches(ROWS_PER_BATCH, groups, [text_column], use_threads=False):
         yield from map(clean, batch.column(0).to_pylist())
 
 
 def _row_documents(rows: Iterable[Row], text_column: str) -> Iterator[str]:
     for place, row in rows:
-        if text_column not in row:
-            raise _missing_column(place, text_column, list(row))
+        _check_columns(place, text_column, row)
         value = row[text_column]
         # JSON can hold half of a surrogate pair, which no tokenizer takes.
         if value is not None and not (isinstance(value, str) and is_encodable(value)):
@@ -207,6 +168,8 @@ def _row_documents(rows: Iterable[Row], text_column: str) -> Iterator[str]:
         yield clean(value)
 
 
-def _missing_column(place: str, text_column: str, columns: Sequence[str]) -> UserError:
-    listed = ", ".join(columns)
-    return UserError(f"{place} has no column {text_column!r}, it has: {listed}; choose the text with --text_column")
+def _check_columns(place: str, text_column: str, columns: Iterable[str]) -> None:
+    if text_column not in columns:
+        raise UserError(
+            f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; choose the text with --text_column"
+        )
