@@ -19,7 +19,7 @@ import datasets
 
 from electra.data.builtin import builtin_documents, builtin_files, library_folder
 from electra.data.options import CorpusArguments
-from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, check_arrow_column, clean, kind, read_file
+from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, as_document, check_columns, kind, read_file
 from electra.io.errors import UserError
 from electra.io.files import absolute
 
@@ -95,7 +95,7 @@ def _dataset_source(
             f"dataset {dataset_id!r} (configuration {config}, split {split}) could not be loaded: {error}; check the "
             "name, --dataset_config_name, --dataset_split and the network, or name local text with --train_file"
         ) from error
-    check_arrow_column(dataset.features.arrow_schema, options.text_column, f"dataset {name}")
+    check_columns(f"dataset {name}", options.text_column, dataset.column_names)
     size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
 
     def read(start: int, end: int) -> Iterator[str]:
@@ -103,8 +103,10 @@ def _dataset_source(
         last = min(size_bytes, end) * len(dataset) // size_bytes
         rows = dataset.select_columns([options.text_column]).with_format("arrow").select(range(first, last))
         for table in rows.iter(batch_size=ROWS_PER_BATCH):
-            yield from map(clean, table.column(0).to_pylist())
+            for value in table.column(0).to_pylist():
+                yield as_document(value, options.text_column, f"dataset {name}")
 
+    next(read(0, size_bytes), None)  # checks the type of the column
     return Source(name, fraction, size_bytes, [dataset._fingerprint, options.text_column], read)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.token_cache import TokenIds
 from electra.tokenizers.load import plain_backend, vocabulary_size
 
 BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy, bounds memory
@@ -30,7 +30,7 @@ BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy,
 _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
-EncodedBatch = tuple[pa.RecordBatch, NDArray[Any], int]
+EncodedBatch = tuple[pa.RecordBatch, TokenIds, int]
 """Rows of some documents, without those that have no token; the tokens of all rows; size of the text as UTF-8."""
 
 
@@ -111,6 +111,6 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _list_array(sizes: Any, values: NDArray[Any]) -> pa.ListArray:
+def _list_array(sizes: Any, values: Any) -> pa.ListArray:
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -22,6 +21,7 @@ from electra.data.token_cache import (
     DESCRIPTION_NAME,
     TOKENIZER_NAME,
     IndexedFile,
+    Lengths,
     TokenCache,
     locate_tokens,
     map_tokens,
@@ -32,9 +32,6 @@ from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.io.folders import build_folder
 from electra.tokenizers.load import tokenizer_fingerprint, vocabulary_size
-
-Location = tuple[Path, str, Ints, NDArray[np.int32]]
-"""A file, the type of its ids, the first token of each document, its length."""
 
 
 def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
@@ -64,7 +61,8 @@ def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: s
     return TokenCache(target)
 
 
-def _locations(folder: Path) -> Iterator[Location]:
+def _locations(folder: Path) -> Iterator[tuple[Path, str, Ints, Lengths]]:
+    """Each file, the type of its ids, the first token of each document, its length."""
     for path in sorted(folder.rglob("*.ds")):
         ends = np.fromfile(f"{path}.index", dtype="<u8").astype(np.int64)
         lengths = np.diff(ends, prepend=0)
@@ -85,7 +83,7 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
     for path, dtype, starts, lengths in _locations(folder):
         hashes = np.zeros(len(starts), dtype=np.uint64)
         ids = map_tokens(path, dtype)
-        for document in tqdm(range(len(starts)), desc=path.name, unit="doc", mininterval=0.5, disable=None):
+        for document in tqdm(range(len(starts)), desc=path.name, unit="doc", disable=None):
             tokens = ids[starts[document] :][: lengths[document]]
             if len(tokens) and not 0 <= tokens.min() <= tokens.max() < size:
                 raise UserError(
@@ -101,9 +99,9 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
             hashes[document] = content_hash(tokens.tobytes())
         has_tokens = lengths > 0
         files.append((str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]))
-    if not any(len(starts) for _, _, starts, _, _ in files):
+    every_length = np.concatenate([np.empty(0), *(lengths for _, _, _, lengths, _ in files)])
+    if len(every_length) == 0:
         raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")
-    every_length = np.concatenate([lengths for _, _, _, lengths, _ in files])
     source = {
         "name": str(folder),
         "documents": len(every_length),
@@ -113,6 +111,5 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": False,
         "sources": [source],
-        "unknown_rate": 0.0,
     }
     write_index(target, files, description)

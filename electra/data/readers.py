@@ -8,7 +8,6 @@ at exactly two newlines, and its errors name no line.
 import io
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -100,19 +99,21 @@ def _document_start(file: io.BufferedReader, position: int, separator: str) -> i
     return file.tell()
 
 
-def clean(text: str | None) -> str:
-    """Turn a value of a table into a document: "\\n" between lines, "" if there is no text."""
-    if text is None or text.isspace():
+def as_document(value: Any, text_column: str, place: str) -> str:
+    """Turn a value of a table into a document: "\n" between lines, "" if there is no text."""
+    if value is None:
         return ""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    # JSON can hold half of a surrogate pair, which no tokenizer takes.
+    if not isinstance(value, str) or not is_encodable(value):
+        raise UserError(f"{place}: {text_column!r} is {value!a:.80}, expected Unicode text or null; see --text_column")
+    return "" if value.isspace() else value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def check_arrow_column(schema: pa.Schema, text_column: str, name: str) -> None:
-    """Raise UserError unless the schema has `text_column` and its type is text, or null: only missing values."""
-    _check_columns(name, text_column, schema.names)
-    column_type = schema.field(text_column).type
-    if not re.match("null|(dictionary<values=)?(large_)?string", str(column_type)):
-        raise UserError(f"{name}: column {text_column!r} holds {column_type}, not text; choose another --text_column")
+def check_columns(place: str, text_column: str, columns: Iterable[str]) -> None:
+    if text_column not in columns:
+        raise UserError(
+            f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; choose the text with --text_column"
+        )
 
 
 @contextmanager
@@ -133,7 +134,8 @@ def naming_errors(name: str) -> Iterator[None]:
 
 def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator[str]:
     if document_separator == "file":
-        yield clean(text.read()).strip("\n")
+        content = text.read()
+        yield "" if content.isspace() else content.strip("\n")
     elif document_separator == "line":
         yield from (line.removesuffix("\n") for line in text if not line.isspace())
     else:
@@ -145,31 +147,21 @@ def _text_documents(text: io.TextIOWrapper, document_separator: str) -> Iterator
 def _parquet_documents(
     raw: IO[bytes],
     text_column: str,
-    place: str,
+    path: str,
     part: range,
 ) -> Iterator[str]:
     # Stream the pages of the column: by default the column of a whole row group, often of the file, is in memory.
     table = pq.ParquetFile(raw, buffer_size=1 << 20, pre_buffer=False)
-    check_arrow_column(table.schema_arrow, text_column, place)
-    size = os.path.getsize(place)
+    check_columns(path, text_column, table.schema_arrow.names)
+    size = os.path.getsize(path)
     count = table.num_row_groups
     groups = [group for group in range(count) if size * group // count in part]
     for batch in table.iter_batches(ROWS_PER_BATCH, groups, [text_column], use_threads=False):
-        yield from map(clean, batch.column(0).to_pylist())
+        for value in batch.column(0).to_pylist():
+            yield as_document(value, text_column, path)
 
 
 def _row_documents(rows: Iterable[Row], text_column: str) -> Iterator[str]:
     for place, row in rows:
-        _check_columns(place, text_column, row)
-        value = row[text_column]
-        # JSON can hold half of a surrogate pair, which no tokenizer takes.
-        if value is not None and not (isinstance(value, str) and is_encodable(value)):
-            raise UserError(f"{place}: {text_column!r} is {value!a:.80}, expected Unicode text or null")
-        yield clean(value)
-
-
-def _check_columns(place: str, text_column: str, columns: Iterable[str]) -> None:
-    if text_column not in columns:
-        raise UserError(
-            f"{place} has no column {text_column!r}, it has: {', '.join(columns)}; choose the text with --text_column"
-        )
+        check_columns(place, text_column, row)
+        yield as_document(row[text_column], text_column, place)

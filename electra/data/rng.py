@@ -21,6 +21,7 @@ STRETCH = 2**14
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
 Counter = int | Ints | Bits
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from electra.data.rng import Bits, Ints, permute, permute_locally, random_bits
+from electra.data.rng import Bits, Flags, Ints, permute, permute_locally, random_bits
+from electra.data.token_cache import TokenIds
 
 # Each use of the random numbers has a stream of its own.
 _SHUFFLE = 100
@@ -26,8 +27,6 @@ _SAMPLES = 3
 """Random numbers of a token: two for the masks, one for the generator's sample."""
 _WIDTH_STEP = 8
 """`segment_lengths` has a multiple of so many columns, so that there are few shapes to compile."""
-
-TokenIds = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 class Segment(NamedTuple):
@@ -75,6 +74,7 @@ class SegmentPolicy(Protocol):
         """The rows `indices` of an epoch, each in [0, len(self))."""
 
 
+@dataclass(eq=False)
 class TrainingSegments(Dataset):
     """All segments of a run, with every epoch shuffled anew: position p is sample p of the run.
 
@@ -82,16 +82,9 @@ class TrainingSegments(Dataset):
     processes take disjoint positions, and a resumed run starts at its position without reading what came before.
     """
 
-    def __init__(
-        self,
-        policy: SegmentPolicy,
-        *,
-        num_samples: int,
-        seed: int,
-    ) -> None:
-        self.policy = policy
-        self.num_samples = num_samples
-        self.seed = seed
+    policy: SegmentPolicy
+    num_samples: int
+    seed: int
 
     def __len__(self) -> int:
         return self.num_samples
@@ -109,6 +102,7 @@ class TrainingSegments(Dataset):
         return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)
 
 
+@dataclass(eq=False)
 class EvaluationSegments(Dataset):
     """Fixed segments with fixed masks: a seeded subset of epoch 0 of a policy, in order.
 
@@ -116,17 +110,13 @@ class EvaluationSegments(Dataset):
     whatever the batch size or the number of processes.
     """
 
-    def __init__(
-        self,
-        policy: SegmentPolicy,
-        *,
-        max_segments: int | None,
-        seed: int,
-    ) -> None:
-        self.policy = policy
-        self.seed = seed
-        count = len(policy) if max_segments is None else min(len(policy), max_segments)
-        chosen = permute(np.arange(count), len(policy), seed, _SHUFFLE)
+    policy: SegmentPolicy
+    max_segments: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        size = len(self.policy)
+        chosen = permute(np.arange(min(size, self.max_segments)), size, self.seed, _SHUFFLE)
         self.indices = np.sort(chosen)
 
     def __len__(self) -> int:
@@ -189,7 +179,7 @@ class SegmentCollator:
         batch["sample_noise"] = noise[..., 2]
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
-    def _lengths(self, members: list[list[Segment]]) -> tuple[Ints, NDArray[np.bool_]]:
+    def _lengths(self, members: list[list[Segment]]) -> tuple[Ints, Flags]:
         """The tokens of each segment of each row, int64 (B, S), and whether there is one, bool (B, S)."""
         counts = np.array([len(row) for row in members])
         width = int(counts.max())
@@ -204,9 +194,9 @@ class SegmentCollator:
         self,
         shape: tuple[int, int],
         segments: list[Segment],
-        is_used: NDArray[np.bool_],
+        is_used: Flags,
         starts: Ints,
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Any]:
         """Write the segments, each into its row from its start on, with special tokens."""
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)

@@ -12,7 +12,8 @@ import multiprocessing
 import os
 import shutil
 import threading
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +93,9 @@ def _build_shards(
             build_shard(corpus, tokenizer, target, shard, count)
         return
     context = multiprocessing.get_context("spawn")
+    build = partial(_build_in_worker, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
-        jobs = [
-            pool.submit(_build_in_worker, corpus.options, corpus.seed, tokenizer, target, shard, count)
-            for shard in range(count)
-        ]
-        try:
-            for job in tqdm(as_completed(jobs), total=count, unit="shard", desc="Tokenizing", disable=None):
-                job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        list(tqdm(pool.map(build, range(count)), total=count, unit="shard", desc="Tokenizing", disable=None))
 
 
 def _start_worker(threads: int) -> None:
@@ -112,8 +105,8 @@ def _start_worker(threads: int) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _build_in_worker(options: CorpusArguments, seed: int, *others: Any) -> None:
-    build_shard(Corpus(options, seed), *others)
+def _build_in_worker(options: CorpusArguments, seed: int, shard: int, **others: Any) -> None:
+    build_shard(Corpus(options, seed), shard=shard, **others)
 
 
 def build_shard(
@@ -195,7 +188,6 @@ def merge_shards(target: Path, tokenizer: PreTrainedTokenizerBase, count: int | 
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": True,
         "sources": sources,
-        "unknown_rate": unknown_rate,
     }
     write_index(target, files, description)
 

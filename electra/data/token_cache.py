@@ -36,7 +36,10 @@ DESCRIPTION_NAME = "cache.json"
 TOKENIZER_NAME = "tokenizer"
 
 
-IndexedFile = tuple[str, str, Ints, NDArray[np.int32], Bits]
+TokenIds = NDArray[Any]
+"""uint16 or uint32, as the vocabulary needs."""
+Lengths = NDArray[np.int32]
+IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 """A file of tokens: its path, in the cache's folder or absolute, and type; start, length and hash of each document."""
 
 
@@ -47,7 +50,7 @@ class TokenCache:
         self.path = Path(path)
         self.description: dict[str, Any] = json.loads((self.path / DESCRIPTION_NAME).read_text())
         self.num_tokens: int = self.description["tokens"]
-        self.lengths: NDArray[np.int32] = self._array("lengths")
+        self.lengths: Lengths = self._array("lengths")
         """Tokens of each document, int32 (D,)."""
         self.content_hashes: Bits = self._array("hashes")
         """Hash of each document's text, uint64 (D,)."""
@@ -62,7 +65,7 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def _open(self, path: str, dtype: str, bytes: int, **_: Any) -> NDArray[Any]:
+    def _open(self, path: str, dtype: str, bytes: int, **_: Any) -> TokenIds:
         file = self.path / path
         if file.stat().st_size != bytes:
             raise UserError(f"{file} has not its {bytes:,} bytes; delete {self.path} to build it again, or copy it")
@@ -76,7 +79,7 @@ class TokenCache:
         document: int,
         start: int,
         length: int,
-    ) -> NDArray[Any]:
+    ) -> TokenIds:
         """`length` token ids of a document from token `start` on, (length,): a view of the mapped file."""
         begin = self._starts[document] + start
         return self._ids[bisect_right(self._ends, document)][begin : begin + length]
@@ -93,7 +96,7 @@ class TokenCache:
         return pa.concat_tables(read_arrow(file)[0] for file in files).column("line_lengths")
 
 
-def map_tokens(path: Path, dtype: str) -> NDArray[Any]:
+def map_tokens(path: Path, dtype: str) -> TokenIds:
     """A file as token ids. In an Arrow file, other bytes are between them."""
     count = path.stat().st_size // np.dtype(dtype).itemsize
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
@@ -106,7 +109,7 @@ def read_arrow(path: Path) -> tuple[pa.Table, pa.Buffer]:
     return pa.ipc.open_stream(buffer).read_all(), buffer
 
 
-def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, NDArray[np.int32]]:
+def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Lengths]:
     """Type, starts and lengths of the lists `input_ids` of a mapped table, in tokens from the begin of its file."""
     column = table.column("input_ids")
     dtype = np.dtype(column.type.value_type.to_pandas_dtype())
@@ -125,16 +128,11 @@ def write_index(folder: Path, files: list[IndexedFile], description: dict[str, A
     paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)
     for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):
         np.save(folder / f"{name}.npy", np.concatenate(arrays))
-    sizes = [(folder / path).stat().st_size for path in paths]
     entries = [
-        {"path": path, "dtype": dtype, "documents": len(documents), "bytes": size}
-        for path, dtype, documents, size in zip(paths, dtypes, lengths, sizes, strict=True)
+        {"path": path, "dtype": dtype, "documents": len(own), "bytes": (folder / path).stat().st_size}
+        for path, dtype, own in zip(paths, dtypes, lengths, strict=True)
     ]
-    totals = {
-        "documents": sum(map(len, lengths)),
-        "tokens": int(sum(own.sum() for own in lengths)),
-        "bytes": sum(sizes),
-    }
-    description = {"format_version": FORMAT_VERSION, **description, **totals, "files": entries}
-    write_json(description, folder / DESCRIPTION_NAME)
+    tokens = int(sum(own.sum() for own in lengths))
+    content = {"format_version": FORMAT_VERSION, **description, "tokens": tokens, "files": entries}
+    write_json(content, folder / DESCRIPTION_NAME)
     write_manifest(folder, "data.arrow", "shard.json")

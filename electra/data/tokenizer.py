@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -73,31 +73,28 @@ def train_on_corpus(
         tokenizer = extend_tokenizer(source, documents, new_tokens, options.min_frequency)
     used = min(stream.used, options.max_documents or stream.used)
     logger.info("tokenizer of %d tokens, trained on %d documents", len(tokenizer), used)
-    report: dict[str, Any] = {"training_documents": used, **_measure(tokenizer, stream.held_out)}
+    report: dict[str, Any] = {"training_documents": used}
     if source is not None:
-        report["before"] = _measure(source, stream.held_out)
-    for name, measured in (("before", report.get("before")), ("now", report)):
-        if measured and stream.held_out:
-            line = "unknown tokens %(unknown_token_rate).5f, bytes per token %(bytes_per_token).2f"
-            logger.info(f"{name}, on %(held_out_documents)d held-out documents: {line}", measured)
+        report["before"] = _measure("before", source, stream.held_out)
+    report |= _measure("now", tokenizer, stream.held_out)
     return tokenizer, report
 
 
+@dataclass
 class _TrainingStream:
     """The documents of a corpus to train on; those to measure on are kept in `held_out`.
 
     If all would be held out, which is one or two documents, they are trained on and nothing is measured.
     """
 
-    def __init__(self, corpus: Corpus, seed: int) -> None:
-        self.corpus = corpus
-        self.seed = seed
-        self.used = 0
-        self.held_out: list[str] = []
+    corpus: Corpus
+    seed: int
+    used: int = 0
+    held_out: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
-        for document in tqdm(self.corpus, unit="doc", desc="Reading", mininterval=0.5, disable=None):
+        for document in tqdm(self.corpus, unit="doc", desc="Reading", disable=None):
             if not is_held_out(document, self.seed):
                 self.used += 1
                 yield document
@@ -112,7 +109,7 @@ class _TrainingStream:
             raise UserError(f"the corpus is empty: no text in {self.corpus.names}; name a file with text")
 
 
-def _measure(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
+def _measure(name: str, tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[str, Any]:
     """The vocabulary, and how it cuts documents into tokens; no measurements without documents."""
     sizes = {"vocab_size": len(tokenizer), "held_out_documents": len(documents)}
     if not documents:
@@ -120,9 +117,11 @@ def _measure(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> dict[s
     encodings = plain_backend(tokenizer).encode_batch_fast(documents, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
     unknown = sum(encoding.ids.count(tokenizer.unk_token_id) for encoding in encodings)
-    size = sum(len(document.encode()) for document in documents)
-    rates = {"unknown_token_rate": unknown / max(1, tokens), "bytes_per_token": size / max(1, tokens)}
-    return {**sizes, "tokens": tokens, **rates}
+    unknown_rate = unknown / max(1, tokens)
+    bytes_per_token = sum(len(document.encode()) for document in documents) / max(1, tokens)
+    line = "%s, on %d held-out documents: unknown tokens %.5f, bytes per token %.2f"
+    logger.info(line, name, len(documents), unknown_rate, bytes_per_token)
+    return {**sizes, "tokens": tokens, "unknown_token_rate": unknown_rate, "bytes_per_token": bytes_per_token}
 
 
 def is_held_out(document: str, seed: int) -> bool:

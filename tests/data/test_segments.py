@@ -85,7 +85,7 @@ def test_a_sample_follows_from_its_position(policy):
 
 
 def test_an_evaluation_is_epoch_zero_with_the_same_masks(policy):
-    evaluation = EvaluationSegments(policy, max_segments=None, seed=7)
+    evaluation = EvaluationSegments(policy, max_segments=10**6, seed=7)
     whole = questions(evaluation, range(len(evaluation)))
     assert [(first, second) for first, second, _ in whole] == contents(policy.cut(0, np.arange(len(policy))))
     assert [questions(evaluation, [position])[0] for position in range(len(evaluation))] == whole
@@ -104,7 +104,7 @@ def test_max_segments_are_a_seeded_subset_with_the_same_masks(policy):
 
 
 def test_samples_are_spread_over_the_text(policy):
-    evaluation = EvaluationSegments(policy, max_segments=None, seed=7)
+    evaluation = EvaluationSegments(policy, max_segments=10**6, seed=7)
     positions = evaluation.spread(5)
     assert len(positions) == 5 and positions[0] == 0 and positions[-1] == len(evaluation) - 1
     assert evaluation.spread(10**6) == [*range(len(evaluation))]

@@ -88,7 +88,7 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
         policy = make_policy("windows", cache, Documents(len(cache), np.array([3, 4])), max_length=16, seed=1)
         rows = policy.cut(2, np.arange(len(policy)))
         segments = [(row.first.tolist(), None if row.second is None else row.second.tolist()) for row in rows]
-        sums = {name: cache.description[name] for name in ("documents", "tokens", "sources")}
+        sums = {name: cache.description[name] for name in ("tokens", "sources")}
         found.append((contents(cache), segments, sums))
     assert found[0] == found[1] == found[2]
     assert found[0][0][2] != sorted(found[0][0][2])

@@ -47,4 +47,4 @@ def make_policy(
             f"the corpus is shorter than one segment: {len(documents)} documents with {tokens} tokens, "
             f"max_length={max_length}; give more text or a smaller --max_length"
         )
-    return POLICIES[name](cache, documents, max_length=max_length, seed=seed)
+    return POLICIES[name](cache, documents, max_length, seed)

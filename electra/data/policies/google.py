@@ -4,14 +4,12 @@ import random
 from array import array
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY
+from electra.data.policies.common import PAIR_SPECIALS, SINGLE_SPECIALS, TWO_SEGMENT_PROBABILITY, Policy
 from electra.data.rng import Ints
 from electra.data.segments import Segment
-from electra.data.split import Documents
-from electra.data.token_cache import TokenCache
+from electra.data.token_cache import TokenIds
 
 SHORT_TARGET_PROBABILITY = 0.05
 SHORTEST_TARGET = 5
@@ -19,7 +17,7 @@ Span = tuple[int, int]
 """First token within the document, number of tokens."""
 
 
-class GooglePolicy:
+class GooglePolicy(Policy):
     """The static examples of google-research/electra, build_pretraining_dataset.py (`ExampleBuilder`), for comparison.
 
     Lines (its "sentences") are collected until a target length is reached or the document ends. Then they are
@@ -27,25 +25,16 @@ class GooglePolicy:
     order. They depend only on line lengths, so examples are built once and kept as spans of the token cache.
     """
 
-    def __init__(
-        self,
-        cache: TokenCache,
-        documents: Ints | Documents,
-        *,
-        max_length: int,
-        seed: int,
-    ) -> None:
-        self.cache = cache
-        self.max_length = max_length
-        self._random = random.Random(seed)
-        self._target = max_length
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._target = self.max_length
         # Of each example: its document, and where its spans begin. Of each span: its side, start and size.
         self._document = array("q")
         self._first_span = array("q", [0])
         self._is_second = array("b")
         self._start = array("q")
         self._size = array("q")
-        bar = tqdm(documents[:].tolist(), desc="Building static examples", unit="doc", mininterval=0.5, disable=None)
+        bar = tqdm(self.documents[:].tolist(), desc="Building static examples", unit="doc", disable=None)
         for document in bar:
             self._add_document(document)
 
@@ -55,7 +44,7 @@ class GooglePolicy:
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
         segments = []
         for index in indices.tolist():
-            sides: tuple[list[NDArray], list[NDArray]] = ([], [])
+            sides: tuple[list[TokenIds], list[TokenIds]] = ([], [])
             for span in range(self._first_span[index], self._first_span[index + 1]):
                 tokens = self.cache.tokens(self._document[index], self._start[span], self._size[span])
                 sides[self._is_second[span]].append(tokens)

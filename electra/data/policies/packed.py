@@ -1,6 +1,7 @@
 """The policy `packed`: short documents share a row; attention stays within each of them."""
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,15 +14,14 @@ from electra.data.policies.common import (
     PAIR_SPECIALS,
     ROTATION,
     TWO_SEGMENT_PROBABILITY,
+    Policy,
 )
 from electra.data.policies.windows import WindowPolicy, split_windows
 from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
-from electra.data.split import Documents
-from electra.data.token_cache import TokenCache
 
 
-class PackedPolicy:
+class PackedPolicy(Policy):
     """As `windows`, but documents that fit into a window share rows, whole, each once an epoch.
 
     Which lengths share a row is decided once, from the histogram of lengths (`pack_lengths`); in every epoch other
@@ -30,53 +30,37 @@ class PackedPolicy:
     place has room for the special tokens of both; in the tenth it is one token of padding at the end of the row.
     """
 
-    def __init__(
-        self,
-        cache: TokenCache,
-        documents: Ints | Documents,
-        *,
-        max_length: int,
-        seed: int,
-    ) -> None:
-        self.cache = cache
-        self.seed = seed
-        documents = documents[:]
-        lengths = cache.lengths[documents]
-        is_short = lengths <= max_length - PAIR_SPECIALS
-        short = documents[is_short]
+    def __post_init__(self) -> None:
+        documents = self.documents[:]
+        lengths = self.cache.lengths[documents]
+        is_short = lengths <= self.max_length - PAIR_SPECIALS
         long = documents[~is_short]
-        self.windows = WindowPolicy(cache, long, max_length=max_length, seed=seed) if len(long) else None
-        self.documents = short[np.argsort(cache.lengths[short], kind="stable")]
-        self.counts = np.bincount(lengths[is_short], minlength=max_length)
-        """Number of short documents by length, int64 (max_length,); `documents` is in the same order."""
-        self.places = _arrange(self.counts, max_length)
+        self.windows = WindowPolicy(self.cache, long, self.max_length, self.seed) if len(long) else None
+        by_length = np.argsort(lengths[is_short], kind="stable")
+        self.short = documents[is_short][by_length]
+        self.counts = np.bincount(lengths[is_short], minlength=self.max_length)
+        """Number of short documents by length, int64 (max_length,); `short` is in the same order."""
+        self.places = _arrange(self.counts, self.max_length)
 
     def __len__(self) -> int:
-        return self.packed_rows + (len(self.windows) if self.windows else 0)
-
-    @property
-    def packed_rows(self) -> int:
-        """Rows that short documents share; the windows of longer documents come after them."""
-        kind_ends = self.places.kind_ends
-        return int(kind_ends[-1]) if len(kind_ends) else 0
+        return self.places.rows + (len(self.windows) if self.windows else 0)
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment | PackedRow]:
-        is_packed = indices < self.packed_rows
+        is_packed = indices < self.places.rows  # the windows of longer documents come after them
         packed = iter(self._packed(epoch, indices[is_packed]))
-        windows = iter(self.windows.cut(epoch, indices[~is_packed] - self.packed_rows) if self.windows else [])
+        windows = iter(self.windows.cut(epoch, indices[~is_packed] - self.places.rows) if self.windows else [])
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
         places = self.places
-        kind = np.searchsorted(places.kind_ends, indices, side="right")
-        repeat = indices - _starts(places.kind_ends)[kind]
-        first_place = _starts(places.ends)[kind]
-        sizes = places.ends[kind] - first_place
+        kind = np.searchsorted(places.first_row, indices, side="right") - 1
+        repeat = indices - places.first_row[kind]
+        sizes = places.size[kind]
         row_ends = sizes.cumsum()
 
         # From here on one element for each document of these rows.
         number = np.arange(sizes.sum()) - np.repeat(row_ends - sizes, sizes)
-        place = np.repeat(first_place, sizes) + number
+        place = np.repeat(places.first[kind], sizes) + number
         lengths = places.length[place]
         ranks = places.rank[place] + np.repeat(repeat, sizes) * places.step[place]
         documents = self._members(epoch, lengths, ranks)
@@ -98,16 +82,20 @@ class PackedPolicy:
         turn = np.floor(uniform(self.seed, ROTATION, epoch, lengths) * counts).astype(np.int64)
         shuffled = permute((ranks + turn) % counts, counts, self.seed, MEMBER, epoch)
         first_of_length = np.cumsum(self.counts) - self.counts
-        return self.documents[first_of_length[lengths] + shuffled]
+        return self.short[first_of_length[lengths] + shuffled]
 
 
 class _Places(NamedTuple):
     """The places of documents in rows. Rows of one kind hold the same lengths; its places are its first row's."""
 
-    kind_ends: Ints
-    """Rows up to and with each kind, (K,)."""
-    ends: Ints
-    """Places up to and with each kind, (K,)."""
+    rows: int
+    """Of all kinds."""
+    first_row: Ints
+    """The first row of each kind, (K,)."""
+    first: Ints
+    """Its first place, (K,)."""
+    size: Ints
+    """Its number of places, (K,)."""
     length: Ints
     """Tokens of the document in a place, (P,)."""
     rank: Ints
@@ -118,29 +106,22 @@ class _Places(NamedTuple):
 
 def _arrange(counts: Ints, max_length: int) -> _Places:
     """Give `counts[n]` documents of n tokens, with their special tokens, places in rows of `max_length`."""
-    none = np.zeros(PAIR_SPECIALS, dtype=np.int64)
-    sizes = np.concatenate([none, counts])[: max_length + 1]
-    packed = pack_lengths(sizes.tolist(), max_length)
-    kinds = [(np.array(row) - PAIR_SPECIALS, repeats) for row, repeats in packed]
-    length = np.concatenate([none[:0], *(row for row, _ in kinds)])
-    rank = np.zeros_like(length)
-    step = np.zeros_like(length)
-    used = np.zeros_like(counts)
-    first = 0
+    sizes = [0] * PAIR_SPECIALS + counts.tolist()
+    kinds = pack_lengths(sizes[: max_length + 1], max_length)
+    places = []
+    used: Counter[int] = Counter()
     for row, repeats in kinds:
-        for n, copies in zip(*np.unique(row, return_counts=True), strict=True):
-            where = first + np.flatnonzero(row == n)
-            rank[where] = used[n] + np.arange(copies)
-            step[where] = copies
-            used[n] += copies * repeats
-        first += len(row)
-    kind_ends = np.cumsum([repeats for _, repeats in kinds], dtype=np.int64)
-    ends = np.cumsum([len(row) for row, _ in kinds], dtype=np.int64)
-    return _Places(kind_ends, ends, length, rank, step)
-
-
-def _starts(ends: Ints) -> Ints:
-    return np.concatenate([[0], ends])
+        for size, same in itertools.groupby(row):
+            length = size - PAIR_SPECIALS
+            copies = len(list(same))
+            places += [(length, used[length] + copy, copies) for copy in range(copies)]
+            used[length] += copies * repeats
+    columns = np.array(places, dtype=np.int64).reshape(-1, 3).T
+    repeats_of_kind = np.array([repeats for _, repeats in kinds], dtype=np.int64)
+    size_of_kind = np.array([len(row) for row, _ in kinds], dtype=np.int64)
+    first_row = repeats_of_kind.cumsum() - repeats_of_kind
+    first = size_of_kind.cumsum() - size_of_kind
+    return _Places(int(repeats_of_kind.sum()), first_row, first, size_of_kind, *columns)
 
 
 def pack_lengths(counts: Sequence[int], capacity: int) -> list[tuple[tuple[int, ...], int]]:

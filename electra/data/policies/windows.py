@@ -1,7 +1,6 @@
 """The policy `windows`, and `document` and `pairs`, which also cut pieces at random places."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from electra.data.policies.common import (
     OFFSET,
@@ -13,17 +12,18 @@ from electra.data.policies.common import (
     SPLIT,
     START,
     TWO_SEGMENT_PROBABILITY,
+    Policy,
 )
-from electra.data.rng import Floats, Ints, permute, uniform
+from electra.data.rng import Flags, Floats, Ints, permute, uniform
 from electra.data.segments import Segment
-from electra.data.split import BLOCK, Documents
+from electra.data.split import BLOCK
 from electra.data.token_cache import TokenCache
 
 DOCUMENTS_PER_SUM = 64
 """A document takes a quarter of a byte, a window the sum of so many lengths."""
 
 
-class WindowPolicy:
+class WindowPolicy(Policy):
     """Evenly spaced windows from a random offset: every window is equally likely, a token is seen about once an epoch.
 
     A document of n tokens gets K windows: n / body, rounded up or down at random, jointly over the corpus, so that
@@ -37,18 +37,8 @@ class WindowPolicy:
     segment, one token longer because it has one special token less.
     """
 
-    def __init__(
-        self,
-        cache: TokenCache,
-        documents: Ints | Documents,
-        *,
-        max_length: int,
-        seed: int,
-    ) -> None:
-        self.cache = cache
-        self.documents = documents
-        self.seed = seed
-        self.body = max_length - PAIR_SPECIALS
+    def __post_init__(self) -> None:
+        self.body = self.max_length - PAIR_SPECIALS
         self._sums = self._sum_windows()
         """0, and the windows up to and with each 64th document and the last, as n / body, float64."""
         self.count = max(1, round(float(self._sums[-1])))
@@ -118,7 +108,7 @@ def split_windows(
     documents: Ints,
     starts: Ints,
     sizes: Ints,
-    is_single: NDArray[np.bool_],
+    is_single: Flags,
     where: Floats,
 ) -> list[Segment]:
     """Read windows, all arrays (N,), as segments A and B, split at `where` in [0, 1), or as a single one."""
@@ -133,21 +123,11 @@ def split_windows(
     return segments
 
 
-class DocumentPolicy:
+class DocumentPolicy(Policy):
     """One random window per document and epoch, as intended by rc2020_electra: any start, the last one included."""
 
-    def __init__(
-        self,
-        cache: TokenCache,
-        documents: Ints | Documents,
-        *,
-        max_length: int,
-        seed: int,
-    ) -> None:
-        self.cache = cache
-        self.documents = documents
-        self.seed = seed
-        self.body = max_length - SINGLE_SPECIALS
+    def __post_init__(self) -> None:
+        self.body = self.max_length - SINGLE_SPECIALS
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -167,16 +147,8 @@ class DocumentPolicy:
 class PairPolicy(DocumentPolicy):
     """Random pieces of two documents as A and B, each half a window: the pairs of lmtuners."""
 
-    def __init__(
-        self,
-        cache: TokenCache,
-        documents: Ints | Documents,
-        *,
-        max_length: int,
-        seed: int,
-    ) -> None:
-        super().__init__(cache, documents, max_length=max_length, seed=seed)
-        self.body = (max_length - PAIR_SPECIALS) // 2
+    def __post_init__(self) -> None:
+        self.body = (self.max_length - PAIR_SPECIALS) // 2
 
     def __len__(self) -> int:
         return (len(self.documents) + 1) // 2
