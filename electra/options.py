@@ -17,8 +17,6 @@ import ast
 import difflib
 import inspect
 import json
-import logging
-import math
 import os
 import sys
 from argparse import Action, Namespace
@@ -35,8 +33,6 @@ from transformers.hf_argparser import string_to_bool
 from electra.io.errors import UserError
 from electra.io.files import YAML_ERRORS, config_path, read_as_written, write_as_yaml, write_file
 from electra.recipes import RECIPES
-
-logger = logging.getLogger(__name__)
 
 Values = Mapping[str, Any]
 """Options by name."""
@@ -60,13 +56,9 @@ SHARE = Range(lambda value: 0 <= value <= 1, "in [0, 1]")
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8")
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1")
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)")
-RATIO = Range(lambda value: 0 < value <= 100, "in (0, 100]")
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 # Larger ids are not exact in float32, in which held-out records are gathered.
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]")
-# Beyond these float32 makes it 0 or infinite.
-TEMPERATURE = Range(lambda value: 1e-30 <= value <= 1e30, "in [1e-30, 1e30]")
-NOT_ZERO_IN_FLOAT32 = Range(lambda value: value >= 1e-30, "at least 1e-30")
 
 # ---- options
 
@@ -135,13 +127,11 @@ def check(condition: bool, name: str, value: Any, expected: str) -> None:
 
 
 def check_options(options: Any) -> None:
-    """Refuse values that are out of the range of their option, or not finite: those break a run much later."""
+    """Refuse values that are out of the range of their option."""
     for f in fields(options):
         value = getattr(options, f.name, None)
         valid = rules_of(f).valid
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, float):
-                check(math.isfinite(one), f.name, one, "a finite number")
             if valid and one is not None:
                 check(valid.holds(one), f.name, one, valid.expected)
 
@@ -157,22 +147,6 @@ class Options:
 
 
 # ---- command lines
-
-RENAMED = {
-    # of rc2020_electra
-    "lr": "learning_rate",
-    "discriminant_loss_factor": "discriminator_weight",
-    "num_proc": "dataloader_num_workers",
-    "pretrain_path": "resume_from_checkpoint",
-    "training_set_size": "dataset_sampling",
-    "training_set_random_seed": "eval_seed",
-    "valid_test_split_random_seed": "eval_seed",
-    "tensorboard_tracking_folder": "report_to",
-    # of transformers 4 and its examples
-    "logging_dir": "report_to",
-    "no_cuda": "use_cpu",
-}
-"""Names of other code bases that are not like ours, and the option to suggest; docs/reference_flags.md has all."""
 
 _NOT_GIVEN = object()
 
@@ -195,7 +169,6 @@ class CommandLine(HfArgumentParser):
         usage = "%(prog)s [--option value ...]"
         program = os.path.basename(sys.argv[0])
         super().__init__(list(groups), prog=program, description=description, allow_abbrev=False, usage=usage)
-        self._source = ""
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
         if "--lowercase" in self._option_string_actions:
             is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}
@@ -221,28 +194,26 @@ class CommandLine(HfArgumentParser):
         return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}{self._source}")
+        raise UserError(message)
 
     def parse(
         self,
         argv: Sequence[str] | None = None,
         *,
         default_config: Callable[[Values], str | None] = lambda flags: None,
-        default_recipe: Callable[[Values], str | None] = lambda given: None,
         inherited: Callable[[Values], Values] = lambda given: {},
     ) -> tuple[Any, ...]:
         """Fill the dataclasses from a command line, by default `sys.argv`.
 
         Args:
             default_config: the YAML file that is used without `--config`, from the flags.
-            default_recipe: the recipe that is used where none is named, from flags and file.
             inherited: options of the run that this one starts from, from flags and file.
         """
         flags = self._read(_normalized(sys.argv[1:] if argv is None else argv))
         config = flags.pop("config", None) or default_config(flags)
         lines = self._read_file(config, flags) if config else {}
         given = {**lines, **flags}
-        size = given.get("model_size") or default_recipe(given)
+        size = given.get("model_size")
         recipe = {**RECIPES[size], "model_size": size} if size in RECIPES else {}
         values = {**recipe, **inherited(given), **given}
         if "model_size" in flags:
@@ -280,7 +251,7 @@ class CommandLine(HfArgumentParser):
         word = token.partition("=")[0]
         name = word.lstrip("-")
         known = [option[2:] for option in self._option_string_actions]
-        near = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean --{near[0]}?" if near else "--help lists the options"
         raise UserError(f"unknown option {word}{where}; {hint}")
 
@@ -296,14 +267,9 @@ class CommandLine(HfArgumentParser):
         for name, value in (content or {}).items():
             if f"--{name}" not in self._option_string_actions or name in ("config", "help"):
                 self._refuse(f"--{name}", where=f" in {path}")
-            if _is_replaced(name, flags):
-                logger.info("%s: %s in %s is ignored, because the command line gives other data", name, value, path)
-            else:
+            if not _is_replaced(name, flags):
                 words += _words(name, value)
-        self._source = f" (from {path})"
-        values = self._read(words)
-        self._source = ""
-        return values
+        return self._read(words)
 
 
 def _title_and_names(group: type) -> tuple[str, set[str]]:

@@ -118,7 +118,6 @@ def test_lists_of_an_agent_are_read_as_what_they_mean():
     ("argv", "named"),
     [
         ("--generater_size 0.5", "--generater_size --generator_size"),
-        ("--lr 1", "--lr --learning_rate"),
         ("--gener 1", "--gener"),  # no abbreviations
         ("corpus.txt", "corpus.txt"),
         ("--max_steps", "--max_steps"),
@@ -130,7 +129,7 @@ def test_lists_of_an_agent_are_read_as_what_they_mean():
         ("-max_steps 3", "option -max_steps --max_steps"),
         # One option of each range.
         ("--mlm_probability 1", "--mlm_probability 1 (0, 1)"),
-        ("--temperature 1e-40", "--temperature 1e-40"),
+        ("--temperature 0", "--temperature 0"),
         ("--adam_beta2 1", "--adam_beta2 1 [0, 1)"),
         ("--max_length 7", "--max_length 7 8"),
         ("--max_steps 0", "--max_steps 0 -1"),
@@ -150,7 +149,7 @@ def test_a_bad_option_is_named(argv, named):
     ("text", "named"),
     [
         ("generater_size: 0.5\n", "--generater_size a.yaml --generator_size"),
-        ("max_steps: many\n", "max_steps many a.yaml"),
+        ("max_steps: many\n", "max_steps many"),
         ("- max_steps\n", "a.yaml list"),
         ("seed: [1\n", "a.yaml YAML"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),

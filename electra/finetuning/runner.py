@@ -326,7 +326,6 @@ def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
         group = os.environ.get("WANDB_RUN_GROUP", name)
         project = os.environ.get("WANDB_PROJECT", "huggingface")
         own_run = wandb.run or wandb.init(project=project, group=group, name=f"{name}-report", job_type="report")
-    folder = evaluation.folder / "logs" / "report"
-    track_results(report_to, defined, {}, reports, folder=folder, step=len(evaluation.results))
+    track_results(report_to, defined, reports)
     if own_run is not None:
         own_run.finish()

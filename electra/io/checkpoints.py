@@ -20,7 +20,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 
@@ -47,7 +46,10 @@ def write_manifest(folder: Path, *editable: str) -> None:
     for path in files:
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
-    entries = {path.relative_to(folder).as_posix(): _entry(path) for path in files}
+    entries = {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "blake2b": _checksum(path)}
+        for path in files
+    }
     write_file((json.dumps({"files": entries}, indent=2) + "\n").encode(), folder / MANIFEST_NAME)
     for subfolder in (folder, *(path for path in paths if path.is_dir())):
         sync_folder(subfolder)
@@ -55,41 +57,23 @@ def write_manifest(folder: Path, *editable: str) -> None:
 
 def find_damage(folder: Path, *ignored: str) -> str | None:
     """What is wrong with a folder by its manifest, as half a sentence; names that begin with `ignored` may differ."""
-    if not (folder / MANIFEST_NAME).is_file():
-        return f"has no {MANIFEST_NAME}"
-    entries = _entries(folder)
-    if entries is None:
-        return f"is damaged: {MANIFEST_NAME} cannot be read"
-    names = [name for name in entries if not name.startswith(ignored)]
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        return f"has no {' and no '.join(missing)}"
-    for name in names:
-        wrong = _difference(folder / name, entries[name])
-        if wrong is not None:
-            return f"is damaged: {wrong}"
-    return None
-
-
-def _difference(path: Path, entry: dict[str, Any]) -> str | None:
-    if path.stat().st_size != entry["size"]:
-        return f"{path.name} has {path.stat().st_size:,} of {entry['size']:,} bytes"
-    return None if _checksum(path) == entry["blake2b"] else f"{path.name} is not what was written"
-
-
-def _entries(folder: Path) -> dict[str, dict[str, Any]] | None:
-    """The entries of a manifest by file name; empty without a manifest, None if it cannot be read."""
     try:
-        files: dict[str, dict[str, Any]] = json.loads((folder / MANIFEST_NAME).read_text())["files"]
-        return files
+        entries = json.loads((folder / MANIFEST_NAME).read_text())["files"].items()
     except FileNotFoundError:
-        return {}
+        return f"has no {MANIFEST_NAME}"
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    return {"size": path.stat().st_size, "blake2b": _checksum(path)}
+        return f"is damaged: {MANIFEST_NAME} cannot be read"
+    for name, entry in entries:
+        path = folder / name
+        if name.startswith(ignored):
+            continue
+        if not path.is_file():
+            return f"has no {name}"
+        if path.stat().st_size != entry["size"]:
+            return f"is damaged: {path.name} has {path.stat().st_size:,} of {entry['size']:,} bytes"
+        if _checksum(path) != entry["blake2b"]:
+            return f"is damaged: {path.name} is not what was written"
+    return None
 
 
 def _checksum(path: Path) -> str:
@@ -123,7 +107,7 @@ def why_not_resumable(checkpoint: Path) -> str | None:
     A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
     """
     wrong = find_damage(checkpoint)
-    if wrong is None and not any(name.startswith(("optimizer", "global_step")) for name in _entries(checkpoint) or ()):
+    if wrong is None and not [*checkpoint.glob("optimizer*"), *checkpoint.glob("global_step*")]:
         return "has no optimizer (--save_only_model), so training cannot be resumed from it"
     return wrong
 

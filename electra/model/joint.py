@@ -192,13 +192,11 @@ class ElectraForJointPretraining(PreTrainedModel):
         else:
             main_loss = weighted_mean(main_nll, chosen_mask(masked), num_chosen)
         loss, fields = self.add_generator(main_loss, main_nll, masked, generated, corrupted, num_chosen)
-        shown = masked.input_ids.gather(1, masked.mlm_positions)  # (B, K)
         return ElectraPretrainingOutput(
             loss=loss,
             main_loss=main_loss.detach(),
             main_nll=main_nll.detach(),
             is_mask_token=masked.is_mask_token,
-            is_kept_token=masked.mlm_mask & (shown == masked.original_ids),
             sampled_ids=corrupted.sampled_ids,
             corrupted_input_ids=corrupted.input_ids,
             is_replaced=corrupted.is_replaced,

@@ -12,9 +12,7 @@ from electra.options import (
     NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
-    RATIO,
     SHARE,
-    TEMPERATURE,
     UP_TO_ONE,
     Options,
     Resuming,
@@ -72,10 +70,10 @@ class ModelArguments(Options):
         "normal, but two heads of a new discriminator (electra, modernbert) look at the neighbouring tokens.",
     )
     generator_size: float = from_recipe(
-        "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", RATIO
+        "generator_size", "Width of the generator relative to the discriminator's, rounded to whole heads.", POSITIVE
     )
     generator_layer_size: float = from_recipe(
-        "generator_layer_size", "Number of layers of the generator relative to the discriminator's.", RATIO
+        "generator_layer_size", "Number of layers of the generator relative to the discriminator's.", POSITIVE
     )
     generator_num_attention_heads: int | None = option(
         None, "Attention heads of the generator. Not set: heads as wide as the discriminator's.", POSITIVE
@@ -159,7 +157,7 @@ class ObjectiveArguments(Options):
         None, "Steps of the first of two_stage's stages. Not set: half of all.", POSITIVE
     )
     init_from_generator: bool = option(True, "Start the second stage of two_stage from the equally large generator.")
-    temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", TEMPERATURE)
+    temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", POSITIVE)
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
 
     def corruption_and_weight(self) -> tuple[float, float, float]:

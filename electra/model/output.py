@@ -21,7 +21,7 @@ class ElectraPretrainingOutput(ModelOutput):
         main_loss: of the discriminator, or of the masked language model in its place; mean over the tokens that the
             objective asks for, float32 ().
         mlm_positions, mlm_mask: the chosen positions, int64 (B, K), and which slots are used, bool (B, K).
-        is_mask_token, is_kept_token: where [MASK] or the original token was shown, bool (B, K).
+        is_mask_token: where [MASK] was shown, bool (B, K).
         generator_nll: -log probability of the original token, float32 (B, K).
         generator_entropy: of an adversarial generator's distribution, nats, float32 (B, K).
         predicted_ids, sampled_ids: the generator's most likely and its sampled token, int64 (B, K); the former in
@@ -42,7 +42,6 @@ class ElectraPretrainingOutput(ModelOutput):
     mlm_positions: Tensor | None = None
     mlm_mask: Tensor | None = None
     is_mask_token: Tensor | None = None
-    is_kept_token: Tensor | None = None
     generator_nll: Tensor | None = None
     generator_entropy: Tensor | None = None
     predicted_ids: Tensor | None = None

@@ -3,23 +3,23 @@
 options.py makes it: from a command line, and once more when the data are known.
 """
 
+import copy
 from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from importlib.util import find_spec
+from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
+from accelerate import PartialState
 from transformers import TrainingArguments
 
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
-from electra.io.console import without_secrets
 from electra.io.errors import UserError
 from electra.model.options import ModelArguments, ObjectiveArguments
 from electra.options import (
     BELOW_ONE,
     NOT_NEGATIVE,
-    NOT_ZERO_IN_FLOAT32,
     POSITIVE,
     SEED,
     STEPS,
@@ -31,7 +31,7 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes
+from electra.pretraining.device import choose_for_device, compiles_by_default
 from electra.recipes import RECIPES
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
@@ -105,15 +105,9 @@ class PretrainingArguments(TrainingArguments):
     adam_beta2: float = from_recipe(
         "adam_beta2", "Adam's decay of the mean squared gradient.", BELOW_ONE, resuming="recorded"
     )
-    adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", NOT_ZERO_IN_FLOAT32, resuming="recorded")
+    adam_epsilon: float = from_recipe("adam_epsilon", "Adam's epsilon.", POSITIVE, resuming="recorded")
     adam_bias_correction: bool = option(
         True, "Use Adam's bias correction; the original code does not.", resuming="kept"
-    )
-    muon_learning_rate: float | None = option(
-        None,
-        "Peak rate of Muon, which updates the layers' matrices; Adam updates the rest. Not set: only Adam.",
-        POSITIVE,
-        resuming="recorded",
     )
     product_schedule: bool = option(
         False,
@@ -137,9 +131,6 @@ class PretrainingArguments(TrainingArguments):
         resuming="recorded",
     )
     save_total_limit: int | None = option(3, "Number of checkpoints to keep: the latest ones.")
-    budget: str | None = option(
-        None, "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial."
-    )
     plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
     auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(
@@ -159,9 +150,6 @@ class PretrainingArguments(TrainingArguments):
     )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
-    ddp_broadcast_buffers: bool | None = option(
-        False, "Copy buffers to all processes in each step; not needed, because all are constants."
-    )
     ddp_find_unused_parameters: bool | None = option(
         False, "Search for weights without gradient. Set automatically for two_stage and --generator_gate."
     )
@@ -177,10 +165,9 @@ class PretrainingArguments(TrainingArguments):
         check_options(self)
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
-        if self.deepspeed and find_spec("deepspeed") is None:
-            raise UserError("--deepspeed needs deepspeed, which is not installed; run: pip install deepspeed")
         choose_for_device(self)
-        join_processes(self)
+        if self.use_cpu:  # transformers would leave --ddp_timeout out
+            PartialState(cpu=True, backend=self.ddp_backend, timeout=timedelta(seconds=self.ddp_timeout))
         try:
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:
@@ -190,14 +177,10 @@ class PretrainingArguments(TrainingArguments):
         if self.device.type == "cuda":  # the step goes on while its batch is copied
             self.accelerator_config.non_blocking = bool(self.dataloader_pin_memory)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without tokens: Trainer pickles its arguments into what it pushes to the Hub."""
-        return without_secrets(self.__dict__)
-
     def with_values(self, **values: Any) -> Self:
-        """A copy with other values. `dataclasses.replace` would run Trainer's checks again, `copy` lose tokens."""
-        other = object.__new__(type(self))
-        other.__dict__.update({**vars(self), **values})
+        """A copy with other values. `dataclasses.replace` would run Trainer's checks again."""
+        other = copy.copy(self)
+        other.__dict__.update(values)
         return other
 
     @property

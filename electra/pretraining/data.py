@@ -22,7 +22,7 @@ from electra.data.token_cache import TOKENIZER_NAME, TokenCache
 from electra.data.tokenizer import load_or_train_tokenizer
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
-from electra.model.pretrained import load_tokenizer_beside_model, own_tokenizer, read_config, trained_source
+from electra.model.pretrained import load_tokenizer_beside_model, read_config, trained_source
 from electra.pretraining.configuration import Configuration
 from electra.report.runs import FIXED
 from electra.runtime.processes import by_one_process
@@ -92,8 +92,6 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
         evaluation=evaluation,
         more_evaluations=evaluations,
         text={
-            "corpus": str(split["corpus"]),
-            "documents": len(cache),
             "training_text": str(split["training_text"]),
             "training_documents": len(documents),
             "held_out_text": held_out_text,
@@ -105,13 +103,9 @@ def _validation_corpora(args: Configuration) -> dict[str, Corpus]:
     """The corpora of --validation_file by name; none without it."""
     without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
     texts = held_out_texts(args.segments.validation_file)
-    try:
-        return {
-            name: Corpus(replace(without_data, train_file=files), args.training.eval_seed)
-            for name, files in texts.items()
-        }
-    except UserError as error:
-        raise UserError(f"--validation_file: {error}") from error
+    return {
+        name: Corpus(replace(without_data, train_file=files), args.training.eval_seed) for name, files in texts.items()
+    }
 
 
 def _prepare(
@@ -137,7 +131,7 @@ def _prepare(
 
 
 def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -> dict[str, Any]:
-    """The documents that are not trained on, and fingerprints of all documents and of those that are."""
+    """The documents that are not trained on, and a fingerprint of those that are."""
     hashes = cache.content_hashes
     if held_out:
         left_out = shared_documents(hashes, np.concatenate([text.content_hashes for text in held_out]))
@@ -149,7 +143,6 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
         raise UserError("every training document is also held out; name other text with --validation_file")
     return {
         "left_out": left_out,
-        "corpus": text_fingerprint(hashes),
         "training_text": text_fingerprint(hashes, left_out),
     }
 
@@ -170,14 +163,5 @@ def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | Non
     else:
         tokenizer = load_or_train_tokenizer(corpus, args.tokenizer, args.cache.cache_dir, args.training.eval_seed)
     check_tokenizer(tokenizer, path or "of the text")
-    vocabularies = [own_tokenizer(source, source) for source in sources.values()]
-    if len(vocabularies) == 2 and None not in vocabularies:
-        ours, other = (vocabulary.get_vocab() for vocabulary in vocabularies if vocabulary is not None)
-        if ours != other:
-            raise UserError(
-                f"--init_generator {starts['generator']} has another tokenizer ({len(other)} tokens) than "
-                f"--init_discriminator {starts['discriminator']} ({len(ours)} tokens); leave --init_generator out for "
-                "a new generator"
-            )
     tokenizer.model_max_length = args.model.max_position_embeddings
     return tokenizer

@@ -1,34 +1,17 @@
-"""What a run chooses by itself for the device that it trains on, and how it says so; its failures as one line.
+"""What a run chooses by itself for the device that it trains on: precision, workers, compilation.
 
-Options that are given win. Nothing here changes what is computed, except for its precision. A lack of memory, and the
-loss of another process, become a line with what to do.
+Options that are given win. Nothing here changes what is computed, except for its precision.
 """
 
-import logging
 import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from accelerate import PartialState
 
-from electra.io.checkpoints import describe_latest_valid
-from electra.io.errors import UserError, is_out_of_memory
 from electra.runtime.hardware import computes_bf16, computes_fp16
-
-logger = logging.getLogger(__name__)
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
-_LOST = re.compile(
-    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
-)
-"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 
 
 def choose_for_device(training: Any) -> None:
@@ -43,66 +26,7 @@ def choose_for_device(training: Any) -> None:
         training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0
 
 
-def join_processes(training: Any) -> None:
-    """Connect the processes of a run where transformers would not do it right."""
-    environ = os.environ
-    timeout = timedelta(seconds=training.ddp_timeout)
-    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    is_one_host = environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE")
-    if restarts != "0" and is_one_host and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun's store still has the addresses of the killed processes (issue 135712 of pytorch).
-        store = dist.TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
-        dist.init_process_group(
-            training.ddp_backend or ("gloo" if training.use_cpu else "nccl"),
-            store=dist.PrefixStore(restarts, store),
-            rank=int(environ["RANK"]),
-            world_size=int(environ["WORLD_SIZE"]),
-            timeout=timeout,
-        )
-    if training.use_cpu:  # transformers would leave --ddp_timeout out
-        PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
-
-
 def compiles_by_default(training: Any) -> bool:
     """Whether a run compiles its step unless it is told not to: on GPUs that Triton supports."""
     is_sharded = bool(training.fsdp) or bool(training.deepspeed)
     return training.device.type == "cuda" and not is_sharded and torch.cuda.get_device_capability() >= (7, 0)
-
-
-def log_choices(training: Any, given: frozenset[str]) -> None:
-    """Log what a user may not expect: one GPU of several, fp16. `given` are the names of given options."""
-    if training.visible_gpus > 1:
-        logger.warning(
-            "%d GPUs are visible, only one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
-            training.visible_gpus,
-            training.visible_gpus,
-        )
-    if training.fp16 and "fp16" not in given:
-        logger.warning("this GPU has no bfloat16: using --fp16, with loss scaling; --bf16 false gives fp32")
-
-
-@contextmanager
-def translate_failures(training: Any, run: Path, step: Callable[[], int]) -> Iterator[None]:
-    """Turn failures of compiler, memory and other processes into a `UserError`; `step` gives the steps taken."""
-    try:
-        yield
-    except (RuntimeError, OSError) as error:
-        if type(error).__module__.startswith("torch._dynamo"):
-            reason = " ".join(str(error).split("\n")[:2])
-            raise UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false") from error
-        if is_out_of_memory(error):
-            raise UserError(
-                f"out of memory on {training.device}, after step {step()}: lower --per_device_train_batch_size and "
-                "raise --gradient_accumulation_steps by the same factor, or choose a smaller model or --max_length; "
-                f"{describe_latest_valid(run)}"
-            ) from error
-        is_lost = isinstance(error, torch.distributed.DistError) or _LOST.search(str(error))
-        if training.world_size == 1 or not is_lost:
-            raise
-        # Without the line of gloo's source, and its advice.
-        reason = re.sub(r"^\[\S+\] |\. .*", "", str(error).strip().splitlines()[0])
-        raise UserError(
-            f"another of the {training.world_size} processes has ended or cannot be reached, after step {step()} "
-            f"({reason}); {describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume "
-            "or --resume_from_checkpoint"
-        ) from error

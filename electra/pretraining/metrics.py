@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
-from electra.data.split import BLOCK, Documents
+from electra.data.split import Documents
 from electra.data.token_cache import TokenCache
 from electra.model.output import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES, Objective
@@ -48,12 +48,11 @@ class Field(IntEnum):
     GENERATOR_NLL = 8
     PREDICTED_IDS = 9
     SAMPLED_IDS = 10
-    IS_KEPT_TOKEN = 11
-    GENERATOR_ENTROPY = 12
+    GENERATOR_ENTROPY = 11
 
 
 def token_records(input_ids: Tensor, attention_mask: Tensor | None, output: ElectraPretrainingOutput) -> Tensor:
-    """What the metrics need of each token, float32 (B, L, 13); see `Field`. Ids below 2^24 are exact.
+    """What the metrics need of each token, float32 (B, L, 12); see `Field`. Ids below 2^24 are exact.
 
     `input_ids` are the original ids, int64 (B, L). Fields that the objective does not have are zero.
     """
@@ -93,7 +92,7 @@ def evaluation_metrics(
     are 0 where they would be 0/0, as usual.
 
     Args:
-        records: of all rows, (N, L, 13), padding marked in `Field.ORIGINAL_IDS`.
+        records: of all rows, (N, L, 12), padding marked in `Field.ORIGINAL_IDS`.
         discriminator_weight: lambda, for the total loss.
         objective: of the model.
     """
@@ -105,7 +104,6 @@ def evaluation_metrics(
         metrics["generator_loss"] = _mean(chosen.generator_nll)
         metrics["masked_accuracy"] = _mean(is_right)
         metrics["masked_accuracy_mask_token"] = _mean(is_right[chosen.is_mask_token == 1])
-        metrics["masked_accuracy_kept_token"] = _mean(is_right[chosen.is_kept_token == 1])
         metrics["sampled_accuracy"] = _mean(chosen.sampled_ids == chosen.original_ids)
     if objective.is_adversarial:
         metrics["generator_entropy"] = _mean(chosen.generator_entropy)
@@ -114,7 +112,8 @@ def evaluation_metrics(
     if objective.finds_replaced:
         metrics |= _detection_metrics(tokens if objective.at_all_tokens else chosen, "discriminator_")
     else:
-        metrics |= _mlm_metrics(chosen, objective.sees_samples)
+        metrics["mlm_loss"] = _mean(chosen.main_nll)
+        metrics["mlm_accuracy"] = _mean(chosen.mlm_predictions == chosen.original_ids)
     if objective.has_copy_gate:
         metrics["all_tokens_loss"] = _mean(tokens.main_nll)
         metrics["all_tokens_accuracy"] = _mean(tokens.mlm_predictions == tokens.original_ids)
@@ -132,19 +131,6 @@ def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
     replaced_rate = _mean(tokens.is_replaced)
     count = float(len(tokens.original_ids))
     return {"replaced_rate": replaced_rate, **_detection_metrics(tokens, "discriminator_"), "tokens": count}
-
-
-def _mlm_metrics(chosen: Any, sees_samples: bool) -> dict[str, float]:
-    """Metrics of a main network that predicts tokens, by what it saw at the position."""
-    is_right = chosen.mlm_predictions == chosen.original_ids
-    sees_original = chosen.corrupted_input_ids == chosen.original_ids
-    sees_mask = (chosen.is_mask_token == 1) & (not sees_samples)
-    metrics = {"mlm_loss": _mean(chosen.main_nll), "mlm_accuracy": _mean(is_right)}
-    if not sees_samples:
-        metrics["mlm_accuracy_mask_token"] = _mean(is_right[sees_mask])
-    metrics["mlm_accuracy_other_token"] = _mean(is_right[~sees_original & ~sees_mask])
-    metrics["mlm_accuracy_kept_token"] = _mean(is_right[sees_original])
-    return metrics
 
 
 def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
@@ -211,9 +197,7 @@ def unigram_metrics(
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
     """How often each id occurs in the given documents, or in an even sample of 20 million tokens, int64 (V,)."""
-    firsts = range(0, len(documents), BLOCK)
-    tokens_of_all = sum(int(cache.lengths[documents[first : first + BLOCK]].sum()) for first in firsts)
-    stride = max(1, math.ceil(tokens_of_all / MAX_COUNTED_TOKENS))
+    stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[::stride]
     for first in range(0, len(chosen), 1000):

@@ -248,7 +248,6 @@ def load_into(
     known = trained_positions(config)
     if max_length > known and "position" in embedding_modules(network):
         repeated = known
-        logger.info("%s: only its first %d positions were trained; the others start as copies of these", name, known)
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, repeated))
 
 

@@ -7,6 +7,7 @@ beside the option.
 
 import logging
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from electra.io.files import CONFIGS, expand, read_options
 from electra.objectives import OBJECTIVES, Objective, objective_of
 from electra.options import CommandLine, Values, rules_of
 from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
-from electra.pretraining.device import log_choices
 
 if TYPE_CHECKING:
     from electra.pretraining.run_folder import Run
@@ -30,8 +30,6 @@ logger = logging.getLogger(__name__)
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
 """A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
-SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
-"""Options beside which --budget does not choose a recipe."""
 WARM_UP = 10
 """A warm-up that is not given is at most this part of the run."""
 
@@ -43,17 +41,18 @@ def parse_arguments(argv: list[str]) -> Configuration:
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
     groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited)
     training = groups[-1]
-    if training.budget and not SIZED & (command_line.flags | command_line.lines):
-        from electra.pretraining.trial import recipe_for  # imports networks and data sets
-
-        return parse_arguments([*argv, "--model_size", recipe_for(training)])
     record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
     parts: tuple[Any, ...] = (*groups, record, command_line.flags, command_line.lines)
     config = Configuration(*parts)
-    log_choices(training, config.flags | config.lines)
     _check(config)
+    if training.visible_gpus > 1:
+        logger.warning(
+            "%d GPUs are visible, only one is used; to use all: torchrun --nproc_per_node %d run_pretraining.py ...",
+            training.visible_gpus,
+            training.visible_gpus,
+        )
     return config
 
 
@@ -119,22 +118,8 @@ def _starts_from_generator(c: Configuration) -> bool:
     return _objective(c).has_stages and c.objective.init_from_generator
 
 
-def _are_equal(c: Configuration) -> bool:
-    """Whether the discriminator can start from the generator, as far as the options tell."""
-    return c.model.generator_size == c.model.generator_layer_size == 1 and not c.model.init_discriminator
-
-
 def _is_adam(c: Configuration) -> bool:
     return c.training.optim.value in ("adamw_torch_fused", "adamw_torch")
-
-
-def _suits_muon(c: Configuration) -> bool:
-    training = c.training
-    return _is_adam(c) and training.adam_bias_correction and not training.fsdp and not training.deepspeed
-
-
-def _is_new(c: Configuration) -> bool:
-    return c.training.resume_from_checkpoint is None and not c.training.auto_resume
 
 
 NEEDS = (
@@ -205,13 +190,6 @@ NEEDS = (
         "the frozen generator of --objective {objective} must not change",
     ),
     Need(
-        "objective",
-        lambda c: not _starts_from_generator(c) or _are_equal(c),
-        "it starts the discriminator from the generator; use --generator_size 1 (not {generator_size:g}) and "
-        "--generator_layer_size 1 (not {generator_layer_size:g}) without --init_discriminator, or add "
-        "--no_init_from_generator",
-    ),
-    Need(
         "eval_corruption",
         lambda c: _objective(c).finds_replaced and not _objective(c).is_energy_based,
         "--objective {objective} trains no network to find replaced tokens",
@@ -222,25 +200,11 @@ NEEDS = (
         "it needs held-out text and --eval_strategy steps or epoch",
     ),
     Need("plan", lambda c: c.training.resume_from_checkpoint is None, "it is for a new run"),
-    Need("budget", _is_new, "it is for a new run"),
-    Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
-    Need(
-        "muon_learning_rate",
-        _suits_muon,
-        "it works only with --optim adamw_torch (not --optim {optim.value}) and its bias correction, without --fsdp "
-        "and --deepspeed",
-    ),
     Need("adam_bias_correction", _is_adam, "it needs --optim adamw_torch_fused or adamw_torch"),
     Need(
-        "auto_find_batch_size",
-        lambda c: False,
-        "it would change the number of samples of a step; lower --per_device_train_batch_size and raise "
-        "--gradient_accumulation_steps by the same factor",
-    ),
-    Need(
-        "load_best_model_at_end metric_for_best_model greater_is_better "
+        "load_best_model_at_end metric_for_best_model greater_is_better auto_find_batch_size batch_eval_metrics "
         "label_smoothing_factor train_sampling_strategy neftune_noise_alpha use_liger_kernel prediction_loss_only "
-        "batch_eval_metrics eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy",
+        "eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy",
         lambda c: False,
         "pre-training does not use it",
     ),
@@ -277,12 +241,7 @@ def _check_gate(c: Configuration, gate: list[str]) -> None:
 
     rows = rows_of(objective_of(c.objective.objective, _is_uniform(c)))
     metrics = ["loss", *(name for name, _ in rows)]
-    try:
-        name, threshold = gate
-        is_possible = name in metrics and math.isfinite(float(threshold))
-    except ValueError:
-        is_possible = False
-    if not is_possible:
+    if len(gate) != 2 or gate[0] not in metrics or not re.fullmatch(r"-?\d+(\.\d+)?", gate[1]):
         raise UserError(
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as discriminator_auc "
             f"0.6; metrics of --objective {c.objective.objective} are {', '.join(metrics)}"

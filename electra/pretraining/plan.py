@@ -1,11 +1,8 @@
-"""The plan of a run, made and logged before it starts: corpus, parameters, tokens, epochs, FLOPs, disk."""
+"""The plan of a run, made and logged before it starts: corpus, parameters, tokens, epochs, FLOPs."""
 
 import logging
-import math
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -15,10 +12,8 @@ from electra.flops import (
     GOOGLE_MLM_POSITIONS_FRACTION,
     TransformerShape,
     google_training_flops,
-    pfs_days,
     six_n_t_flops,
 )
-from electra.io.console import format_bytes
 from electra.model.configuration import ElectraPretrainingConfig, embedding_width, value_of
 from electra.model.joint import ElectraForJointPretraining, parameter_counts
 from electra.objectives import OBJECTIVES, objective_of
@@ -26,8 +21,6 @@ from electra.pretraining.callbacks.checkpoints import fraction_steps
 from electra.pretraining.callbacks.phases import stage_lengths
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData
-from electra.pretraining.run_folder import describe
-from electra.recipes import RECIPES
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +30,6 @@ SHORT_DOCUMENT = 256
 """Mean length in tokens below which documents look like paragraphs, as they do if they fill no segment."""
 MOST_EPOCHS = 40
 """Epochs above which more repetition teaches little: Muennighoff et al. (2023), arXiv:2305.16264."""
-FEWEST_HELD_OUT = 10
-"""Held-out documents below which metrics describe these rather than the corpus."""
-
 # ---- sizes
 
 
@@ -82,51 +72,43 @@ class Plan:
     changes: list[str] = field(default_factory=list)
     """A line for each step at which the options of a resumed run changed."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @property
     def main_network(self) -> str:
         """Its name in logs and reports."""
         return "discriminator" if OBJECTIVES[self.objective].finds_replaced else "masked LM"
 
-    def source_lines(self) -> list[str]:
-        """A line for each of the first sources, and one for all others."""
-        lines = [f"{source['name']}: {_amount([source])}" for source in self.sources[:MOST_SOURCES]]
-        others = self.sources[MOST_SOURCES:]
-        return [*lines, f"and {len(others):,} more: {_amount(others)}"] if others else lines
-
-    def lines(self) -> list[str]:
-        lines = [
-            f"corpus         {_amount(self.sources)}",
-            *(f"source         {line}" for line in self.source_lines()),
-            f"held out       {self.held_out_documents:,} documents, {self.held_out_tokens:,} tokens, equal to "
-            f"{self.held_out_tokens / self.corpus_tokens:.2%} of the corpus",
-            f"{self.main_network:<15}{self.discriminator_parameters:,} parameters ({self.discriminator_shape})",
+    def facts(self) -> list[tuple[str, str]]:
+        """What is trained, on what, for how long: names, and sentences about them."""
+        facts = [("corpus", _amount(self.documents, self.corpus_tokens))]
+        for source in self.sources[:MOST_SOURCES]:
+            facts.append(("source", f"{source['name']}: {_amount(source['documents'], source['tokens'])}"))
+        share = self.held_out_tokens / self.corpus_tokens
+        held_out = _amount(self.held_out_documents, self.held_out_tokens)
+        facts += [
+            ("held out", f"{held_out}, equal to {share:.2%} of the corpus"),
+            (self.main_network, f"{self.discriminator_parameters:,} parameters ({self.discriminator_shape})"),
         ]
         if self.generator_shape:
-            lines.append(
-                f"generator      {self.generator_parameters:,} parameters ({self.generator_shape}); both together "
-                f"{self.total_parameters:,} (--tie {self.tie})"
-            )
-        lines += [
-            f"training       {self.steps:,} steps of {self.batch_size} x {self.max_length} = {self.tokens_per_step:,} "
-            f"tokens: {self.total_tokens:,} tokens with padding, "
-            f"{self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
-            f"compute        {self.flops:.2e} FLOPs by 6NT and attention ({pfs_days(self.flops):.2g} pfs-days), "
-            f"{self.google_flops:.2e} by the original's count ({pfs_days(self.google_flops):.2g})",
+            size = f"{self.generator_parameters:,} parameters ({self.generator_shape})"
+            facts.append(("generator", f"{size}; both together {self.total_parameters:,} (--tie {self.tie})"))
+        facts += [
+            (
+                "training",
+                f"{self.steps:,} steps of {self.batch_size} x {self.max_length} tokens: {self.total_tokens:,} tokens "
+                f"with padding, {self.epochs:.2f} epochs of {self.segments_per_epoch:,} segments",
+            ),
+            (
+                "compute",
+                f"{self.flops:.2e} FLOPs by 6NT and attention, {self.google_flops:.2e} by the original's count",
+            ),
         ]
         if self.generator_steps:
             first, second = stage_lengths(self.steps, self.generator_steps)
-            lines.append(f"stages         {first:,} steps of the generator, then {second:,} of the discriminator")
-        if self.checkpoint_steps:
-            lines.append(f"checkpoints    kept for good: steps {', '.join(map(str, self.checkpoint_steps))}")
-        return lines
+            facts.append(("stages", f"{first:,} steps of the generator, then {second:,} of the discriminator"))
+        return facts + [("resumed", line) for line in self.changes]
 
 
-def _amount(sources: Sequence[Mapping[str, Any]]) -> str:
-    documents = sum(source["documents"] for source in sources)
-    tokens = sum(source["tokens"] for source in sources)
+def _amount(documents: int, tokens: int) -> str:
     return f"{documents:,} documents, {tokens:,} tokens"
 
 
@@ -134,9 +116,9 @@ def make_plan(
     args: Configuration,
     model: ElectraForJointPretraining,
     data: PretrainingData,
-    changes: Sequence[Mapping[str, Any]] = (),
+    changes: Sequence[str] = (),
 ) -> Plan:
-    """The plan of a run with resolved options; `changes` are those of options since it began, see run_folder.py."""
+    """The plan of a run with resolved options; `changes`: see `Origin`."""
     config = model.config
     parameters = parameter_counts(model)
     cache = data.cache
@@ -173,37 +155,20 @@ def make_plan(
         uniform_generator=config.uniform_generator,
         generator_steps=config.generator_steps,
         tie=config.tie,
-        changes=describe(changes),
+        changes=list(changes),
     )
 
 
 # ---- what is logged before the first step
 
 
-def announce_plan(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> None:
-    """Log a plan and what it needs, with warnings of options that look like mistakes."""
-    training = args.training
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    checkpoint = weights if training.save_only_model else 3 * weights
-    saved = math.ceil(plan.steps / int(training.save_steps or plan.steps))
-    kept = len(plan.checkpoint_steps) + min(saved, training.save_total_limit or saved)
-    needed = (kept + 1) * checkpoint
-    run = Path(str(training.output_dir)).resolve()
-    free = shutil.disk_usage(next(folder for folder in (run, *run.parents) if folder.is_dir())).free
-    lines = [
-        *plan.lines(),
-        f"memory         {format_bytes(4 * weights)} for weights, gradients and optimizer; --plan measures the peak",
-        f"disk           {kept} checkpoints of {format_bytes(checkpoint)}; {format_bytes(free)} are free",
-        f"run folder     {training.output_dir}",
-    ]
-    for line in lines:
-        logger.info(line)
-    if needed > free:
-        logger.warning("the checkpoints need %s: lower --save_total_limit", format_bytes(needed))
+def announce_plan(args: Configuration, plan: Plan) -> None:
+    """Log a plan, with warnings of options that look like mistakes."""
+    for name, fact in (*plan.facts(), ("run folder", args.training.output_dir)):
+        logger.info("%-14s %s", name, fact)
     _warn_of_steps(args, plan)
-    fraction = 0.0 if args.segments.validation_file else args.segments.validation_fraction
-    for warning in document_warnings(plan, args.corpus.document_separator, fraction):
-        logger.warning(warning)
+    if args.corpus.document_separator == "blank_line":
+        check_documents(plan)
 
 
 def _warn_of_steps(args: Configuration, plan: Plan) -> None:
@@ -211,13 +176,9 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
     training = args.training
     steps = plan.steps
     if plan.epochs > MOST_EPOCHS:
-        choice = size_for(plan.corpus_tokens)
-        if args.model.init_discriminator or args.model.init_generator:  # they have a size
-            choice = f"--max_steps {max(1, int(steps * MOST_EPOCHS / plan.epochs))}"
         logger.warning(
-            f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little. "
-            f"For {plan.corpus_tokens:,} tokens, choose {choice}, or more text; --budget 2h sets size and steps by "
-            "the time that training may take"
+            f"{plan.epochs:,.0f} epochs: text that is repeated more than {MOST_EPOCHS} times teaches little; choose "
+            f"--max_steps {max(1, int(steps * MOST_EPOCHS / plan.epochs))}, or more text"
         )
     if training.save_strategy == "steps" and training.save_steps > steps and not plan.checkpoint_steps:
         logger.warning(
@@ -232,42 +193,18 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
         )
 
 
-def size_for(corpus_tokens: int) -> str:
-    """Options of the largest recipe that repeats a corpus 40 times at most; for less text, fewer steps of tiny."""
-    tokens: dict[str, int] = {}
-    for name in ("tiny", "mini", "small", "base", "large"):
-        recipe = RECIPES[name]
-        tokens[name] = int(recipe["per_device_train_batch_size"]) * int(recipe["max_length"])
-    most = MOST_EPOCHS * corpus_tokens
-    fitting = [name for name, count in tokens.items() if int(RECIPES[name]["max_steps"]) * count <= most]
-    if fitting:
-        return f"--model_size {fitting[-1]}"
-    return f"--model_size tiny --max_steps {max(1, most // tokens['tiny'])}"
-
-
-def document_warnings(plan: Plan, document_separator: str, validation_fraction: float) -> list[str]:
-    """Warnings of documents that look like paragraphs, and of a held-out set that is too small.
-
-    `validation_fraction` is 0 if no document of the corpus is held out.
-    """
-    warnings = []
+def check_documents(plan: Plan) -> None:
+    """Warn of text files whose documents look like paragraphs."""
     texts = [source for source in plan.sources if source["text_files"]]
     files = sum(source["text_files"] for source in texts)
     documents = sum(source["documents"] for source in texts)
     tokens = sum(source["tokens"] for source in texts)
-    is_short = tokens < documents * max(SHORT_DOCUMENT, plan.max_length)
-    if document_separator == "blank_line" and documents > files > 1 and is_short:
-        warnings.append(
+    if documents > files > 1 and tokens < documents * max(SHORT_DOCUMENT, plan.max_length):
+        logger.warning(
             f"{files:,} text files became {documents:,} documents of {tokens / documents:.0f} tokens on average: "
             "every blank line ends a document, and parts of one file are both trained on and held out. If a file is "
             "one document, use --document_separator file."
         )
-    if validation_fraction and plan.held_out_documents < FEWEST_HELD_OUT:
-        warnings.append(
-            f"only {plan.held_out_documents} documents are held out: raise --validation_fraction "
-            f"{validation_fraction:g}, or name a --validation_file."
-        )
-    return warnings
 
 
 # ---- FLOPs and shapes

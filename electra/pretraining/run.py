@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from accelerate.utils import DynamoBackend, set_seed
 from transformers import TrainerCallback
@@ -16,7 +17,7 @@ from electra.pretraining.callbacks.checkpoints import SavesAt, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.phases import PhaseOptions
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
-from electra.pretraining.configuration import Configuration, PretrainingArguments
+from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
 from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
@@ -24,7 +25,7 @@ from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Origin, check_resumed, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer
-from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
+from electra.pretraining.trial import Clock, announce_trial, trial_arguments
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
 from electra.runtime.tracking import RecordSettings, check_trackers
@@ -38,22 +39,18 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         return
 
     data = load_data(args, run.checkpoint)
-    has_held_out = data.evaluation is not None
-    args = resolve(args, run, len(data.policy), has_held_out)
+    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
     model = build_model(args, data.tokenizer, run.checkpoint)
     args = with_given_parts(args, model, data.tokenizer)
     origin = check_resumed(run, origin_of(args, data.text))
 
     plan = make_plan(args, model, data, origin.changes)
-    if args.training.budget is not None:
-        args = resolve(
-            fit_to_budget(args, time_steps(args, model, data, plan), plan), run, len(data.policy), has_held_out
-        )
-        model = build_model(args, data.tokenizer)
-        plan = make_plan(args, model, data)
-    announce_plan(args, model, plan)
+    announce_plan(args, plan)
     if args.training.plan:
-        announce_trial(time_steps(args, model, data, plan), args.training, plan)
+        clock = Clock()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            make_trainer(trial_arguments(args, folder), model, data, plan, None, [clock]).train()
+        announce_trial(clock, args.training, plan)
         return
 
     save_options(args.record, run, data.tokenizer, plan.changes)
@@ -75,19 +72,11 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
 
 
-def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
-    """Train the model for a few steps in a temporary folder, and measure their time."""
-    clock = Clock()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        make_trainer(trial_arguments(args, folder), model, data, plan, None, [clock]).train()
-    return clock
-
-
 def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:
     """What watches and logs a run, and keeps its checkpoints."""
     training = args.training
     callbacks: list[TrainerCallback] = [
-        RecordSettings({"options": without_secrets(args.record), "plan": plan.as_dict()}),
+        RecordSettings({"options": without_secrets(args.record), "plan": asdict(plan)}),
         SavesAt(plan.checkpoint_steps),
         ReadableLog(),
     ]
@@ -110,7 +99,10 @@ def make_trainer(
     """The trainer of a run with resolved options; memory, modules of the networks and compilation suit the device."""
     training = args.training
     tokenizer = data.tokenizer
-    tune_for_device(model, training)
+    tune_process(training.device)
+    tune_networks(model)
+    if training.device.type == "cuda":
+        tune_for_gpu(model)
     phases = PhaseOptions(
         gate=args.gate,
         generator_steps=model.config.generator_steps,
@@ -141,14 +133,6 @@ def make_trainer(
         raise UserError(f"Trainer cannot be set up with these options: {error}") from error
     compile_step(trainer)
     return trainer
-
-
-def tune_for_device(model: ElectraForJointPretraining, training: PretrainingArguments) -> None:
-    """Set up memory and matrix products of this process, and replace modules of the networks by faster ones."""
-    tune_process(training.device)
-    tune_networks(model)
-    if training.device.type == "cuda":
-        tune_for_gpu(model)
 
 
 def compile_step(trainer: ElectraTrainer) -> None:

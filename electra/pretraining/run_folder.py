@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
-_OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
+_OF_START = ("resume_from_checkpoint", "auto_resume")
 """Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""
@@ -43,25 +43,20 @@ class Origin:
     """What a run is trained and evaluated on, and with which options: origin.json of a checkpoint.
 
     Attributes:
-        corpus, training_text, held_out_text: fingerprints of documents; of the second, those not held out.
+        training_text, held_out_text: fingerprints of the documents.
         first_held_out_text: fingerprint of what was evaluated on before the first step.
         batch_size: segments of an optimizer step, over all devices.
         options: resolved ones, by name, that are kept or recorded.
-        changes: of earlier starts, each with step, option, before and now.
+        changes: options that were changed when the run was resumed, a line for each time.
     """
 
-    corpus: str
-    documents: int
     training_text: str
     training_documents: int
     held_out_text: str
     first_held_out_text: str = ""
     batch_size: int = 0
     options: dict[str, Any] = field(default_factory=dict)
-    changes: list[dict[str, Any]] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    changes: list[str] = field(default_factory=list)
 
 
 class Run(NamedTuple):
@@ -115,10 +110,7 @@ def _find_run(training: PretrainingArguments) -> Run:
         return _resumed(find_checkpoint(training.resume_from_checkpoint))
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to --output_dir {output_dir}: {error}; name another folder") from error
+    output_dir.mkdir(parents=True, exist_ok=True)
     if training.auto_resume:
         return start_or_continue(output_dir.resolve() / name, training.max_steps)
     return Run(new_run_folder(output_dir, name))
@@ -136,9 +128,7 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # left by a killed process
     is_other = folder.is_dir() and holds_files(folder) and not (folder / CONFIG_NAME).is_file()
     if is_other or metrics.is_file():
-        raise UserError(
-            f"{folder} has neither a checkpoint to resume nor a run that only began; choose another --experiment_name"
-        )
+        raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     return Run(folder)
 
 
@@ -146,14 +136,9 @@ def _resumed(checkpoint: Path) -> Run:
     """A run that goes on from a checkpoint, with what its files say."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-    try:
-        step = json.loads((checkpoint / STATE_NAME).read_text())["global_step"]
-        saved = json.loads((checkpoint / ORIGIN_NAME).read_text())
-        origin = Origin(**{f.name: saved[f.name] for f in fields(Origin)})
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(
-            f"{checkpoint} does not describe a run ({error}); name an older checkpoint, or another run"
-        ) from error
+    step = json.loads((checkpoint / STATE_NAME).read_text())["global_step"]
+    saved = json.loads((checkpoint / ORIGIN_NAME).read_text())
+    origin = Origin(**{f.name: saved[f.name] for f in fields(Origin)})
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
 
 
@@ -216,7 +201,7 @@ def origin_of(args: Configuration, text: Mapping[str, Any]) -> Origin:
 
 
 def check_resumed(run: Run, now: Origin) -> Origin:
-    """Refuse text or options that would make it another run; log options that changed.
+    """Refuse text or options that would make it another run.
 
     `now` is of this start. It is returned with the text that was evaluated on before the first step, and all changes
     so far.
@@ -229,15 +214,11 @@ def check_resumed(run: Run, now: Origin) -> Origin:
             f"{run.checkpoint} was trained with {before.batch_size} segments per step, not {now.batch_size}: its "
             f"place in the corpus would be lost; batch size x accumulation x processes must be {before.batch_size}"
         )
-    if before.corpus != now.corpus:
-        raise UserError(
-            f"{run.checkpoint} was trained on another corpus ({before.documents:,} documents, not {now.documents:,}); "
-            "use it, or start a new run with --init_discriminator and --init_generator"
-        )
     if before.training_text != now.training_text:
         raise UserError(
-            f"{run.checkpoint} was trained on {before.training_documents} of these documents, not on the "
-            f"{now.training_documents} now chosen; keep --validation_fraction and --validation_file as they were"
+            f"{run.checkpoint} was trained on other text ({before.training_documents:,} documents, now "
+            f"{now.training_documents:,}); keep corpus, --validation_fraction and --validation_file, or start a new "
+            "run with --init_discriminator and --init_generator"
         )
     changes = []
     for name, value in now.options.items():
@@ -246,31 +227,15 @@ def check_resumed(run: Run, now: Origin) -> Origin:
             continue
         if RESUMING[name] == "kept":
             raise UserError(
-                f"{run.checkpoint} was trained with --{name} {_shown(old)}, not {_shown(value)}; leave it as it was, "
-                "or start a new run"
+                f"{run.checkpoint} was trained with --{name} {old}, not {value}; keep it, or start a new run"
             )
-        changes.append({"step": run.step, "option": name, "before": old, "now": value})
+        changes.append(f"{name} {value} instead of {old}")
     if before.held_out_text != now.held_out_text:
-        texts = {"before": before.held_out_text[:8], "now": now.held_out_text[:8]}
-        changes.append({"step": run.step, "option": "held_out_text", **texts})
-    for line in describe(changes):
-        logger.warning(line)
-    return replace(now, first_held_out_text=before.first_held_out_text, changes=[*before.changes, *changes])
-
-
-def describe(changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each step at which a run was resumed with other options."""
-    lines: dict[int, list[str]] = {}
-    for change in changes:
-        words = f"{change['option']} {_shown(change['now'])} instead of {_shown(change['before'])}"
-        lines.setdefault(change["step"], []).append(words)
-    return [f"from step {step:,} on: {', '.join(words)}" for step, words in lines.items()]
-
-
-def _shown(value: Any) -> str:
-    if value is None or value == []:
-        return "none"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        changes.append("other held-out text")
+    lines = list(before.changes)
+    if changes:
+        lines.append(f"from step {run.step:,} on: {', '.join(changes)}")
+    return replace(now, first_held_out_text=before.first_held_out_text, changes=lines)
 
 
 # ---- what a run writes before it starts

@@ -4,20 +4,17 @@ import shutil
 from collections.abc import Container, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.distributed.tensor import DTensor
-from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.io.checkpoints import (
-    LOADING_ERRORS,
     ORIGIN_NAME,
     UNFINISHED,
     checkpoints_of,
@@ -28,7 +25,6 @@ from electra.io.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
-from electra.io.errors import UserError, first_line, is_out_of_memory
 from electra.io.files import write_json
 from electra.pretraining.run_folder import Origin
 
@@ -49,31 +45,11 @@ class AtomicCheckpoints(TrainerCallback):
         self.trainer = trainer
         self.origin = origin
         self.run_folder = Path(str(trainer.args.output_dir))
-        self._is_loading = False
         self._thread = ThreadPoolExecutor(1)
         self._completed: Future[None] | None = None
 
-    # ---- reading
-
-    @contextmanager
-    def loading(self, checkpoint: str | None) -> Iterator[None]:
-        """Turn an error before the first step into one line about the checkpoint; complete the last one at the end."""
-        self._is_loading = checkpoint is not None
-        try:
-            yield
-        except Exception as error:
-            if not self._is_loading:
-                raise
-            with translate_loading_errors(checkpoint, "state"):
-                raise error
-        finally:
-            self.wait()
-
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         state.compute_steps(args, state.max_steps)  # those of the options, not of the checkpoint
-
-    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._is_loading = False  # the random state was read last
 
     # ---- writing
 
@@ -85,7 +61,6 @@ class AtomicCheckpoints(TrainerCallback):
         target = self.run_folder / f"{PREFIX_CHECKPOINT_DIR}-{trainer.state.global_step}"
         unfinished = self.run_folder / UNFINISHED / target.name
         self.wait()
-        self._refuse_what_is_not_finite(trainer.state.global_step)
         trainer.accelerator.wait_for_everyone()
         try:
             with self._translated_errors():
@@ -123,23 +98,10 @@ class AtomicCheckpoints(TrainerCallback):
         """Write what Trainer does not, and delete its pickled options, which hold the Hub's token."""
         trainer = self.trainer
         (unfinished / TRAINING_ARGS_NAME).unlink(missing_ok=True)
-        write_json(self.origin.as_dict() if self.origin else {}, unfinished / ORIGIN_NAME)
+        write_json(asdict(self.origin) if self.origin else {}, unfinished / ORIGIN_NAME)
         if not (unfinished / "config.json").is_file():  # Trainer wrote sharded weights and nothing else
             trainer.model.config.save_pretrained(unfinished)
             trainer.processing_class.save_pretrained(unfinished)
-
-    def _refuse_what_is_not_finite(self, step: int) -> None:
-        entries = getattr(self.trainer.optimizer, "state", {}).values()
-        moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor) and value.ndim]
-        for tensors in ([*self.trainer.model.parameters()], moments):
-            norm: Any = get_total_norm(tensors)
-            if isinstance(norm, DTensor):  # FSDP
-                norm = norm.full_tensor()
-            if not norm.isfinite():
-                raise UserError(
-                    f"the weights or the optimizer's moments are not finite at step {step}, so it is not saved; "
-                    f"{describe_latest_valid(self.run_folder)}; resume from it with a lower --learning_rate"
-                )
 
 
 def prune(run: Path, kept: Container[int], limit: int | None) -> None:
@@ -147,21 +109,6 @@ def prune(run: Path, kept: Container[int], limit: int | None) -> None:
     others = [checkpoint for checkpoint in checkpoints_of(run) if step_of(checkpoint) not in kept]
     for checkpoint in others[limit:] if limit else []:
         discard(checkpoint)
-
-
-@contextmanager
-def translate_loading_errors(checkpoint: str | None, part: str) -> Iterator[None]:
-    """One line for a file that Trainer cannot load. It loads with `weights_only`: a pickle that runs code fails."""
-    try:
-        yield
-    except LOADING_ERRORS as error:
-        if isinstance(error, UserError) or is_out_of_memory(error):
-            raise
-        reason = first_line(error)
-        raise UserError(
-            f"{checkpoint}: its {part} cannot be loaded ({reason}); it belongs to another run or was written by "
-            "another program: name another checkpoint"
-        ) from error
 
 
 @contextmanager

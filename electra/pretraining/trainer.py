@@ -11,7 +11,7 @@ Private names of transformers, accelerate and torch that pre-training overrides 
     Trainer._load_optimizer_and_scheduler
                                  the learning rate of the options replaces that of the checkpoint
     LRScheduler._last_lr         the same, until the schedule's next step (saving.py)
-    torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py, Muon)
+    torch._foreach_copy_         copies all tensors of a list in one operation (gpu.py)
 """
 
 import logging
@@ -31,11 +31,11 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.io.checkpoints import UNFINISHED
-from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW, muon_groups
+from electra.io.errors import UserError
+from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
-from electra.pretraining.device import translate_failures
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.plan import Plan
@@ -88,7 +88,7 @@ class ElectraTrainer(Trainer):
         self.phases = phases
         self.more_evaluations = more_evaluations
         self.run_folder = Path(str(args.output_dir))
-        self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 13); see metrics.py
+        self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 12); see metrics.py
         self.window = LogWindow()
         self.checkpoints = AtomicCheckpoints(self, origin)
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
@@ -99,9 +99,15 @@ class ElectraTrainer(Trainer):
         self._batch_values: tuple[dict[str, Tensor | None], Tensor]
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        failures = translate_failures(self.args, self.run_folder, lambda: self.state.global_step)
-        with failures, self.checkpoints.loading(resume_from_checkpoint):
+        try:
             return super().train(resume_from_checkpoint, *args, **kwargs)
+        except RuntimeError as error:
+            if not type(error).__module__.startswith("torch._dynamo"):
+                raise
+            reason = " ".join(str(error).split("\n")[:2])
+            raise UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false") from error
+        finally:
+            self.checkpoints.wait()
 
     # ---- data
 
@@ -109,10 +115,7 @@ class ElectraTrainer(Trainer):
         return _adapted(super().get_train_dataloader())
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-        return _adapted(super().get_eval_dataloader(eval_dataset))
-
-    def get_test_dataloader(self, test_dataset: Any) -> DataLoader:
-        return _adapted(super().get_test_dataloader(test_dataset))
+        return _adapted(self.get_test_dataloader(eval_dataset or self.eval_dataset))  # which is never kept for later
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Tensor]], num_batches: int, device: torch.device
@@ -149,25 +152,16 @@ class ElectraTrainer(Trainer):
         return norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
-        return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
+        return 0  # the plan counts them
 
     # ---- optimizer and schedule
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
-        if optimizer_class is torch.optim.AdamW:
-            self.optimizer_cls_and_kwargs = self._adam(kwargs)
+        if optimizer_class is torch.optim.AdamW and not self.args.adam_bias_correction:
+            self.optimizer_cls_and_kwargs = (AdamWNoBiasCorrection, kwargs)
         with translate_option_errors("--optim and its options"):
             return super().create_optimizer(model)
-
-    def _adam(self, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The class of optimizer that the options ask for, and its arguments."""
-        rate = self.args.muon_learning_rate
-        if rate is not None:
-            groups = muon_groups(self.model, weight_decay=self.args.weight_decay, muon_learning_rate=rate)
-            dtype = torch.bfloat16 if self.args.bf16 else torch.float32
-            return MuonAdamW, {**kwargs, "params": groups, "matmul_dtype": dtype}
-        return torch.optim.AdamW if self.args.adam_bias_correction else AdamWNoBiasCorrection, kwargs
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
@@ -187,7 +181,7 @@ class ElectraTrainer(Trainer):
             for name, segments in self.more_evaluations.items():
                 self._evaluates_fixed_text = name == FIXED
                 options = {**kwargs, "metric_key_prefix": f"eval_{name}"}
-                more |= super().evaluation_loop(self.get_test_dataloader(segments), *args, **options).metrics
+                more |= super().evaluation_loop(self.get_eval_dataloader(segments), *args, **options).metrics
             self._evaluates_fixed_text = False
             result = super().evaluation_loop(dataloader, *args, **kwargs)
         self.window.pause_since(started)
@@ -236,9 +230,7 @@ class ElectraTrainer(Trainer):
         logs["tokens_seen"] = state.num_input_tokens_seen
         logs["tokens_per_second"] = round(window.tokens / seconds)
         logs["eta_seconds"] = round((state.max_steps - state.global_step) * seconds / steps)
-        earlier = (line["skipped_steps"] for line in reversed(state.log_history) if "skipped_steps" in line)
-        skipped += int(next(earlier, 0))
-        if skipped:  # so far in the whole run
+        if skipped:
             logs["skipped_steps"] = skipped
         self.window = LogWindow(started=now, first_step=state.global_step)
 

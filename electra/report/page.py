@@ -45,13 +45,11 @@ SIZES = {
     "google_flops": "FLOPs, the original's count",
     "tokens": "tokens seen, without padding",
     "training_seconds": "training",
-    "evaluation_seconds": "evaluation",
     "tokens_per_second": "tokens per second",
     "device": "device",
     "devices": "devices",
     "dtype": "matrix products in",
     "peak_flops_per_second": "peak measured, each device",
-    "mfu": "model FLOPs utilization, of the measured peak",
 }
 """Names in the plan and in the cost of a run -> their titles."""
 
@@ -132,8 +130,6 @@ def _cell(key: str, value: Any) -> str:
         return format_seconds(value)
     if "flops" in key:
         return f"{value:.3g}"
-    if key == "mfu":
-        return f"{100 * value:.1f} %"
     if isinstance(value, float):
         return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

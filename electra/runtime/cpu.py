@@ -24,8 +24,6 @@ from transformers.masking_utils import sdpa_mask
 M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3
-LARGEST_FP32_ERROR = 1e-5
-"""Largest error of an fp32 matrix product relative to its largest value; bfloat16 has 3e-3."""
 LONGEST_DENSE = 512
 """Up to this many tokens attention keeps its weights; for longer texts memory matters more. With dropout torch keeps
 them as well."""
@@ -44,18 +42,9 @@ def tune_process(device: torch.device) -> None:
         if libc.mallopt(M_MMAP_THRESHOLD, 1 << 30) or libc.mallopt(M_MMAP_THRESHOLD, 1 << 25):
             libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
             libc.mallopt(M_TOP_PAD, 1 << 26)
-    if torch.get_float32_matmul_precision() == "highest":
+    # Processors with AMX would round to bfloat16.
+    if torch.get_float32_matmul_precision() == "highest" and not torch.cpu._is_amx_tile_supported():
         torch.set_float32_matmul_precision("medium")
-        if _matmul_error() > LARGEST_FP32_ERROR:  # processors with AMX round to bfloat16
-            torch.set_float32_matmul_precision("highest")
-
-
-def _matmul_error() -> float:
-    generator = torch.Generator().manual_seed(0)
-    left = torch.randn(512, 512, generator=generator)
-    right = torch.randn(512, 512, generator=generator)
-    exact = left.double() @ right.double()
-    return float(((left @ right) - exact).abs().max() / exact.abs().max())
 
 
 def tune_networks(model: PreTrainedModel) -> None:

@@ -39,26 +39,6 @@ def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
     return functional_call(network, dict(zip(weights, casts, strict=True)), kwargs=inputs, tie_weights=False)
 
 
-class HostCopy:
-    """Values of a tensor that are copied to the host, which waits for them only to read them."""
-
-    def __init__(self, values: Tensor) -> None:
-        self._values = values
-        self._arrived: torch.cuda.Event | None = None
-        if values.is_cuda:
-            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
-
-    def has_arrived(self) -> bool:
-        return self._arrived is None or bool(self._arrived.query())
-
-    def read(self) -> list[Any]:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._values.tolist()
-
-
 class _CastAll(torch.autograd.Function):
     """Tensors of float32 in another precision, and their gradients back, in one operation each."""
 

@@ -177,26 +177,6 @@ def test_a_gate_stops_and_starts_the_generator(folder, capsys):
         assert entry["loss"] == approx(expected, rel=1e-5)
 
 
-def test_a_gate_follows_the_metric_and_a_resumed_run_agrees(folder):
-    """The threshold lies between the values of two evaluations of the run, so the gate closes and opens again."""
-    options = {"logging_steps": 1, "eval_steps": 3, "save_steps": 3, "learning_rate": 5e-3}
-    main(flags(folder, experiment_name="probe", **options, generator_gate="['masked_accuracy', 9]"))
-    probe = history(folder / "output" / "probe" / "checkpoint-12")
-    losses = [entry["eval_generator_loss"] for entry in probe if "eval_loss" in entry]
-    threshold = (losses[1] + losses[2]) / 2
-    main(flags(folder, experiment_name="gated", **options, generator_gate=f"['generator_loss', {threshold!r}]"))
-    gated = folder / "output" / "gated"
-    state, logs = True, history(gated / "checkpoint-12")
-    for entry in logs:
-        if "eval_loss" in entry and entry["step"] > 0:
-            state = entry["eval_generator_loss"] >= threshold
-        elif "train_generator" in entry:
-            assert entry["train_generator"] == state
-    assert {entry["train_generator"] for entry in logs if "train_generator" in entry} == {0.0, 1.0}
-    for step in (3, 9):
-        assert_same_state(gated / "checkpoint-12", resume(folder, gated, step, **options))
-
-
 # ---- every objective
 
 RUNS = [

@@ -83,7 +83,7 @@ def files_up_to(size):
     [
         {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2, "segment_policy": "packed"},
         {"adam_bias_correction": "false", "product_schedule": "true", "segment_policy": "google"},
-        {"bf16": "true", "segment_policy": "pairs", "logging_steps": 3, "muon_learning_rate": 2e-3},
+        {"bf16": "true", "segment_policy": "pairs", "logging_steps": 3},
     ],
     ids=str,
 )
@@ -173,9 +173,9 @@ def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished):
 
 def test_another_corpus_or_held_out_text_is_refused(copy):
     write_corpus(copy.folder / "other.txt", documents=31)
-    with raises(UserError, match=r"corpus.*\b30\b.*\b31\b"):
+    with raises(UserError, match=r"\b30\b.*\b31\b"):
         copy.resume(max_steps=14, train_file=copy.folder / "other.txt")
-    with raises(UserError, match=r"30 .* 27 .*--validation_fraction"):
+    with raises(UserError, match=r"\b30\b.*\b27\b.*--validation_fraction"):
         copy.resume(max_steps=14, validation_fraction=0.1)
 
 

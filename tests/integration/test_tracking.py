@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,7 +17,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from electra.report.results import read_results
-from electra.runtime import tracking
 from electra.runtime.tracking import check_trackers, track_results
 from tests.conftest import refused
 from tests.helpers import ENVIRONMENT, ROOT, read_json
@@ -44,11 +42,6 @@ class Tracked:
 
     def values(self, name):
         return [line[name] for line in self.history if name in line]
-
-    def table(self, name):
-        """Its rows, by the names of the columns."""
-        content = json.loads((self.folder / "files" / self.values(f"{name}.path")[-1]).read_text())
-        return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
 
 
 def read_wandb(folder):
@@ -135,10 +128,6 @@ def test_pretraining_gives_its_curves_and_tables_to_both(tmp_path):
         for name in set(lines[0]) - {"epoch", "step"}:
             expected = [line[name] for line in lines]
             assert run.values(kind + name.removeprefix(prefix)) == approx(expected, nan_ok=True), name
-    for column, values in metrics["held_out"].items():
-        for name, value in values.items():
-            assert run.summary[f"held_out/{column}/{name}"] == approx(value)
-    assert run.summary["compute/tokens"] == metrics["compute"]["tokens"]
     for name in ("report.html", "training_curves.png"):
         media = run.folder / "files" / run.values(f"{Path(name).stem}.path")[-1]
         assert media.suffix == Path(name).suffix and media.stat().st_size >= (folder / name).stat().st_size
@@ -170,7 +159,6 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(tmp_path, glue_tokeniz
     scores = [r.metrics["mcc"] for r in results if r.task == "cola"]
     assert report.summary.get("median/cola") == approx(sum(scores) / 2)
     assert (report.folder / "files" / report.values("report.path")[-1]).suffix == ".html"
-    assert_same_scalars(report, read_tensorboard(folder / "logs" / "report"))
 
 
 def test_neither_has_to_be_there(tmp_path):
@@ -181,20 +169,13 @@ def test_neither_has_to_be_there(tmp_path):
     assert (tmp_path / "output" / "run" / "report.html").is_file()
 
 
-def test_a_tracker_that_would_stop_the_run_is_refused(monkeypatch):
+def test_a_tracker_that_is_not_there_is_refused():
     for name in ("nonsense", "clearml"):
         assert name in refused(lambda name=name: check_trackers([name]))
-    check_trackers(["none"])
-    monkeypatch.setattr(wandb, "api", SimpleNamespace(api_key=None))
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    check_trackers(["wandb"])
-    monkeypatch.delenv("WANDB_MODE")
-    assert "wandb login" in refused(lambda: check_trackers(["wandb"]))
-    monkeypatch.setattr(tracking, "get_available_reporting_integrations", list)
-    assert "pip install wandb" in refused(lambda: check_trackers(["wandb"]))
+    check_trackers(["none", "wandb"])
 
 
 def test_a_tracker_that_fails_at_the_end_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(wandb, "run", Mock(log=Mock(side_effect=RuntimeError("no connection"))))
-    track_results(["wandb"], {"loss": 1.0}, {}, [], folder=None, step=1)
+    track_results(["wandb"], {"loss": 1.0}, [])
     assert "no connection" in caplog.text

@@ -5,20 +5,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from pytest import raises
-from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import StopRequests, fraction_steps
 from electra.pretraining.command import main
-from electra.pretraining.saving import keeping_options, prune, translate_loading_errors
-from electra.runtime.gpu import HostCopy
+from electra.pretraining.saving import keeping_options, prune
 from tests.helpers import parametrize
 from tests.pretraining.runs import FAST, flags, make
 
@@ -89,28 +86,6 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
     assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
 
 
-def test_several_gpus_learn_of_a_signal_one_step_late(monkeypatch):
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared, op: None)
-    answers = []
-
-    class Answer(HostCopy):
-        def __init__(self, shared):
-            assert shared.is_cuda  # without data: to read it now would be an error
-            answers.append(self)
-
-        def read(self):
-            assert len(answers) > answers.index(self) + 1
-            return [143 * (answers.index(self) == 1)]
-
-    monkeypatch.setattr("electra.pretraining.callbacks.checkpoints.HostCopy", Answer)
-    stop, control = StopRequests(), TrainerControl()
-    args = SimpleNamespace(world_size=2, device="cuda", save_strategy="steps")
-    with FakeTensorMode():
-        for is_stopped in (False, False, True):
-            stop.on_step_end(args, TrainerState(), control)
-            assert control.should_training_stop == control.should_save == is_stopped
-
-
 def test_a_second_interrupt_stops_at_once(folder):
     trainer = make(folder, **FAST)
     trainer.add_callback(Send(2, signal.SIGINT, signal.SIGINT))
@@ -171,11 +146,3 @@ def test_options_outlive_loading_and_kernels_do_not():
     (group,) = after[0].param_groups
     assert (group["weight_decay"], group["betas"], group["eps"], group["foreach"]) == (0.01, (0.5, 0.6), 1e-3, True)
     assert group["lr"] == 2.0 and after[1].get_last_lr() == [2.0] and after[1].base_lrs == [4.0]
-
-
-def test_a_mistake_of_ours_is_not_a_damaged_file():
-    with raises(UserError, match="weights cannot be loaded"), translate_loading_errors("run", "weights"):
-        raise RuntimeError("a wrong size")
-    for error in (TypeError("a bug"), RuntimeError("CUDA out of memory")):
-        with raises(type(error), match=str(error)), translate_loading_errors("run", "weights"):
-            raise error

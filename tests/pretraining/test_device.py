@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytest import raises
 
-from electra.io.errors import UserError
-from electra.pretraining.device import choose_for_device, compiles_by_default, log_choices
+from electra.pretraining.device import choose_for_device, compiles_by_default
 from electra.pretraining.options import parse_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import flags
@@ -48,15 +46,12 @@ def test_gpus_with_bfloat16_use_it(gpu):
 
 
 @parametrize(("capability", "fp16"), [((7, 5), True), ((7, 0), True), ((6, 1), False)])
-def test_gpus_without_bfloat16_use_fp16(gpu, caplog, capability, fp16):
+def test_gpus_without_bfloat16_use_fp16(gpu, capability, fp16):
     gpu.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     gpu.setattr(torch.cuda, "get_device_capability", lambda: capability)
     training = chosen()
     assert (training.bf16, training.fp16) == (False, fp16)
     assert not chosen(bf16=False).fp16
-    with caplog.at_level(logging.WARNING):
-        log_choices(training, {"bf16"})
-    assert ("--fp16" in caplog.text) == fp16
 
 
 def test_batches_are_prepared_by_other_processes_on_a_gpu(gpu):
@@ -77,8 +72,3 @@ def test_a_step_on_a_gpu_is_compiled_and_does_not_wait(gpu, tmp_path):
     assert not compiles_by_default(SimpleNamespace(device=training.device, fsdp="full_shard", deepspeed=None))
     gpu.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))  # which Triton does not support
     assert not parse_arguments(flags(tmp_path)).training.torch_compile
-
-
-def test_an_automatic_batch_size_is_refused(tmp_path):
-    with raises(UserError, match=r"--auto_find_batch_size .*--gradient_accumulation_steps"):
-        parse_arguments(flags(tmp_path, auto_find_batch_size=True))

@@ -68,7 +68,7 @@ def records_of(batches):
     return records.numpy()
 
 
-BY_SLOT = ("generator_nll", "predicted_ids", "sampled_ids", "is_mask_token", "is_kept_token", "generator_entropy")
+BY_SLOT = ("generator_nll", "predicted_ids", "sampled_ids", "is_mask_token", "generator_entropy")
 BY_TOKEN = ("main_nll", "discriminator_logits", "mlm_predictions", "corrupted_input_ids", "is_replaced")
 
 
@@ -116,7 +116,6 @@ def looped_metrics(batches, objective, weight):
             "generator_loss": chosen["generator_nll"].mean(),
             "masked_accuracy": is_right.mean(),
             "masked_accuracy_mask_token": is_right[is_mask].mean(),
-            "masked_accuracy_kept_token": is_right[chosen["is_kept_token"] == 1].mean(),
             "sampled_accuracy": (chosen["sampled_ids"] == chosen["original"]).mean(),
             "replaced_rate": tokens["is_replaced"].mean(),
         }
@@ -129,14 +128,8 @@ def looped_metrics(batches, objective, weight):
         metrics["discriminator_loss"] = main = judged["main_nll"].mean()
         metrics |= {f"discriminator_{name}": value for name, value in looped_detection(judged).items()}
     else:
-        is_right, is_kept = (chosen[name] == chosen["original"] for name in ("mlm_predictions", "corrupted_input_ids"))
-        sees_mask = (chosen["corrupted_input_ids"] == 4) & (chosen["is_mask_token"] == 1) & (objective == "mlm")
         metrics["mlm_loss"] = main = chosen["main_nll"].mean()
-        metrics["mlm_accuracy"] = is_right.mean()
-        metrics["mlm_accuracy_other_token"] = is_right[~is_kept & ~sees_mask].mean()
-        metrics["mlm_accuracy_kept_token"] = is_right[is_kept].mean()
-        if objective == "mlm":
-            metrics["mlm_accuracy_mask_token"] = is_right[sees_mask].mean()
+        metrics["mlm_accuracy"] = (chosen["mlm_predictions"] == chosen["original"]).mean()
     if objective == "all_tokens_mlm":
         metrics["all_tokens_loss"] = main = tokens["main_nll"].mean()
         metrics["all_tokens_accuracy"] = (tokens["mlm_predictions"] == tokens["original"]).mean()
@@ -209,10 +202,9 @@ def test_padding_is_marked_and_counts_nowhere(make_pair):
 
 
 def test_undefined_metrics_are_nan():
-    nothing_kept = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 1.0, -1.0, -1.0]), 50.0)
-    assert math.isnan(nothing_kept.pop("masked_accuracy_kept_token"))
-    assert not any(math.isnan(value) for value in nothing_kept.values())
-    assert nothing_kept["discriminator_f1"] == nothing_kept["discriminator_mcc"] == 1.0
+    all_found = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [12], logits=[-1.0, 1.0, -1.0, -1.0]), 50.0)
+    assert not any(math.isnan(value) for value in all_found.values())
+    assert all_found["discriminator_f1"] == all_found["discriminator_mcc"] == 1.0
 
     nothing_replaced = evaluation_metrics(one_row([2, 10, 11, 3], [1], [True], [10], logits=[-1.0] * 4), 50.0)
     assert math.isnan(nothing_replaced["discriminator_auc"])
@@ -224,8 +216,7 @@ def test_undefined_metrics_are_nan():
 
     nothing_chosen = evaluation_metrics(one_row([2, 3], [1], [False], [12]), 50.0)
     undefined = {name for name, value in nothing_chosen.items() if math.isnan(value)}
-    generator_metrics = {"generator_loss", "masked_accuracy", "masked_accuracy_mask_token"}
-    generator_metrics |= {"masked_accuracy_kept_token", "sampled_accuracy"}
+    generator_metrics = {"generator_loss", "masked_accuracy", "masked_accuracy_mask_token", "sampled_accuracy"}
     assert undefined == {"loss", "discriminator_auc", *generator_metrics}
 
 
@@ -300,12 +291,9 @@ def test_the_table_is_aligned_and_empty_where_there_is_no_value():
     trained = {name: 0.25 for name, _ in rows} | {"mlm_loss": 10.125, "tokens": 1000.0}
     table = results_table({"start": {"mlm_loss": 12.5, "mlm_accuracy": math.nan}, "trained": trained}, rows)
     assert table.splitlines() == [
-        "                            start  trained",
-        "MLM loss (nats)           12.5000  10.1250",
-        "MLM accuracy                        0.2500",
-        "  where it saw [MASK]               0.2500",
-        "  where it saw another              0.2500",
-        "  where it saw the token            0.2500",
+        "                  start  trained",
+        "MLM loss (nats) 12.5000  10.1250",
+        "MLM accuracy              0.2500",
     ]
 
 

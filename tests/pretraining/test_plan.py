@@ -1,7 +1,7 @@
 """The plan's numbers against sums over the weights of the model itself."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -12,7 +12,7 @@ from pytest import approx
 from electra.flops import TransformerShape, google_training_flops
 from electra.pretraining import plan as plan_module
 from electra.pretraining.options import parse_arguments
-from electra.pretraining.plan import Plan, announce_plan, document_warnings, make_plan, size_for
+from electra.pretraining.plan import Plan, announce_plan, check_documents, make_plan
 from tests.helpers import parametrize
 from tests.pretraining.conftest import Rows
 from tests.pretraining.runs import flags
@@ -43,23 +43,16 @@ def test_sizes_of_corpus_run_and_networks_are_those_given(planned):
     assert plan.generator_parameters == weights(pair.generator)
     assert plan.total_parameters == plan.discriminator_parameters + plan.generator_parameters - shared
     assert plan.discriminator_shape == "2 layers of 32, 2 heads, feed-forward 48"
-    assert Plan(**json.loads(json.dumps(plan.as_dict()))) == plan
+    assert Plan(**json.loads(json.dumps(asdict(plan)))) == plan
 
 
-def test_the_plan_has_a_line_for_each_part(planned):
+def test_the_plan_has_a_fact_for_each_part(planned):
     plan, _ = planned(objective="two_stage", generator_steps=9)
     names = ["corpus", "source", "held out", "discriminator", "generator", "training", "compute"]
-    assert [line[:15].strip() for line in plan.lines()] == [*names, "stages"]
-    assert f"{plan.discriminator_parameters:,} parameters" in plan.lines()[3]
-    assert [line[:15].strip() for line in planned(objective="mlm")[0].lines()][3:5] == ["masked LM", "training"]
-
-
-def test_many_sources_are_summed_up_behind_the_first(plan):
-    sources = [
-        {"name": f"{n}.txt", "files": 1, "text_files": 1, "documents": n, "tokens": 10 * n} for n in range(1, 24)
-    ]
-    lines = replace(plan, sources=sources).source_lines()
-    assert lines[0].startswith("1.txt: ") and lines[20:] == ["and 3 more: 66 documents, 660 tokens"]
+    facts = replace(plan, changes=["from step 4 on: seed 2 instead of 1"]).facts()
+    assert [name for name, _ in facts] == [*names, "stages", "resumed"]
+    assert f"{plan.discriminator_parameters:,} parameters" in facts[3][1]
+    assert [name for name, _ in planned(objective="mlm")[0].facts()][3:5] == ["masked LM", "training"]
 
 
 def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
@@ -71,20 +64,18 @@ def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
         warn.reset_mock()
         args = parse_arguments(flags(Path(), gradient_accumulation_steps=3, validation_fraction=0, **options))
         pair = make_pair()
-        plan = make_plan(args, pair, data, [{"step": 4, "option": "seed", "before": 1, "now": 2}])
-        announce_plan(args, pair, plan)
+        plan = make_plan(args, pair, data)
+        announce_plan(args, plan)
         return plan
 
     plan = announce(checkpoint_fractions=0.5)
     assert (plan.steps, plan.batch_size, plan.max_length, plan.segments_per_epoch) == (12, 12, 16, 30)
-    assert plan.checkpoint_steps == [6] and plan.changes == ["from step 4 on: seed 2 instead of 1"]
+    assert plan.checkpoint_steps == [6]
     assert not warn.called
     for options, named in (({"save_steps": 13}, "save_steps=13"), ({"warmup_steps": 12}, "--warmup_steps 12")):
         announce(**options)
         assert named in warn.call_args[0][0] and warn.call_count == 1
     announce(max_steps=101, warmup_steps=2)  # 1212 rows, 40.4 epochs
-    assert "--model_size tiny --max_steps 1," in warn.call_args[0][0]
-    announce(max_steps=101, warmup_steps=2, init_generator="run")  # which has a size
     assert "choose --max_steps 100," in warn.call_args[0][0]
 
 
@@ -95,23 +86,17 @@ def books(*sizes):
 
 
 @parametrize(
-    ("sources", "separator", "is_suspect"),
+    ("sources", "is_suspect"),
     [
-        (books((60, 9999), (40, 15_600)), "blank_line", True),
-        (books((60, 9999), (40, 15_601)), "blank_line", False),
-        (books((60, 600), (40, 900)), "line", False),  # asked for
-        (books((100, 1500)), "blank_line", False),  # one file would be one document
-        ([{**books((100, 1500))[0], "files": 2, "text_files": 0}], "blank_line", False),  # of tables
+        (books((60, 9999), (40, 15_600)), True),
+        (books((60, 9999), (40, 15_601)), False),
+        (books((100, 1500)), False),  # one file would be one document
+        ([{**books((100, 1500))[0], "files": 2, "text_files": 0}], False),  # of tables
     ],
 )
-def test_short_pieces_of_text_are_called_into_question(plan, sources, separator, is_suspect):
-    warnings = document_warnings(replace(plan, sources=sources), separator, 0.0)
-    assert ["--document_separator" in warning for warning in warnings] == [True] * is_suspect
-
-
-@parametrize(("documents", "fraction", "warned"), [(10, 0.1, 0), (9, 0.1, 1), (2, 0, 0)])
-def test_a_small_hold_out_is_called_into_question(plan, documents, fraction, warned):
-    assert len(document_warnings(replace(plan, held_out_documents=documents), "blank_line", fraction)) == warned
+def test_short_pieces_of_text_are_called_into_question(plan, caplog, sources, is_suspect):
+    check_documents(replace(plan, sources=sources))
+    assert ("--document_separator" in caplog.text) == is_suspect
 
 
 @parametrize("objective", ["electra", "mlm", "replace_mlm", "all_tokens_mlm"])
@@ -160,13 +145,3 @@ def test_stages_and_generators_cost_what_they_run(planned):
     assert without.flops == approx(without.total_tokens * per_token, rel=1e-12)
     assert without.generator_parameters == 0
     assert planned(objective="adversarial")[0].flops == both.flops
-
-
-def test_the_size_follows_from_the_text():
-    # A recipe's steps and tokens of a step against 40 epochs.
-    for tokens, options in (
-        (10**6, "--model_size tiny --max_steps 9765"),  # 4,096 tokens a step
-        (60_000 * 4096 // 40, "--model_size mini"),
-        (10**6 * 128 * 128 // 40, "--model_size small"),
-    ):
-        assert size_for(tokens) == options

@@ -1,11 +1,11 @@
-"""Cost of a run: time from the log, utilization by its definition; and those of a real run."""
+"""Cost of a run: time from the log; and that of a real run."""
 
 import pytest
 from huggingface_hub import ModelCard
 from pytest import approx
 from transformers import TrainerState, TrainingArguments
 
-from electra.pretraining.callbacks.progress import compute_ledger, ledger_line, training_seconds
+from electra.pretraining.callbacks.progress import compute_ledger, training_seconds
 from electra.pretraining.command import main
 from electra.samples import read_samples
 from tests.helpers import read_json
@@ -26,24 +26,22 @@ def test_time_is_that_of_the_windows_the_rest_at_their_mean():
     assert training_seconds(LOGS[1:2], 3000) is None
 
 
-def test_utilization_is_flops_over_what_devices_could_do(plan, tmp_path):
+def test_the_cost_is_that_of_the_steps_taken(plan, tmp_path):
     args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
     state = TrainerState(global_step=6, num_input_tokens_seen=3000, log_history=LOGS)
-    ledger = compute_ledger(state, args, plan, peak_flops=1e6)
+    ledger = compute_ledger(state, args, plan)
     assert ledger["flops"] == approx(plan.flops / 2)  # 6 of 12 steps
     assert ledger["google_flops"] == approx(plan.google_flops / 2)
     assert (ledger["tokens"], ledger["dtype"], ledger["devices"]) == (3000, "float32", 1)
-    assert ledger["training_seconds"] == approx(15) and ledger["evaluation_seconds"] == 3.0
+    assert ledger["training_seconds"] == approx(15)
     assert ledger["tokens_per_second"] == approx(200)
-    assert ledger["mfu"] == approx(plan.flops / 2 / (15 * 1e6))
-    assert f"{100 * ledger['mfu']:.1f} % of the 1e-06 TFLOP/s" in ledger_line(ledger)
 
 
 def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     metrics = read_json(finished_run / "metrics.json")
     compute, plan = metrics["compute"], metrics["plan"]
     assert compute["tokens"] == plan["total_tokens"] and compute["flops"] == plan["flops"]
-    assert 0 < compute["mfu"] < 1.5 and compute["peak_flops_per_second"] > 1e9
+    assert compute["peak_flops_per_second"] > 1e9
     assert read_json(finished_run / "trainer_state.json")["global_step"] == 12
     samples = read_samples(finished_run)
     assert len(samples) == 5 and all(sample.probabilities for sample in samples)
@@ -51,7 +49,7 @@ def test_a_run_leaves_its_log_cost_samples_and_report(finished_run):
     assert page.count('<dl class="sample">') == 5 and "<li>" not in page.split("<h2>")[0]  # nothing is missing
     card = ModelCard.load(finished_run / "discriminator" / "README.md")
     assert (card.data.license, card.data.language) == ("mit", ["en"])
-    facts = ("| cost | ", "max_steps: 12", "learning_rate: 0.001")
+    facts = ("| compute | ", "max_steps: 12", "learning_rate: 0.001")
     assert all(fact in card.text for fact in facts)
 
 

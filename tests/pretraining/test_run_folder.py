@@ -2,7 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from pytest import raises
@@ -54,7 +54,7 @@ def test_an_empty_folder_is_used_by_one_of_two_runs(tmp_path):
 @parametrize("auto_resume", [False, True])
 def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path, auto_resume):
     (tmp_path / "output").write_text("in the way")
-    for name, named in (("run", "--output_dir"), ("a/b", "--experiment_name"), ("..", "--experiment_name")):
+    for name, named in (("a/b", "--experiment_name"), ("..", "--experiment_name")):
         assert named in refused(lambda name=name: opened(tmp_path, experiment_name=name, auto_resume=auto_resume))
 
 
@@ -87,19 +87,19 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
     assert opened(tmp_path, auto_resume=True) == Run(run, None)
     (tmp_path / "output" / "other").mkdir()
     (tmp_path / "output" / "other" / "precious").touch()
-    with raises(UserError, match=r"other has neither .*--experiment_name"):
+    with raises(UserError, match=r"other is not a run .*--experiment_name"):
         opened(tmp_path, experiment_name="other", auto_resume=True)
 
 
 # ---- what must stay
 
-TEXT = {"corpus": "c", "documents": 5, "training_text": "t", "training_documents": 4, "held_out_text": "h"}
+TEXT = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}
 
 
 @pytest.fixture
 def origin(tmp_path):
     """Of an unchanged start."""
-    return origin_of(parse_arguments(flags(tmp_path, muon_learning_rate=1e-3)), TEXT)
+    return origin_of(parse_arguments(flags(tmp_path)), TEXT)
 
 
 def resumed(before, now):
@@ -121,19 +121,19 @@ def test_an_option_that_changes_learning_is_refused_or_recorded(origin):
             with raises(UserError, match=f"--{name} .*another"):
                 resumed(origin, other)
         else:
-            change = {"step": 4, "option": name, "before": origin.options[name], "now": "another"}
-            assert resumed(origin, other).changes == [change]
+            line = f"from step 4 on: {name} another instead of {origin.options[name]}"
+            assert resumed(origin, other).changes == [line]
 
 
 def test_changes_of_earlier_starts_are_kept(origin):
-    earlier = [{"step": 2, "option": "learning_rate", "before": 1, "now": 2}]
+    earlier = ["from step 2 on: learning_rate 2 instead of 1"]
     kept = resumed(replace(origin, changes=earlier), replace(origin, first_held_out_text="another"))
     assert kept.changes == earlier and kept.first_held_out_text == "h"
 
 
 def test_held_out_text_of_another_content_is_recorded(origin):
-    (change,) = resumed(origin, replace(origin, held_out_text="other text")).changes
-    assert change == {"step": 4, "option": "held_out_text", "before": "h", "now": "other te"}
+    other = resumed(origin, replace(origin, held_out_text="other text"))
+    assert other.changes == ["from step 4 on: other held-out text"]
 
 
 def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_path, monkeypatch):
@@ -142,25 +142,15 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_pat
     assert resumed(then, with_options(origin, init_generator="g")).changes == []
 
 
-@parametrize(("name", "named"), [("batch_size", "4 .* 9"), ("corpus", "5 "), ("training_text", "4 ")])
+@parametrize(("name", "named"), [("batch_size", "4 .* 9"), ("training_text", "4 ")])
 def test_another_text_or_batch_is_refused(origin, name, named):
     with raises(UserError, match=named):
         resumed(origin, replace(origin, **{name: 9}))
 
 
-@parametrize("name", ["trainer_state.json", ORIGIN_NAME])
-@parametrize("content", ["{not json", "[1]", "{}"])
-def test_a_checkpoint_without_a_readable_record_is_refused(tmp_path, name, content):
-    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
-    (checkpoint / name).write_text(content)
-    write_manifest(checkpoint)
-    with raises(UserError, match="checkpoint-4 does not describe"):
-        opened(tmp_path, auto_resume=True)
-
-
 def test_a_resumed_run_knows_its_step_and_options(tmp_path, origin):
     checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(origin.as_dict()))
+    (checkpoint / ORIGIN_NAME).write_text(json.dumps(asdict(origin)))
     write_manifest(checkpoint)
     run = opened(tmp_path, auto_resume=True)
     assert (run.step, run.origin, run.options) == (4, origin, origin.options)

@@ -22,7 +22,7 @@ import electra.pretraining.trainer
 from electra.io.checkpoints import find_damage
 from electra.io.errors import UserError
 from electra.objectives import OBJECTIVES
-from electra.optimizers import AdamWNoBiasCorrection, MuonAdamW
+from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.command import main
 from electra.pretraining.metrics import rows_of
 from tests.helpers import parametrize, read_json
@@ -104,18 +104,6 @@ def test_biases_and_norms_do_not_decay(folder):
     assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
 
 
-def test_muon_updates_the_matrices_of_both_networks(folder):
-    trainer = make(folder, learning_rate=1e-3, muon_learning_rate=4e-3)
-    trainer.create_optimizer_and_scheduler(8)
-    assert isinstance(trainer.optimizer, MuonAdamW)
-    name_of = {parameter: name for name, parameter in trainer.model.named_parameters()}
-    *others, matrices = ({name_of[p] for p in group["params"]} for group in trainer.optimizer.param_groups)
-    assert matrices == {n for n, p in trainer.model.named_parameters() if ".layer." in n and p.ndim == 2}
-    assert {name.partition(".")[0] for name in matrices} == {"generator", "discriminator"}
-    assert set().union(matrices, *others) == set(name_of.values())
-    assert [group["initial_lr"] for group in trainer.optimizer.param_groups] == [1e-3, 1e-3, 4e-3]
-
-
 @parametrize("is_original", [True, False])
 def test_optimizer_and_schedule_are_the_original_s_if_asked_for(folder, is_original):
     options = {"adam_bias_correction": "false", "product_schedule": "true"} if is_original else {}
@@ -168,7 +156,7 @@ def test_a_step_that_is_not_finite_changes_nothing(folder, value, accumulation):
     assert [step for step in range(2, 13) if not seen.changed(step)] == [3, 6]
     assert trainer.lr_scheduler.last_epoch == trainer.state.global_step == 12
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
-    assert [logs["skipped_steps"] for logs in lines] == [1, 2, 2]
+    assert [logs["skipped_steps"] for logs in lines[:2]] == [1, 1] and "skipped_steps" not in lines[2]
     for logs in lines:
         assert logs["loss"] == approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
         assert math.isfinite(logs["loss"]) and math.isfinite(logs["grad_norm"])
@@ -249,7 +237,7 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monke
     [
         (False, {}),
         (True, {}),
-        (False, {"objective": "electric", "segment_policy": "packed", "muon_learning_rate": 1e-3}),
+        (False, {"objective": "electric", "segment_policy": "packed"}),
         (True, {"objective": "adversarial", "gradient_accumulation_steps": 2, "adam_bias_correction": False}),
         (False, {"generator_gate": ["loss", 0], "eval_strategy": "steps", "validation_fraction": 0.2}),
     ],
@@ -300,17 +288,6 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
     assert moved and seen == {}
 
 
-def test_a_lack_of_memory_names_options_for_the_same_steps(folder):
-    trainer = make(folder, **FAST)
-
-    def hook(module, inputs):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-    trainer.model.register_forward_pre_hook(hook)
-    with raises(UserError, match=r"memory .*--per_device_train_batch_size .*--gradient_accumulation_steps "):
-        trainer.train()
-
-
 def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder, monkeypatch):
     monkeypatch.setattr("electra.pretraining.step_guard.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
@@ -320,24 +297,8 @@ def test_too_many_in_a_row_end_the_run_and_name_the_checkpoint(folder, monkeypat
     newest = folder / "output" / "run" / "checkpoint-8"
     assert find_damage(newest) is None
     lines = read_json(newest / "trainer_state.json")["log_history"]
-    assert [logs["skipped_steps"] for logs in lines] == [1, 3, 4, 6]
+    assert [logs["skipped_steps"] for logs in lines] == [1, 2, 1, 2]
     assert ["loss" in logs for logs in lines] == [True, False, True, False]
-
-
-def test_weights_or_averages_that_are_not_finite_are_not_saved(folder):
-    trainer = make(folder, **FAST, max_steps=4)
-    trainer.train()
-    trainer.state.global_step = 5
-    entry = next(iter(trainer.optimizer.state.values()))
-    entry["exp_avg_sq"][0] = math.inf
-    for _ in range(2):
-        with raises(UserError, match=r"step 5, .*/checkpoint-4;"):
-            trainer._save_checkpoint(trainer.model, None)
-        entry["exp_avg_sq"][0] = 0
-        with torch.no_grad():
-            next(trainer.model.parameters())[0] = math.nan
-    run = folder / "output" / "run"
-    assert not (run / "checkpoint-5").exists() and not (run / "unfinished").exists()
 
 
 @parametrize("module", [electra.pretraining.trainer, electra.finetuning.trainer])

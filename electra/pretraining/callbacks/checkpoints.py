@@ -21,8 +21,6 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from electra.runtime.gpu import HostCopy
-
 logger = logging.getLogger(__name__)
 
 OUT_OF_TIME = 85
@@ -40,7 +38,7 @@ class StopRequests(TrainerCallback):
         self.exit_code = 0
         """0 if training was not stopped."""
         self._asked = 0
-        self._shared: HostCopy | None = None
+        self._group: Any = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -59,14 +57,16 @@ class StopRequests(TrainerCallback):
         name = signal.Signals(number).name
         os.write(2, f"\n{name}: finishing this step and saving it; Ctrl-C twice stops at once\n".encode())
 
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if args.world_size > 1:  # of hosts, which do not wait for their GPUs
+            self._group = torch.distributed.new_group(backend="gloo")
+
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.exit_code = self._asked or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
         if args.world_size > 1:  # a signal may reach only one process, or each at another step
-            shared = torch.full((1,), self.exit_code, device=args.device)
-            torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
-            before, self._shared = self._shared, HostCopy(shared)
-            known = before if shared.is_cuda else self._shared  # on a GPU this step is still under way
-            self.exit_code = 0 if known is None else known.read()[0]
+            code = torch.tensor(self.exit_code)
+            torch.distributed.all_reduce(code, op=torch.distributed.ReduceOp.MAX, group=self._group)
+            self.exit_code = int(code)
         if self.exit_code:
             control.should_save = control.should_training_stop = True
 

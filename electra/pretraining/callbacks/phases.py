@@ -67,11 +67,10 @@ class TrainingPhases(TrainerCallback):
         self.model = model  # itself, not a wrapper
         self.options = options
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._apply(state)
-
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._apply(state)
+        phase = phase_at(state.global_step, state.log_history, self.options)
+        self.model.train_generator = phase.train_generator
+        self.model.train_discriminator = phase.train_discriminator
         if self.options.generator_steps == state.global_step > 0:
             start = "its own initial weights"
             if self.options.init_from_generator:
@@ -80,16 +79,10 @@ class TrainingPhases(TrainerCallback):
             line = "step %d: the generator is frozen; the discriminator starts from %s and is trained alone"
             logger.info(line, state.global_step, start)
 
-    def _apply(self, state: TrainerState) -> None:
-        phase = phase_at(state.global_step, state.log_history, self.options)
-        for name, value in phase._asdict().items():
-            setattr(self.model, name, value)
-
 
 @torch.no_grad()
 def start_from_generator(model: ElectraForJointPretraining) -> None:
     """Copy the generator's encoder, embeddings too, into the discriminator's."""
-    check_same_encoders(model)
     assert model.generator is not None
     sources = encoder_weights(model.generator)
     for name, parameter in encoder_weights(model.discriminator).items():

@@ -63,10 +63,8 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
         parts.append(f"learning rate {logs['learning_rate']:.2e}")
         parts.append(f"{logs['tokens_per_second']:,} tokens/s")
         parts.append(f"ETA {format_seconds(logs['eta_seconds'])}")
-    elif "train_runtime" in logs:
-        parts = [f"training took {format_seconds(logs['train_runtime'])}"]
     else:
-        parts = [f"{name} {value}" for name, value in logs.items()]
+        parts = [f"training took {format_seconds(logs['train_runtime'])}"]
     return f"step {step}: " + "  ".join(parts)
 
 
@@ -90,15 +88,8 @@ def training_seconds(log_history: Iterable[Mapping[str, Any]], tokens: int) -> f
     return seconds * max(tokens, logged) / logged
 
 
-def compute_ledger(
-    state: TrainerState, args: TrainingArguments, plan: Plan, peak_flops: float | None = None
-) -> dict[str, Any]:
-    """The `compute` of metrics.json; see docs/glossary.md. Unknown values are left out.
-
-    Args:
-        state: at the end of training.
-        peak_flops: FLOP/s of a device; measured here if not given.
-    """
+def compute_ledger(state: TrainerState, args: TrainingArguments, plan: Plan) -> dict[str, Any]:
+    """The `compute` of metrics.json, at the end of training; see docs/glossary.md. Unknown values are left out."""
     tokens = int(state.num_input_tokens_seen)
     done = state.global_step / plan.steps
     dtype = torch.float32
@@ -112,24 +103,10 @@ def compute_ledger(
         "device": device_name(args.device),
         "devices": args.world_size,
         "dtype": str(dtype).removeprefix("torch."),
-        "evaluation_seconds": sum(logs.get("eval_runtime", 0.0) for logs in state.log_history),
     }
     seconds = training_seconds(state.log_history, tokens)
     if seconds:
-        peak = peak_flops or measure_matmul_flops(args.device, dtype, min(PEAK_SECONDS, seconds / 10))
         ledger["training_seconds"] = seconds
         ledger["tokens_per_second"] = tokens / seconds
-        ledger["peak_flops_per_second"] = peak
-        ledger["mfu"] = ledger["flops"] / (seconds * peak * args.world_size)
+        ledger["peak_flops_per_second"] = measure_matmul_flops(args.device, dtype, min(PEAK_SECONDS, seconds / 10))
     return ledger
-
-
-def ledger_line(ledger: Mapping[str, Any]) -> str:
-    """The same as one line of text."""
-    if "training_seconds" not in ledger:
-        return f"{ledger['tokens']:,} tokens without padding, {ledger['flops']:.3g} FLOPs; too short for a rate"
-    return (
-        f"{ledger['tokens']:,} tokens without padding in {format_seconds(ledger['training_seconds'])} of training "
-        f"({ledger['tokens_per_second']:,.0f} tokens/s), {ledger['flops']:.3g} FLOPs: {100 * ledger['mfu']:.1f} % of "
-        f"the {ledger['peak_flops_per_second'] / 1e12:.3g} TFLOP/s of a {ledger['dtype']} matrix product measured here"
-    )
