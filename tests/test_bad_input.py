@@ -16,7 +16,6 @@ import torch
 from pytest import raises
 
 from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
-from electra.io.errors import UserError
 from electra.pretraining.command import main as pretrain
 from electra.report.command import main as report
 from electra.tasks.glue.command import main as glue
@@ -193,7 +192,7 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(world, name):
     if name == "pytorch_model.bin":
         (world / LAST / "model.safetensors").unlink()
     write_payload(world / LAST / name)
-    with raises((UserError, OSError, pickle.UnpicklingError)):
+    with raises((ValueError, OSError, pickle.UnpicklingError)):
         pretrain(["--resume_from_checkpoint", LAST, "--max_steps=6"])
     assert not Path("ran").exists()
 

@@ -63,8 +63,10 @@ def describe_logs(logs: Mapping[str, Any], step: int) -> str:
         parts.append(f"learning rate {logs['learning_rate']:.2e}")
         parts.append(f"{logs['tokens_per_second']:,} tokens/s")
         parts.append(f"ETA {format_seconds(logs['eta_seconds'])}")
-    else:
+    elif "train_runtime" in logs:
         parts = [f"training took {format_seconds(logs['train_runtime'])}"]
+    else:  # all steps of the window were skipped
+        parts = [f"{name} {value}" for name, value in logs.items()]
     return f"step {step}: " + "  ".join(parts)
 
 
