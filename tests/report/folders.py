@@ -65,7 +65,7 @@ HELD_OUT = {
     "frequencies": {"generator_loss": 6.25, "masked_accuracy": 0.05, "discriminator_auc": 0.55},
     "trained": {"generator_loss": 0.2, "discriminator_auc": 0.6},
 }
-COMPUTE = {"tokens": 6400, "training_seconds": 86400.0, "device": "a computer", "devices": 2, "mfu": 0.123}
+COMPUTE = {"tokens": 6400, "training_seconds": 86400.0, "device": "a computer", "devices": 2}
 COMPUTE |= {"peak_flops_per_second": 5e11, "google_flops": 8.64e19}
 
 
