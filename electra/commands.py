@@ -79,7 +79,7 @@ VERBS = {
         "answer the rows of a file with a fine-tuned model that was saved",
         "output/classify_reviews_small_owt/models/reviews new.csv --output_file answers.csv",
         """
-  --output_file    where the rows go, with their answers; without it, to the standard output
+  --output_file    where the rows go, with their answers
   --text_column    the column of the text, if it is not the one of the training data
   --per_device_eval_batch_size   texts per batch
 """,

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-
 from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
@@ -17,10 +15,10 @@ from electra.options import (
     NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
+    SEED,
     UP_TO_ONE,
     CommandLine,
     Options,
-    check,
     option,
     rules_of,
 )
@@ -48,8 +46,8 @@ class EncoderArguments:
     )
     from_scratch: str | None = option(
         None,
-        "Fine-tune randomly initialised weights instead, as a baseline. Takes its architecture from a folder, run, "
-        "config.json or Hub id, or from the name of a recipe, as --model_size takes it (needs --tokenizer_path).",
+        "Fine-tune randomly initialised weights instead, as a baseline. Takes its architecture from a folder, run "
+        "or Hub id, or from the name of a recipe, as --model_size takes it (needs --tokenizer_path).",
     )
     tokenizer_path: str | None = option(None, "Tokenizer, if the model's folder has none.")
 
@@ -124,10 +122,6 @@ class FineTuningArguments(Options):
     )
     disable_tqdm: bool = option(False, "Hide the progress bar.", changes_score=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(not (self.bf16 and self.fp16), "fp16", self.fp16, "false if --bf16 is given")
-
     @property
     def precision(self) -> str:
         return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
@@ -150,7 +144,10 @@ class ProtocolArguments(Options):
 
     num_seeds: int = option(5, "Number of runs of each task, with the seeds --seed, --seed + 1 ...", POSITIVE)
     seed: int = option(
-        42, "First seed, for the initialisation of the head, dropout and the order of the data.", always_recorded=True
+        42,
+        "First seed, for the initialisation of the head, dropout and the order of the data.",
+        SEED,
+        always_recorded=True,
     )
     output_dir: str = option("output", "Parent folder; this evaluation is written to output_dir/experiment_name.")
     experiment_name: str | None = option(
@@ -158,17 +155,12 @@ class ProtocolArguments(Options):
         "Name of the evaluation and of its folder. Default: the kind of task and the name of the model. An existing "
         "evaluation is continued.",
     )
-    save_model: Literal["none", "best", "all"] = option(
-        "none",
-        "Save fine-tuned models for transformers in models/ of the folder. best (also without a value): for each "
-        "task the seed with the best score on the development set; all: every seed.",
-        without_value="best",
+    save_model: bool = option(
+        False,
+        "Save for each task the fine-tuned model of the seed with the best score on the development set, for "
+        "transformers, in models/ of the folder.",
     )
     plan: bool = option(False, "Print the runs; train and write nothing.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(0 <= self.seed < 2**32 - self.num_seeds, "seed", self.seed, "in [0, 2^32)")
 
 
 @dataclass(frozen=True)
@@ -277,6 +269,4 @@ def resolve(
             f"--max_length {tuning.max_length} exceeds the {encoder.max_length} positions of {encoder.name}; "
             f"leave it out or lower it"
         )
-    if tuning.fp16 and (tuning.use_cpu or not torch.accelerator.is_available()):
-        raise UserError("--fp16 needs a GPU; leave it out or use --bf16")
     return tuning

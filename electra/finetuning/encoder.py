@@ -11,7 +11,6 @@ import torch
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.io.errors import UserError
-from electra.io.files import expand
 from electra.model.configuration import ElectraPretrainingConfig, discriminator_config
 from electra.model.pretrained import (
     load_tokenizer_beside_model,
@@ -73,8 +72,8 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
     """An untrained encoder; its weights are drawn from torch's current random state.
 
     Args:
-        config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; a config.json; or
-            the name of a recipe, which has no tokenizer.
+        config_path: what `load_encoder` takes, of which only configuration and tokenizer are used; or the name of a
+            recipe, which has no tokenizer.
         tokenizer_path: see `load_tokenizer`. No weight has seen any tokenizer: only its size must fit.
     """
     config: PreTrainedConfig
@@ -87,12 +86,11 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         sizes |= {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
         config = discriminator_config(**sizes, model_type=recipe["discriminator_type"])
     else:
-        path = expand(config_path)
-        source = str(path) if path.is_file() else locate_model(config_path)
+        source = locate_model(config_path)
         config = read_config(source)
         if isinstance(config, ElectraPretrainingConfig):
             config = config.discriminator
-        tokenizer = _tokenizer(str(path.parent) if path.is_file() else source, tokenizer_path)
+        tokenizer = _tokenizer(source, tokenizer_path)
     model = AutoModel.from_config(config, dtype=torch.float32, **without_pooling(config))
     return _put_together(model, tokenizer, config_path)
 

@@ -110,14 +110,10 @@ def both_orders(examples: Examples) -> Examples:
 
     Source: google-research/electra, finetune/classification, double_unordered.
     """
-    if examples.second is None:
-        return examples
+    first: Any = examples.first
+    second: Any = examples.second
     labels: Any = examples.labels
-    return Examples(
-        first=examples.first + examples.second,
-        second=examples.second + examples.first,
-        labels=labels and labels + labels,
-    )
+    return Examples(first + second, second + first, labels + labels)
 
 
 def cut_windows(

@@ -16,10 +16,8 @@ Tasks may add files of predictions.
 import io
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,19 +73,20 @@ class Evaluation:
         self.results = on_main(lambda: read_results(self.folder / RESULTS_NAME))
 
     @contextmanager
-    def claim(
-        self,
-        task: str,
-        seed: int,
-        timeout: float,
-    ) -> Iterator[bool]:
+    def claim(self, task: str, seed: int, timeout: float) -> Iterator[bool]:
         """Whether this command may make a run: False if another one still makes it after `timeout` seconds.
 
         The system frees the lock of a command that dies.
         """
         lock = self.lock(f"{task}-{seed}")
+
+        def is_acquired() -> bool:
+            with suppress(Timeout):
+                lock.acquire(timeout=timeout)
+            return lock.is_locked
+
         try:
-            yield on_main(lambda: is_acquired(lock, timeout))
+            yield on_main(is_acquired)
         finally:
             lock.release()
 
@@ -119,12 +118,9 @@ class Evaluation:
         return self.folder / "encoders" / f"{task}-{seed}"
 
     def read_logits(self, task: str, seed: int) -> Logits:
-        """Logits by split; empty if they are missing or unreadable."""
-        try:
-            with np.load(self.predictions / f"{task}-{seed}.npz", allow_pickle=False) as file:
-                return {split: file[split] for split in file.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-            return {}
+        """Logits by split."""
+        with np.load(self.predictions / f"{task}-{seed}.npz", allow_pickle=False) as file:
+            return dict(file)
 
     def write_logits(self, task: str, seed: int, logits: Logits) -> None:
         self.predictions.mkdir(exist_ok=True)
@@ -153,14 +149,6 @@ def on_main(function: Callable[[], T]) -> T:
     return value
 
 
-def is_acquired(lock: BaseFileLock, timeout: float) -> bool:
-    try:
-        lock.acquire(timeout=timeout)
-    except Timeout:
-        return False
-    return True
-
-
 def open_evaluation(
     args: Arguments,
     encoder: Encoder,
@@ -174,8 +162,7 @@ def open_evaluation(
     # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
     PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
     folder = evaluation_folder(args, prefix)
-    is_evaluation = (folder / RESULTS_NAME).is_file()
-    if folder.is_dir() and not is_evaluation and holds_files(folder):
+    if folder.is_dir() and holds_files(folder) and not (folder / RESULTS_NAME).is_file():
         raise UserError(f"{folder} contains other files; choose another --experiment_name")
     evaluation = Evaluation(args, encoder, tasks, folder, [])
     evaluation.refresh()
@@ -189,19 +176,15 @@ def evaluation_folder(args: Arguments, prefix: str) -> Path:
         parts.append("scratch")
     if is_sweep():
         parts.append(os.environ["WANDB_RUN_ID"])
-    name = args.options.experiment_name or "_".join(parts)
-    if name in ("", "..") or Path(name).name != name:
-        raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
-    return expand(args.options.output_dir) / name
+    return expand(args.options.output_dir) / (args.options.experiment_name or "_".join(parts))
 
 
 def model_name(path: str) -> str:
     """The name of a run or model: output/quickstart/discriminator -> quickstart, with the number of a checkpoint."""
     parts = [part for part in expand(path).absolute().parts if part not in NETWORKS]
-    name = parts[-1]
-    if re.fullmatch(r"checkpoint-\d+", name):
-        name = f"{parts[-2]}-{name}"
-    return name.removesuffix(".json")
+    if re.fullmatch(r"checkpoint-\d+", parts[-1]):
+        return f"{parts[-2]}-{parts[-1]}"
+    return parts[-1]
 
 
 def is_sweep() -> bool:

@@ -1,15 +1,13 @@
 """Fine-tuned models as Hugging Face folders (--save_model): a class of transformers as it was trained.
 
-models/TASK/         the seed with the best headline in results.jsonl so far (--save_model best)
-models/TASK-SEED/    every seed (--save_model all)
-
-A folder is written as a whole before the line of its run. A missing one is restored by running its seed again.
+models/TASK/ has the seed with the best headline in results.jsonl so far. The folder is written as a whole before the
+line of its run. A missing one is restored by running its seed again.
 """
 
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,41 +29,35 @@ from electra.report.results import Result
 
 logger = logging.getLogger(__name__)
 
-FOLDER_NAME = "models"
 RESULT_NAME = "result.json"
 """The line of results.jsonl of the saved run."""
 
 
 def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
-    if args.options.save_model == "none":
-        return
-    heads = [args.tuning.head]
-    heads += [chosen["head"] for chosen in args.overrides.values() if "head" in chosen]
-    for head in heads:
-        if head not in saved_heads:
-            raise UserError(
-                f"--save_model: transformers has no class with the head {head}; train with --head {saved_heads[0]}"
-            )
-
-
-def _is_wanted(
-    evaluation: Evaluation,
-    task: Task,
-    seed: int,
-    *more: Result,
-) -> bool:
-    which = evaluation.args.options.save_model
-    if which == "best":
-        return evaluation.best_first(task, *more)[:1] == [seed]
-    return which == "all"
+    heads = {args.tuning.head, *(chosen["head"] for chosen in args.overrides.values() if "head" in chosen)}
+    if args.options.save_model and not heads <= {*saved_heads}:
+        raise UserError(
+            f"--save_model: transformers has no class with the head {' '.join(heads)}; train with --head "
+            f"{saved_heads[0]}"
+        )
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
     """Whether the model of a finished run is there or not wanted."""
-    if not _is_wanted(evaluation, task, seed):
-        return True
-    return _read_result(_folder(evaluation, task, seed)).get("seed") == seed
+    is_wanted = evaluation.args.options.save_model and evaluation.best_first(task)[0] == seed
+    return not is_wanted or read_saved(evaluation, task).get("seed") == seed
+
+
+def folder_of(evaluation: Evaluation, task: Task) -> Path:
+    return evaluation.folder / "models" / task.name
+
+
+def read_saved(evaluation: Evaluation, task: Task) -> dict[str, Any]:
+    """The result of the run whose model is saved; empty if there is none."""
+    path = folder_of(evaluation, task) / RESULT_NAME
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return values
 
 
 def save_model(
@@ -75,10 +67,10 @@ def save_model(
     result: Result,
     model: Any,
 ) -> None:
-    """Save the model of a run if it is wanted; on the main process, before the result is written."""
-    if not _is_wanted(evaluation, task, result.seed, result):
+    """Save the model of a run if it is the best; on the main process, before the result is written."""
+    if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
         return
-    folder = _folder(evaluation, task, result.seed)
+    folder = folder_of(evaluation, task)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed command
     head = next(module for module in model.head.modules() if isinstance(module, TransformersHead))
@@ -97,22 +89,12 @@ def save_model(
     replace_folder(unfinished, folder)
 
 
-def describe_models(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
-    """Write the cards of the saved models, now that all seeds are known, and log where they are."""
-    for task in tasks:
-        for folder in sorted({_folder(evaluation, task, seed) for seed in evaluation.args.seeds}):
-            if result := _read_result(folder):
-                describe_model(evaluation, task, folder, result)
-                logger.info("model          %s", folder)
-
-
-def describe_model(
-    evaluation: Evaluation,
-    task: Task,
-    folder: Path,
-    result: Mapping[str, Any],
-) -> None:
-    """Write the card of a saved model; `result` is the line of its run in results.jsonl."""
+def describe_model(evaluation: Evaluation, task: Task) -> None:
+    """Write the card of a saved model, now that all seeds are known, and log where it is."""
+    result = read_saved(evaluation, task)
+    if not result:
+        return
+    folder = folder_of(evaluation, task)
     kind = task.kind
     model = result["model"]
     settings = result["settings"]
@@ -139,17 +121,4 @@ def describe_model(
         command=shown_command(kind.command, as_flags(evaluation.args.record)),
     )
     write_card(folder / "README.md", metadata, card)
-
-
-def _folder(evaluation: Evaluation, task: Task, seed: int) -> Path:
-    is_each = evaluation.args.options.save_model == "all"
-    return evaluation.folder / FOLDER_NAME / (f"{task.name}-{seed}" if is_each else task.name)
-
-
-def _read_result(folder: Path) -> dict[str, Any]:
-    """The result of the run whose model is in a folder; empty if there is none."""
-    path = folder / RESULT_NAME
-    if not path.is_file():
-        return {}
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return values
+    logger.info("model          %s", folder)

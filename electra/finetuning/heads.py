@@ -92,19 +92,15 @@ class TransformersHead(nn.Module):
             if isinstance(module, nn.Linear):
                 module.reset_parameters()  # draws as many random numbers as a head of separate layers
 
-    @property
-    def states(self) -> GivenStates:
-        found: GivenStates = self.model.base_model
-        return found
-
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Any:
         """The output of transformers' class for hidden states (B, L, D) and their mask (B, L)."""
         if self.has_choices:
             attention_mask = attention_mask.unsqueeze(0)  # as the choices of one question
-        self.states.hidden = hidden.float()
+        states: Any = self.model.base_model  # a `GivenStates`
+        states.hidden = hidden.float()
         with full_precision(hidden):
             output = self.model(input_ids=attention_mask, attention_mask=attention_mask)  # only the ids' shape matters
-        self.states.hidden = None
+        states.hidden = None
         return output
 
     def take_from(self, model: PreTrainedModel) -> None:

@@ -1,7 +1,6 @@
 """The command `electra predict`: what a fine-tuned model that was saved answers to the rows of a file.
 
     electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
-    cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
 Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
 window they are batched by length, and written in the order of the input. The network is put together from the modules
@@ -11,13 +10,10 @@ that it was trained with, so that its answers are those that were scored.
 import csv
 import json
 import logging
-import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from itertools import chain, count
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 import torch
@@ -29,16 +25,15 @@ from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
-from electra.io.files import expand
-from electra.io.rows import DELIMITERS, Row, form_of, read_rows
-from electra.model.pretrained import load_network, load_tokenizer_beside_model, locate_model, read_config
+from electra.io.files import expand, open_new
+from electra.io.rows import DELIMITERS, form_of, read_rows
+from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.hardware import computes_bf16
 
 PREDICTORS = {
     "SequenceClassification": "electra.tasks.classify.predict",
     "TokenClassification": "electra.tasks.tagging.predict",
-    "MultipleChoice": "electra.tasks.multiple_choice.predict",
     "QuestionAnswering": "electra.tasks.squad.predict",
 }
 """End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
@@ -49,17 +44,11 @@ logger = logging.getLogger("electra.predict")
 
 
 class Saved(NamedTuple):
-    """A fine-tuned model that was saved.
-
-    Args:
-        settings: options of its training, and the name of its `task`; empty if the folder has no result.json.
-        max_length: maximum input length in tokens.
-    """
+    """A fine-tuned model that was saved; `settings` are the name of its `task` and the options of its training."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     settings: Mapping[str, Any]
-    max_length: int
 
 
 class Predictor(NamedTuple):
@@ -78,22 +67,23 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str) -> tuple[Saved, str]:
-    """The model in a folder, in an evaluation with one saved model, or on the Hub, and its module in `PREDICTORS`."""
-    models = sorted(expand(path).glob("models/*"))
-    source = locate_model(str(models[0]) if len(models) == 1 else path)
+    """The model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`."""
+    folder = expand(path)
+    models = sorted(folder.glob("models/*"))
+    if len(models) == 1:
+        folder = models[0]
+    if not (folder / RESULT_NAME).is_file():
+        raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
+    run = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+    source = str(folder)
     config = read_config(source)
     architecture, *_ = config.architectures or [""]
     head = architecture.rpartition("For")[2]
     if head not in PREDICTORS:
-        raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
+        raise UserError(f"{path} is a model for {head}, whose answers only an evaluation writes")
     model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
-    tokenizer = load_tokenizer_beside_model(source)
-    settings: dict[str, Any] = {"max_length": min(tokenizer.model_max_length, 512)}
-    result = expand(source) / RESULT_NAME
-    if result.is_file():
-        values = json.loads(result.read_text(encoding="utf-8"))
-        settings = {"task": values["task"], **values["settings"]}
-    return Saved(model, tokenizer, settings, settings["max_length"]), PREDICTORS[head]
+    settings = {"task": run["task"], **run["settings"]}
+    return Saved(model, load_tokenizer_beside_model(source), settings), PREDICTORS[head]
 
 
 def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
@@ -104,7 +94,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
         tempfile.gettempdir(),  # nothing is written, but Trainer would make a folder
         per_device_eval_batch_size=batch_size,
         use_cpu=not torch.accelerator.is_available(),
-        bf16=saved.settings.get("precision") == "bf16" and computes_bf16(),
+        bf16=saved.settings["precision"] == "bf16" and computes_bf16(),
         remove_unused_columns=False,
         report_to="none",
         disable_tqdm=True,
@@ -114,28 +104,6 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     unused: Any = None  # options of training
     trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=predictor.collator)
     return trainer.predict_logits
-
-
-# ---- rows
-
-
-def windows(rows: Iterable[Row], parse: Any, refuse: Any) -> Iterator[list[tuple[Any, Any]]]:
-    """Up to `WINDOW` rows that can be read, with what `parse` makes of them."""
-    window = []
-    for place, columns in rows:
-        try:
-            window.append((columns, parse(columns, place)))
-        except UserError as error:
-            refuse(error)
-        if len(window) == WINDOW:
-            yield window
-            window = []
-    if window:
-        yield window
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], file: IO[str], form: str, *, has_header: bool) -> None:
@@ -150,55 +118,38 @@ def write_rows(rows: Sequence[Mapping[str, Any]], file: IO[str], form: str, *, h
         table.writerow({name: as_json(v) if isinstance(v, list | dict) else v for name, v in row.items()})
 
 
-# ---- the command
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
-    parser.add_argument("model", metavar="MODEL", help="folder of a saved model, its evaluation, or a Hub id")
-    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
-    parser.add_argument("--output_file", metavar="PATH", help="where the answers go; default: the standard output")
+    parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
+    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("--output_file", metavar="PATH", required=True, help="where rows and answers go")
     parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
     given = parser.parse_args(argv)
-    setup_logging(sys.stderr)  # the standard output may be the rows
+    setup_logging()
     predict(given)
 
 
 def predict(given: Any) -> None:
-    """Answer the rows of a file. The first one has to be readable: it shows whether the columns are there."""
-    refused = count()
-
-    def refuse(error: UserError) -> None:
-        next(refused)
-        logger.warning("%s", error)
-
-    form = form_of(given.file)
-    rows = read_rows(given.file, refuse)
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"{given.file} has no rows that can be read; give a header and rows, or JSON lines")
+    """Answer the rows of a file; the output appears when it is complete."""
     saved, module = open_saved(given.model)
-    predictor: Predictor = import_module(module).predictor(saved, first[1], given)
-    predictor.parse(first[1], first[0])
+    predictor: Predictor = import_module(module).predictor(saved, given)
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
+    form = form_of(given.file)
+    rows = read_rows(given.file)
     answered = 0
-    with open_output(given.output_file) as file:
-        for window in windows(chain([first], rows), predictor.parse, refuse):
-            answers = predictor.answer([item for _, item in window], forward)
-            found = [{**columns, **answer} for (columns, _), answer in zip(window, answers, strict=True)]
+    with open_new(expand(given.output_file)) as file:
+        while window := list(islice(rows, WINDOW)):
+            items = [predictor.parse(columns, place) for place, columns in window]
+            answers = predictor.answer(items, forward)
+            found = [{**columns, **answer} for (_, columns), answer in zip(window, answers, strict=True)]
             write_rows(found, file, form, has_header=answered > 0)
             answered += len(window)
-    logger.info("%d rows are answered, %d could not be read", answered, next(refused))
-
-
-@contextmanager
-def open_output(path: str | None) -> Iterator[IO[str]]:
-    """The standard output, or a file that appears when it is complete."""
-    unfinished = path and f"{expand(path)}.unfinished"
-    target: Any = unfinished or sys.stdout.fileno()
-    with open(target, "w", encoding="utf-8", errors="backslashreplace", newline="", closefd=bool(path)) as file:
-        yield file
-    if path and unfinished:
-        os.replace(unfinished, expand(path))
+        if not answered:
+            raise UserError(f"{given.file} has no rows; give a header and rows, or JSON lines")
+    logger.info("%d rows are answered", answered)

@@ -20,14 +20,14 @@ from transformers import PreTrainedModel, TrainerCallback, set_seed
 from electra.finetuning.config import Arguments
 from electra.finetuning.encoder import Encoder, fresh_encoder, load_encoder
 from electra.finetuning.evaluation import Evaluation, is_sweep, open_evaluation
-from electra.finetuning.export import check_can_save, describe_models, save_model
+from electra.finetuning.export import check_can_save, describe_model, save_model
 from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.console import format_seconds
-from electra.io.errors import UserError
 from electra.io.files import replace_folder, write_file, write_json
 from electra.report.blocks import text_table, write_report
+from electra.report.evaluation import percent
 from electra.report.results import RESULTS_NAME, Result, read_results
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
@@ -53,17 +53,17 @@ def evaluate(
     check_trackers(args.tuning.report_to)
     encoder = open_encoder(args)
     evaluation = open_evaluation(args, encoder, tasks, prefix)
-    plan = plan_runs(evaluation)
-    log_plan(evaluation, plan)
+    to_do = plan_runs(evaluation)
+    log_plan(evaluation, to_do)
     if args.options.plan:
         return None
     if PartialState().is_main_process:
         evaluation.begin()
     PartialState().wait_for_everyone()
-    run_all(evaluation, plan.to_do)
+    run_all(evaluation, to_do)
     if not PartialState().is_main_process:
         return None
-    finish(evaluation, plan.available)
+    finish(evaluation)
     return evaluation
 
 
@@ -86,13 +86,7 @@ class Progress(TrainerCallback):
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=None if is_shown else True, bar_format=form, leave=False)
 
-    def on_step_end(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        **kwargs: Any,
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update()
 
 
@@ -100,18 +94,14 @@ def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     """Make what is planned, in order, but leave out runs that other commands make or have made meanwhile."""
     is_shown = PartialState().is_main_process and not evaluation.args.tuning.disable_tqdm
     progress = Progress(sum(p.steps * len(p.seeds) for p in to_do), is_shown=is_shown)
-    busy: list[str] = []
-    try:
-        for p in to_do:
-            skipped = [seed for seed in p.seeds if not run_if_free(evaluation, p, seed, progress)]
-            while skipped and evaluation.is_start(p.task):  # all of its runs must be finished
-                skipped = [seed for seed in skipped if not run_if_free(evaluation, p, seed, progress, WAIT)]
-            busy += [f"{p.task.name} seed {seed}" for seed in skipped]
-    finally:
-        progress.bar.close()
+    for p in to_do:
+        busy = [seed for seed in p.seeds if not run_if_free(evaluation, p, seed, progress, timeout=0)]
+        if busy:
+            logger.info("%s: other commands make the seeds %s", p.task.name, busy)
+        while busy and evaluation.is_start(p.task):  # all of its runs must be finished
+            busy = [seed for seed in busy if not run_if_free(evaluation, p, seed, progress, WAIT)]
+    progress.bar.close()
     evaluation.refresh()
-    if busy:
-        logger.info("Other commands make %s. The last command to end reports all runs.", ", ".join(busy))
 
 
 def run_if_free(
@@ -119,7 +109,7 @@ def run_if_free(
     p: PlannedTask,
     seed: int,
     progress: Progress,
-    timeout: float = 0,
+    timeout: float,
 ) -> bool:
     """Make a run, unless it is finished; False if another command makes it, after `timeout` seconds."""
     title = f"{p.task.name} seed {seed}"
@@ -128,39 +118,28 @@ def run_if_free(
         if not is_free:
             return False
         evaluation.refresh()
-        if not unfinished_seeds(evaluation, p.task, [seed], p.splits):
+        if not unfinished_seeds(evaluation, p.task, [seed]):
             progress.bar.update(p.steps)
             return True
         started = time.monotonic()
         result = run_one(evaluation, p, seed, progress)
+        scores = [f"{name} {percent(value)}" for name, value in result.metrics.items()]
+        if result.collapsed:
+            scores.append("collapsed: one answer to all")
         took = format_seconds(time.monotonic() - started)
         say = logger.info if progress.bar.disable else progress.bar.write
-        say(f"{title}: {shown_scores(result)}  ({took})")
+        say(f"{title}: {', '.join(scores)}  ({took})")
     return True
 
 
-def shown_scores(result: Result) -> str:
-    scores = []
-    for name, value in result.metrics.items():
-        scores.append(f"{name} undefined" if value is None else f"{name} {100 * value:.1f}")
-    if result.collapsed:
-        scores.append("collapsed: one answer to all")
-    return ", ".join(scores)
-
-
-def run_one(
-    evaluation: Evaluation,
-    p: PlannedTask,
-    seed: int,
-    progress: Progress,
-) -> Result:
+def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
     """Fine-tune, score and write one run."""
     task, data = p.task, p.data
     references = data.references
     group = evaluation.folder.name
     start, source = start_of(evaluation, task)
-    about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start}
-    about["model"] = evaluation.encoder.name
+    model = evaluation.encoder.name
+    about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start, "model": model}
     # In a sweep the settings are the agent's.
     callbacks = [progress] if is_sweep() else [progress, RecordSettings(about)]
     with tracked_run(p.tuning.report_to, group):
@@ -188,7 +167,7 @@ def run_one(
         collapsed=any(task.is_collapsed(logits, references[name]) for name, logits in development.items()),
         epoch=round(outcome.epoch, 6),
         start=start,
-        model=next((found.model for found in evaluation.results), evaluation.encoder.name),
+        model=model,
         parameters=evaluation.encoder.model.num_parameters(),
         rows=data.examples,
         settings=p.settings,
@@ -206,14 +185,7 @@ def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
         return evaluation.args.start, None
     (source,) = (other for other in evaluation.tasks if other.name == task.start)
     seed = evaluation.best_first(source)[0]
-    name = f"{source.name}-{seed}"
-    earlier = {r.start for r in evaluation.results if r.task == task.name}
-    if others := sorted(earlier - {name}):
-        raise UserError(
-            f"{evaluation.folder} holds {task.name} that started from {' '.join(others)}, but {name} is now the best "
-            f"run; choose another --experiment_name"
-        )
-    return name, evaluation.encoder_path(source.name, seed)
+    return f"{source.name}-{seed}", evaluation.encoder_path(source.name, seed)
 
 
 def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
@@ -236,7 +208,7 @@ def keep(
     task, seed = p.task, result.seed
     evaluation.write_logits(task.name, seed, logits)
     for split, values in logits.items():
-        files = task.predictions(split, values, p.data.references[split])
+        files = task.predictions(split, values, p.data.references[split]) if task.predictions else {}
         for ending, content in files.items():
             path = evaluation.predictions / f"{task.name}-{seed}{ending}"
             path.parent.mkdir(exist_ok=True)
@@ -277,55 +249,37 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
 # ---- after the runs
 
 
-def finish(evaluation: Evaluation, tasks: Sequence[Task]) -> None:
-    """Print the table of results, write the reports and send them to the trackers."""
+def finish(evaluation: Evaluation) -> None:
+    """Print the table of results, write the reports and the cards of saved models."""
     if not evaluation.results:  # other commands make all runs
         return
     report = evaluation.kind.reporting.report([evaluation.folder])
     reports = write_report(report, evaluation.folder)
     table = text_table(report.table.header, report.table.rows)
     logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
-    for task in tasks:
+    for task in evaluation.tasks:
         copy_predictions(evaluation, task)
-    describe_models(evaluation, tasks)
-    try:
-        track(evaluation, reports)
-    except Exception as error:  # all files are written by now: an unreachable tracker must not fail the command
-        logger.warning("the results could not be sent to --report_to: %s", error)
+        describe_model(evaluation, task)
+    if is_sweep():
+        track_medians(evaluation)
 
 
 def copy_predictions(evaluation: Evaluation, task: Task) -> None:
     """Copy the file of predictions of the best run for the test set, or else the development set."""
-    seeds = evaluation.best_first(task)
-    if not seeds:
-        return
-    run = f"{task.name}-{seeds[0]}"
-    found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
-    if found:
-        target = evaluation.folder / f"predictions{found[0].suffix}"
-        write_file(found[0].read_bytes(), target)
-        logger.info("predictions    %s (%s)", target, found[0].name)
+    for seed in evaluation.best_first(task)[:1]:
+        run = f"{task.name}-{seed}"
+        found = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]
+        for path in found[:1]:
+            target = evaluation.folder / f"predictions{path.suffix}"
+            write_file(path.read_bytes(), target)
+            logger.info("predictions    %s (%s)", target, path.name)
 
 
-def track(evaluation: Evaluation, reports: Sequence[Path]) -> None:
-    """Send medians, averages and the report to the trackers, as a run of its own or the sweep's trial.
-
-    Scalars are fractions: `median/TASK`, and averages whose tasks are complete. A sweep may optimise any of them.
-    """
-    report_to = evaluation.args.tuning.report_to
-    name = evaluation.folder.name
+def track_medians(evaluation: Evaluation) -> None:
+    """Send `median/TASK` and averages, as fractions, to the sweep's trial, which may optimise any of them."""
     scalars: dict[str, float | None] = {}
-    for run in evaluation.kind.reporting.summarize(evaluation.results, name):
+    for run in evaluation.kind.reporting.summarize(evaluation.results, ""):
         scalars |= run.averages
         scalars |= {f"median/{task}": summary.headline.median for task, summary in run.tasks.items()}
     defined = {title: value for title, value in scalars.items() if value is not None}
-    own_run = None
-    if "wandb" in report_to:
-        import wandb
-
-        group = os.environ.get("WANDB_RUN_GROUP", name)
-        project = os.environ.get("WANDB_PROJECT", "huggingface")
-        own_run = wandb.run or wandb.init(project=project, group=group, name=f"{name}-report", job_type="report")
-    track_results(report_to, defined, reports)
-    if own_run is not None:
-        own_run.finish()
+    track_results(evaluation.args.tuning.report_to, defined, [])

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,63 +23,46 @@ def files_by_split(options: Any) -> dict[str, list[str]]:
     return found
 
 
-def data_name(options: Any) -> str:
-    """--task_name or the last part of the data set's name, usable as a file name; "" if neither is given."""
-    return _as_name(options.task_name or options.dataset_name or "")
-
-
 def task_name(options: Any, kind: str) -> str:
-    """The name of the data, or else that of the folder of the first training file."""
+    """--task_name, the last part of the data set's name, or the folder of the first training file, or else `kind`.
+
+    It is usable as a file name.
+    """
     folder = ""
     if paths := files_by_split(options).get("train"):
         folder = expand(paths[0]).absolute().parent.name
-    return data_name(options) or _as_name(folder) or kind
-
-
-def _as_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", Path(text).name)
+    name = options.task_name or Path(options.dataset_name or folder).name or kind
+    return re.sub(r"[^\w.-]+", "_", name)
 
 
 # ---- what a score depends on
 
 
 def data_settings(options: Any) -> dict[str, str]:
-    """The data of a task as recorded settings. Test data is not included: it may be added later."""
+    """The data of a task as recorded settings."""
     if options.dataset_name is None:
-        files = files_by_split(options)
-        return file_settings(files.get("train", []), files.get("dev", []))
+        return file_settings(files_by_split(options))
     return dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
-def file_settings(train: Sequence[str | Path], validation: Sequence[str | Path]) -> dict[str, str]:
-    return {"train_data": fingerprint(train), "validation_data": fingerprint(validation)}
+def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
+    return {f"{SPLITS[split]}_data": fingerprint(paths) for split, paths in files.items()}
 
 
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
     """The same of a data set on the Hub, or of a folder that `datasets` opens."""
-    folder = Path(name)
-    if folder.is_dir():
-        ours = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        name = fingerprint([path for path in ours if not _is_test_data(path.relative_to(folder))])
+    if Path(name).is_dir():
+        name = fingerprint([path for path in sorted(Path(name).rglob("*")) if path.is_file()])
     words = " ".join(filter(None, (name, config)))
     return {"train_data": f"{words} {SPLITS['train']}", "validation_data": f"{words} {SPLITS['dev']}"}
-
-
-def _is_test_data(path: Path) -> bool:
-    """Whether a file of a data set's folder holds no training or development data."""
-    is_list_of_splits = path.name == "dataset_dict.json"
-    return is_list_of_splits or any(part.startswith(("test", ".")) for part in path.parts)
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
     """12 hexadecimal digits of the contents of all files in order, independent of their names."""
     digest = hashlib.sha256()
     for path in paths:
-        try:
-            with open(expand(path), "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        with open(expand(path), "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:12]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -106,14 +107,6 @@ Score = Callable[[Array, Any], dict[str, float]]
 Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
-def no_predictions(
-    split: str,
-    logits: Array,
-    references: Any,
-) -> dict[str, str | dict[str, Any]]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Task:
     """One task. Functions that need options or the data's source have them bound, by `functools.partial`.
@@ -136,7 +129,6 @@ class Task:
         collator: pad token id -> function of a list of rows that makes a batch of tensors.
         predictions: (split, logits, references) -> end of a file's name -> text, or values to be written as JSON. The
             files are written for each run and split; their names begin with predictions/TASK-SEED.
-        must_predict: splits of which a finished run must have logits, if they are there.
         start: the task whose best run has the encoder to start from; None for the pre-trained encoder.
         note: for users of a saved model.
     """
@@ -151,8 +143,7 @@ class Task:
     is_collapsed: Callable[[Array, Any], bool]
     loss: Loss = step_loss
     collator: Callable[[int], Collator] = PaddingCollator
-    predictions: Predictions = no_predictions
-    must_predict: Sequence[str] = ()
+    predictions: Predictions | None = None
     start: str | None = None
     note: str = ""
 
@@ -167,7 +158,6 @@ def file_task(kind: Kind, options: Any, **facts: Any) -> Task:
     return Task(
         kind=kind,
         name=task_name(options, kind.name),
-        must_predict=("dev", "test") if options.test_file else (),
         **{"settings": data_settings(options), **facts},
     )
 
@@ -186,6 +176,10 @@ def by_split(score: Score) -> Metrics:
     return metrics
 
 
-def is_one_answer(share: float, expected: float) -> bool:
-    """Whether a `share` of almost all examples gets one answer, which only an `expected` share of references is."""
+def has_one_answer(answers: Sequence[Any] | Array, references: Sequence[Any] | Array) -> bool:
+    """Whether (almost) all examples get the same answer, which fewer references are: the run has collapsed."""
+    found, counts = np.unique(answers, return_counts=True)
+    most = counts.argmax()
+    share = counts[most] / len(answers)
+    expected = np.mean(np.asarray(references) == found[most])
     return bool(share >= COLLAPSED_SHARE and 1 - share < RARE_ANSWERS * (1 - expected))

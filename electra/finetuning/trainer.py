@@ -28,7 +28,6 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import Array, ColumnRows
-from electra.io.errors import UserError
 from electra.layer_decay import layer_decay_groups
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.runtime.cpu import tune_networks, tune_process
@@ -53,13 +52,15 @@ def step_loss(
 
     Args:
         logits: (B, C); C = 1 for a regression.
-        labels: (B,); int64 for cross-entropy, float for squared error.
+        labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
     """
+    logits = logits.float()
     if labels.is_floating_point():
-        errors = logits.float().squeeze(1) - labels.float()
-        losses = errors.square()
+        losses = (logits.squeeze(1) - labels.float()).square()
+    elif labels.dim() == 2:
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
     else:
-        losses = nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+        losses = nn.functional.cross_entropy(logits, labels, reduction="none")
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
@@ -85,10 +86,7 @@ def training_arguments(
         "ddp_find_unused_parameters": False,
         "disable_tqdm": True,  # the runner has one bar for all runs
     }
-    try:
-        args = TrainingArguments(**values)
-    except ValueError as error:
-        raise UserError(f"these options do not work together: {error}") from error
+    args = TrainingArguments(**values)
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
 

@@ -5,8 +5,10 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 from filelock import AcquireReturnProxy, FileLock
@@ -33,6 +35,18 @@ def write_file(content: bytes, path: Path) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_new(path: Path) -> Iterator[IO[str]]:
+    """A text file to be written, which appears at `path` when it is complete."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:

@@ -6,12 +6,10 @@ quoted as a whole: few programs quote there.
 """
 
 import csv
-import io
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +18,6 @@ from electra.io.errors import UserError, first_line
 from electra.io.files import expand, is_encodable
 
 Row = tuple[str, dict[str, Any]]
-Refuse = Callable[[UserError], None]
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -31,16 +28,9 @@ LARGEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit is 131,072."""
 
 
-def stop(error: UserError) -> NoReturn:
-    raise error
-
-
-def read_rows(path: str | Path, refuse: Refuse = stop) -> Iterator[Row]:
+def read_rows(path: str | Path) -> Iterator[Row]:
     """Place and columns of each row; blank lines are left out. A file of another extension than TABLES is plain text.
 
-    Args:
-        path: "-" is the standard input, JSON lines if its first character is a brace, otherwise csv.
-        refuse: takes the error of a row that cannot be read; if it returns, the row is left out.
     Raises:
         UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
     """
@@ -49,62 +39,54 @@ def read_rows(path: str | Path, refuse: Refuse = stop) -> Iterator[Row]:
         if suffix == ".parquet":
             yield from _parquet_rows(path)
             return
-        raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
-        with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
+        with open(expand(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             if suffix in DELIMITERS:
-                yield from csv_rows(file, DELIMITERS[suffix], path, refuse)
+                yield from csv_rows(file, DELIMITERS[suffix], path)
             elif suffix in JSON_LINES:
-                yield from json_rows(file, path, refuse)
+                yield from json_rows(file, path)
             else:
-                yield from _text_rows(file, path, refuse)
+                yield from _text_rows(file, path)
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
 
+def text_of(row: Mapping[str, Any], column: str, place: str) -> str:
+    """The text in a column of a row; an error if there is none."""
+    text = row.get(column)
+    if not isinstance(text, str) or not text.strip() or not is_encodable(text):
+        raise UserError(f"{place} has no text in the column '{column}'; its columns are {', '.join(row)}")
+    return text
+
+
 def form_of(path: str | Path) -> str:
-    """The extension of a file, in lower case; of the standard input, that of the format that it has."""
-    if path == "-":
-        waiting: Any = sys.stdin.buffer
-        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
-        return ".jsonl" if start[:1] == b"{" else ".csv"
+    """The extension of a file, in lower case."""
     return Path(path).suffix.lower()
 
 
-def _text_rows(
-    file: Iterable[str],
-    path: str | Path,
-    refuse: Refuse,
-) -> Iterator[Row]:
+def _text_rows(file: Iterable[str], path: str | Path) -> Iterator[Row]:
     for number, line in enumerate(file, start=1):
         place = f"{path}:{number}"
         if not is_encodable(line):
-            refuse(UserError(f"{place} is not UTF-8; convert the file"))
-        elif line.strip():
+            raise UserError(f"{place} is not UTF-8; convert the file")
+        if line.strip():
             yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
 
 
-def json_rows(
-    file: Iterable[str],
-    path: str | Path,
-    refuse: Refuse = stop,
-) -> Iterator[Row]:
-    for place, row in _text_rows(file, path, refuse):
+def json_rows(file: Iterable[str], path: str | Path) -> Iterator[Row]:
+    for place, row in _text_rows(file, path):
         try:
             values = json.loads(row[TEXT_COLUMN])
         except (ValueError, RecursionError) as error:
-            refuse(UserError(f"{place} is not a line of JSON ({error}); correct it"))
-            continue
-        if isinstance(values, dict):
-            yield place, values
-        else:
-            refuse(UserError(f"{place} is not a JSON object; give one with named columns"))
+            raise UserError(f"{place} is not a line of JSON ({error}); correct it") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{place} is not a JSON object; give one with named columns")
+        yield place, values
 
 
 def csv_rows(
     file: IO[str],
     delimiter: str,
     path: str | Path,
-    refuse: Refuse = stop,
 ) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
@@ -123,13 +105,12 @@ def csv_rows(
         except StopIteration:
             return
         except csv.Error as error:
-            refuse(UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice"))
-            continue
+            raise UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice") from error
         if not is_encodable("".join(cells)):
-            refuse(UserError(f"{place} is not UTF-8; convert the file"))
-        elif cells and len(cells) != len(names):
-            refuse(UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"))
-        elif cells:
+            raise UserError(f"{place} is not UTF-8; convert the file")
+        if cells and len(cells) != len(names):
+            raise UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter")
+        if cells:
             if delimiter == "\t":
                 cells = [unquoted(cell) for cell in cells]
             yield place, dict(zip(names, cells, strict=True))

@@ -199,9 +199,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save, electra):
         (lambda folder: edit_config(folder, intermediate_size=32), "(24,), not (32,)"),
         (lambda folder: edit_config(folder, num_hidden_layers=1), " 16 "),  # no layer is dropped in silence
         (lambda folder: edit_config(folder, model_type="elektra"), "'elektra'"),
-        (lambda folder: edit_config(folder, hidden_size="wide"), "config.json"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
-        (lambda folder: (folder / "config.json").write_text('{"model_type": '), "config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
         (lambda folder: truncate(folder / "model.safetensors"), "weights"),
     ],
@@ -289,15 +287,6 @@ def test_the_tokens_must_fit_the_rows_of_the_embeddings(save):
             assert str(rows) in refused(lambda folder=folder: load_encoder(folder))
 
 
-def test_an_id_behind_a_gap_counts_as_the_table_it_needs(save):
-    folder = save(AutoModel.from_config(tiny_configs(VOCAB_SIZE)["bert"]))
-    state = read_json(folder / "tokenizer.json")
-    state["model"]["vocab"]["59"] = 75
-    (folder / "tokenizer.json").write_text(json.dumps(state))
-    assert "76 tokens" in refused(lambda: load_encoder(str(folder)))
-    assert fresh_encoder("small", str(folder)).model.get_input_embeddings().num_embeddings == 76
-
-
 def test_a_tokenizer_must_pad_and_may_bound_the_length(electra):
     edited = load_tokenizer(str(electra))
     edited.model_max_length = 24
@@ -325,18 +314,11 @@ def test_a_fresh_encoder_has_the_model_s_shapes(checkpoint, joint):
     assert first[name].std().item() == approx(0.02, rel=0.1)
 
 
-def test_a_configuration_file_and_a_tokenizer_are_enough(electra, tmp_path):
-    beside = fresh_encoder(str(electra / "config.json"))
-    assert beside.model.config.hidden_size == 16 and len(beside.tokenizer) == VOCAB_SIZE
-    shutil.copy(electra / "config.json", tmp_path / "mine.json")
-    assert fresh_encoder(str(tmp_path / "mine.json"), str(electra)).max_length == 40
-    for size, is_fine in ((59, True), (61, False)):  # another tokenizer than the model's
+def test_a_fresh_encoder_takes_any_tokenizer_that_fits(electra, tmp_path):
+    for size in (59, 61):
         make_number_tokenizer(size).save_pretrained(tmp_path / str(size))
-        if is_fine:
-            assert len(fresh_encoder(str(electra), str(tmp_path / str(size))).tokenizer) == size
-        else:
-            assert "61" in refused(lambda: fresh_encoder(str(electra), str(tmp_path / "61")))
-    assert "--tokenizer_path" in refused(lambda: fresh_encoder(str(tmp_path / "mine.json")))
+    assert len(fresh_encoder(str(electra), str(tmp_path / "59")).tokenizer) == 59
+    assert "61" in refused(lambda: fresh_encoder(str(electra), str(tmp_path / "61")))
 
 
 @parametrize("recipe", ["small", "small++"])

@@ -35,7 +35,7 @@ def result(seed, score, task="rte", **settings):
     ("path", "name"),
     [
         ("output/small/discriminator", "small"), ("small/checkpoint-12", "small-checkpoint-12"),
-        ("google/electra-small-discriminator", "electra-small-discriminator"), ("a/config.json", "config"),
+        ("google/electra-small-discriminator", "electra-small-discriminator"),
     ],
 )  # fmt: skip
 def test_an_evaluation_is_named_after_its_run_or_model(path, name):
@@ -45,9 +45,8 @@ def test_an_evaluation_is_named_after_its_run_or_model(path, name):
 def test_a_folder_holds_one_evaluation(tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "metrics.json").touch()
-    for name in ("taken", "a/b", ".."):
-        with raises(UserError, match="--experiment_name"):
-            open_one(tmp_path, f"--experiment_name={name}")
+    with raises(UserError, match="--experiment_name"):
+        open_one(tmp_path, "--experiment_name=taken")
     (tmp_path / "glue_small").mkdir()
     (tmp_path / "glue_small" / ".environment.json.123").touch()  # left by a killed process
     assert open_one(tmp_path).results == []
@@ -64,11 +63,10 @@ def test_the_first_result_of_a_run_is_kept_with_its_predictions(tmp_path):
     assert read_results(tmp_path / "results.jsonl") == evaluation.results == [result(1, 0.5)]
     evaluation.write_logits("rte", 1, {"dev": np.ones((2, 3), np.float32)})
     assert evaluation.read_logits("rte", 1)["dev"].tolist() == [[1, 1, 1]] * 2
-    evaluation.args.options = SimpleNamespace(save_model="none")
+    evaluation.args.options = SimpleNamespace(save_model=False)
     (task,) = evaluation.tasks
     task.start = None
-    assert unfinished_seeds(evaluation, task, [1, 2], ()) == [2]
-    assert unfinished_seeds(evaluation, task, [1, 2], ("dev", "test")) == [1, 2]
+    assert unfinished_seeds(evaluation, task, [1, 2]) == [2]
 
 
 def test_a_run_is_claimed_by_one_command(tmp_path):

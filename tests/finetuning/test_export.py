@@ -1,11 +1,12 @@
 """Which heads can be saved, and the model card of a saved model."""
 
+import json
 from types import SimpleNamespace
 
 from huggingface_hub import ModelCard
 
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.export import check_can_save, describe_model
+from electra.finetuning.export import RESULT_NAME, check_can_save, describe_model
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
@@ -15,10 +16,10 @@ from tests.helpers import parametrize
 @parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
 def test_a_head_of_our_own_cannot_be_saved(head, overrides):
     args = SimpleNamespace(
-        options=SimpleNamespace(save_model="best"), tuning=SimpleNamespace(head=head), overrides=overrides
+        options=SimpleNamespace(save_model=True), tuning=SimpleNamespace(head=head), overrides=overrides
     )
     assert "--head hf" in refused(lambda: check_can_save(args, ("hf",)))
-    args.options.save_model = "none"
+    args.options.save_model = False
     check_can_save(args, ("hf",))
 
 
@@ -32,8 +33,11 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     args = SimpleNamespace(record={"pretrain_path": model})
     task = SimpleNamespace(kind=GLUE, name="cola", note="Scores are on [0, 5].")
     evaluation = Evaluation(args, None, [task], tmp_path, results)
-    describe_model(evaluation, task, tmp_path, results[1]._asdict())
-    card = ModelCard.load(tmp_path / "README.md")
+    folder = tmp_path / "models" / "cola"
+    folder.mkdir(parents=True)
+    (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
+    describe_model(evaluation, task)
+    card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == model
     assert (card.data.library_name, card.data.pipeline_tag) == ("transformers", "text-classification")
     assert card.data.license is None

@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import sys
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +12,10 @@ from sklearn.metrics import accuracy_score
 from transformers import pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.predict import main, windows, write_rows
-from electra.io.errors import UserError
+from electra.finetuning.predict import main, write_rows
 from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.glue.command import main as glue
-from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.predict import parse
@@ -30,14 +26,12 @@ from tests.tasks.classify.files import flags as text_flags
 from tests.tasks.classify.files import write_lines, write_texts
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
-from tests.tasks.multiple_choice.files import flags as choice_flags
-from tests.tasks.multiple_choice.files import write_questions
 from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.squad.files import write_squad
 from tests.tasks.tagging.files import flags as tag_flags
 from tests.tasks.tagging.files import write_columns
 
-OPTIONS = {"num_seeds": 1, "bf16": False, "save_model": "best", "learning_rate": 1e-2, "num_train_epochs": 2}
+OPTIONS = {"num_seeds": 1, "bf16": False, "save_model": True, "learning_rate": 1e-2, "num_train_epochs": 2}
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +59,6 @@ def answers_of(model, file, output, *more):
 # ---- rows
 
 
-def test_windows_leave_out_rows_that_cannot_be_read(monkeypatch):
-    monkeypatch.setattr(module, "WINDOW", 2)
-    errors = []
-
-    def parse_even(row, place):
-        if row["n"] == 3:
-            raise UserError(place)
-        return 10 * row["n"]
-
-    rows = [(f"a:{n}", {"n": n}) for n in range(6)]
-    found = [[(row["n"], item) for row, item in window] for window in windows(rows, parse_even, errors.append)]
-    assert found == [[(0, 0), (1, 10)], [(2, 20), (4, 40)], [(5, 50)]]
-    assert list(map(str, errors)) == ["a:3"]
-
-
 @parametrize(
     ("form", "expected"),
     [
@@ -96,7 +75,7 @@ def test_rows_are_written_in_the_form_of_the_input(form, expected):
 
 
 def test_words_of_a_text_have_offsets_into_it():
-    words, bounds = parse(None, {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
+    words, bounds = parse("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
     assert words[:4] == ["Is", "Zoë", "'", "s"] and bounds[1] == (4, 7)
     assert "a:1" in refused(lambda: parse("text", {"text": " "}, "a:1"))
 
@@ -120,18 +99,6 @@ def test_classes_are_those_that_were_scored_and_the_pipelines(folder, reviews, t
 
 
 @pytest.mark.slow
-def test_unreadable_rows_are_named_and_the_others_answered(reviews, tmp_path, capsys):
-    lines = ['{"text": "' + "word " * 5000 + '", "id": 1}', "[1]", '{"text": ""}', '{"id": 5}', "", '{"text": "b"}']
-    file = tmp_path / "new.jsonl"
-    file.write_text("\n".join(lines) + "\n")
-    found = answers_of(reviews, file, tmp_path / "answers.jsonl")
-    assert [row.get("id", row["text"]) for row in found] == [1, "b"]
-    said = capsys.readouterr().err
-    for place in (":2 is not a JSON object", ":3 has no text", ":4 has no text", "2 rows", "3 could not"):
-        assert place in said
-
-
-@pytest.mark.slow
 def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "WINDOW", 5)
     rows = [{"text": "word " * (1 + 7 * n % 11), "id": n} for n in range(23)]
@@ -144,21 +111,16 @@ def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
+def test_pairs_of_glue_are_answered(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
-    write_glue(tmp_path / "glue", "RTE", "STS-B")
-    glue(glue_flags(tmp_path, tasks=["rte", "stsb"], head="hf", **OPTIONS))
-    models = tmp_path / "output" / "run" / "models"
-    metrics = {r.task: r.metrics for r in read_results(tmp_path / "output" / "run" / "results.jsonl")}
-    found = answers_of(models / "rte", tmp_path / "glue" / "RTE" / "dev.tsv", tmp_path / "rte.csv")
-    rows = list(csv.DictReader((tmp_path / "rte.csv").open(), delimiter="\t"))
-    right = [row["label"] == row["prediction"] for row in rows]
-    assert np.mean(right) == approx(metrics["rte"]["accuracy"]) and len(found) == 12
-    answers_of(models / "stsb", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv")
+    write_glue(tmp_path / "glue", "STS-B")
+    glue(glue_flags(tmp_path, tasks=["stsb"], head="hf", **OPTIONS))
+    (result,) = read_results(tmp_path / "output" / "run" / "results.jsonl")
+    columns = ["--text_column", "sentence1", "--text_pair_column", "sentence2"]
+    answers_of(tmp_path / "output" / "run", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv", *columns)
     rows = list(csv.DictReader((tmp_path / "stsb.csv").open(), delimiter="\t"))
     numbers = [[float(row[name]) for name in ("score", "prediction")] for row in rows]
-    assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(metrics["stsb"]["pearson"], abs=1e-5)
-    assert "holds no model" in refused(lambda: main([str(tmp_path / "output" / "run"), str(tmp_path / "rte.csv")]))
+    assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(result.metrics["pearson"], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -172,25 +134,13 @@ def test_spans_are_those_that_were_scored(folder, tmp_path):
     model = folder / "output" / "names"
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
-    written = (model / "predictions.txt").read_text().strip().split("\n\n")[1:]
+    written = (model / "predictions.txt").read_text().strip().split("\n\n")
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
         spans = [list(span) for span in spans_of([(n, n + 1) for n in range(len(labels))], labels)]
         assert tokens["prediction"] == spans and len(tokens["probability"]) == len(spans)
         texts = ["  ".join(tokens["tokens"][first:end]) for first, end, _ in spans]
         assert [characters["text"][first:end] for first, end, _ in characters["prediction"]] == texts
-
-
-@pytest.mark.slow
-def test_choices_are_those_that_were_scored(folder, tmp_path):
-    write_questions(folder / "quiz")
-    choose(choice_flags(folder, experiment_name="quiz", **OPTIONS))
-    model = folder / "output" / "quiz"
-    found = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
-    scored = list(csv.DictReader((model / "predictions.csv").open()))
-    assert [(row["prediction"], row["choice"]) for row in found] == [(r["prediction"], r["choice"]) for r in scored]
-    message = refused(lambda: main([str(model), str(folder / "reviews" / "dev.csv")]))
-    assert "dev.csv:2 has the columns text label" in message
 
 
 @pytest.mark.slow
@@ -220,12 +170,9 @@ def test_answers_are_those_that_were_scored(folder, tmp_path):
 @parametrize(
     ("name", "content", "named"),
     [
-        ("empty.csv", "", "no rows"),
         ("header.csv", "text\n", "no rows"),
-        ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text', its columns are a, b"),
-        ("twice.csv", "text,text\n1,2\n", "two columns of one name"),
-        ("blank.csv", 'text,n\n" ",2\n', "blank.csv:2 has no text"),
-        ("damaged.parquet", "PAR1", "damaged.parquet cannot be read"),
+        ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text'; its columns are a, b"),
+        ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
     ],
 )
 def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
@@ -236,23 +183,9 @@ def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path
 
 def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):
     file = str(folder / "reviews" / "dev.csv")
-    assert "no fine-tuned model" in refused_command(main, [str(folder / "encoder"), file], capsys)
-    assert "nowhere" in refused_command(main, ["nowhere/at/all", file], capsys)
-    assert "missing.csv" in refused_command(main, [str(folder / "encoder"), "missing.csv"], capsys)
-
-
-@pytest.mark.slow
-def test_standard_input_and_output_are_rows_only(folder, reviews, tmp_path, monkeypatch, capfdbinary):
-    content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
-    for given, expected in (
-        (content, b'{"text": "a", "prediction"'),
-        (b"text\r\na\r\n", b"text,prediction,probability\n"),
-    ):
-        stream = io.BufferedReader(io.BytesIO(given))
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
-        capfdbinary.readouterr()
-        main([str(reviews), "-"])
-        assert capfdbinary.readouterr().out.startswith(expected)
+    for model in (str(folder / "encoder"), "nowhere/at/all"):
+        argv = [model, file, "--output_file", "out.csv"]
+        assert f"{model} is no fine-tuned model" in refused_command(main, argv, capsys)
 
 
 @pytest.mark.slow

@@ -141,6 +141,8 @@ def test_the_loss_of_a_batch_is_its_part_of_the_mean_over_a_step():
     assert step_loss(scores, targets, 8).item() == approx(0.8125 / 8)
     logits, classes = torch.tensor([[0.0, 0.0], [0.0, 9.0]]), torch.tensor([0, 1])
     assert step_loss(logits, classes, 2).item() == approx(np.log(2) / 2, abs=1e-3)
+    several = torch.tensor([[1, 0], [1, 1]])  # any number of classes: yes or no to each
+    assert step_loss(logits, several, 4).item() == approx(3 * np.log(2) / 4, abs=1e-3)
 
 
 def test_batches_are_of_like_length_and_come_in_random_order(rows, tmp_path):

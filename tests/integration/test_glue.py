@@ -60,7 +60,7 @@ def test_commands_share_a_folder_and_one_may_be_killed(tmp_path, glue_tokenizer)
         "num_seeds": 3,
         "use_cpu": True,
         "bf16": False,
-        "save_model": "best",
+        "save_model": True,
         "head": "hf",
     }
     argv = flags(tmp_path, experiment_name="shared", **options)

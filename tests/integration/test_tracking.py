@@ -134,7 +134,7 @@ def test_pretraining_gives_its_curves_and_tables_to_both(tmp_path):
     assert_same_scalars(run, read_tensorboard(folder))
 
 
-def test_glue_gives_each_run_and_the_table_of_all_to_both(tmp_path, glue_tokenizer):
+def test_glue_gives_each_run_to_both(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "CoLA", "STS-B")
     argv = glue_flags(tmp_path, tasks=["cola", "stsb"], report_to=REPORT_TO, layerwise_lr_decay=0.625, logging_steps=1)
@@ -145,7 +145,7 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(tmp_path, glue_tokeniz
     runs = read_wandb(tmp_path / "wandb")
     assert not any("inherited" in run.folder.name for run in runs.values())  # one id would make one run of them
     names = [f"run-{task}-{seed}" for task in ("cola", "stsb") for seed in (42, 43)]
-    assert set(runs) == {*names, "run-report"} and {run.group for run in runs.values()} == {"run"}
+    assert set(runs) == {*names} and {run.group for run in runs.values()} == {"run"}
     for result in results:
         run = runs[f"run-{result.task}-{result.seed}"]
         recorded = [run.config[name] for name in ("layerwise_lr_decay", "task", "started_from", "run_seed")]
@@ -154,11 +154,6 @@ def test_glue_gives_each_run_and_the_table_of_all_to_both(tmp_path, glue_tokeniz
             assert value is None or run.values(f"eval/{name}") == [approx(value)]
         assert len(run.values("train/loss")) == run.values("train/global_step")[-1] >= 3  # each step of it
         assert_same_scalars(run, read_tensorboard(folder / "logs" / f"{result.task}-{result.seed}"))
-
-    report = runs["run-report"]
-    scores = [r.metrics["mcc"] for r in results if r.task == "cola"]
-    assert report.summary.get("median/cola") == approx(sum(scores) / 2)
-    assert (report.folder / "files" / report.values("report.path")[-1]).suffix == ".html"
 
 
 def test_neither_has_to_be_there(tmp_path):

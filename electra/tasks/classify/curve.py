@@ -4,8 +4,8 @@ Each point is an evaluation of its own, in a folder such as pretrained-0.05 of t
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from electra.finetuning.config import Arguments
@@ -13,8 +13,7 @@ from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.runner import evaluate
 from electra.io.files import write_file
 from electra.report.blocks import Figure, Heading, text_table, write_report
-from electra.report.curves import Curve, Panel
-from electra.report.drawing import draw, render
+from electra.report.drawing import render
 from electra.tasks.classify.report import REPORTING
 from electra.tasks.classify.task import open_task
 
@@ -24,12 +23,13 @@ logger = logging.getLogger(__name__)
 def run_curve(args: Arguments, prefix: str) -> None:
     """Evaluate every fraction from both starts, then write the report and the picture."""
     folder = evaluation_folder(args, prefix)
-    starts = {"scratch": args.encoder}
-    if args.encoder.pretrain_path is not None:
-        fresh = replace(args.encoder, pretrain_path=None, from_scratch=args.encoder.pretrain_path)
-        starts = {"pretrained": args.encoder, "scratch": fresh}
-    points: dict[str, list[Evaluation]] = {start: [] for start in starts}
-    for start, encoder in starts.items():
+    path = args.encoder.pretrain_path
+    encoders = {"scratch": args.encoder}
+    if path is not None:
+        fresh = replace(args.encoder, pretrain_path=None, from_scratch=path)
+        encoders = {"pretrained": args.encoder, "scratch": fresh}
+    points: dict[str, list[Evaluation]] = {start: [] for start in encoders}
+    for start, encoder in encoders.items():
         for fraction in args.options.train_fractions:
             changes: dict[str, Any] = {
                 "output_dir": str(folder),
@@ -40,12 +40,10 @@ def run_curve(args: Arguments, prefix: str) -> None:
             record = {**args.record, **changes, **vars(encoder)}
             part = replace(args, encoder=encoder, options=options, record=record)
             evaluation = evaluate(part, [open_task(part)], prefix)
-            if evaluation is not None:
-                points[start].append(evaluation)
-    found = [evaluation.folder for evaluations in points.values() for evaluation in evaluations]
-    if not found:  # nothing is run, or another process writes
-        return
-    report = REPORTING.report(found)
+            if evaluation is None:  # nothing is run, or another process writes
+                return
+            points[start].append(evaluation)
+    report = REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
     figure = draw_curves(points)
     picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
     paths = write_report(replace(report, blocks=[Heading("Learning curve"), picture, *report.blocks]), folder)
@@ -54,22 +52,23 @@ def run_curve(args: Arguments, prefix: str) -> None:
     logger.info("\n%s\n\nlearning curve %s", table, "  ".join(map(str, paths)))
 
 
-def draw_curves(points: dict[str, list[Evaluation]]) -> Any:
+def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:
     """The median over seeds against the number of texts, a curve for each start."""
-    curves = []
-    for number, (start, evaluations) in enumerate(points.items()):
-        curve = Curve(number, "median", [], [])
+    from matplotlib.figure import Figure as Picture  # takes a second
+
+    figure = Picture(figsize=(7.2, 4))
+    axes = figure.subplots()
+    for start, evaluations in points.items():
+        counts = []
+        scores = []
         for evaluation in evaluations:
             (run,) = REPORTING.summarize(evaluation.results, start)
             (task,) = run.tasks.values()
-            curve.x.append(task.results[0].rows["train"])
-            curve.y.append(task.headline.median or 0.0)
-        curves.append(curve)
-    runs: Any = [SimpleNamespace(name=start) for start in points]
-    figure = draw([Panel(task.task.headline, curves)], runs, "labelled texts")
-    counts = sorted({count for curve in curves for count in curve.x})
-    axes = figure.axes[0]
-    axes.set_xscale("log")
-    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+            counts.append(task.results[0].rows["train"])
+            scores.append(task.headline.median or 0.0)
+        axes.plot(counts, scores, marker="o", label=start)
+    axes.set(xscale="log", xlabel="labelled texts", ylabel=task.task.headline_title)
+    axes.set_xticks(counts, [f"{count:,}" for count in counts], minor=False)
     axes.minorticks_off()
+    axes.legend()
     return figure

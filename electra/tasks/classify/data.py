@@ -6,7 +6,6 @@ each range of numbers, has the same share in them.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -14,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from electra.io.errors import UserError
-from electra.io.files import is_encodable
-from electra.io.rows import Row
+from electra.io.rows import Row, text_of
 
 SINGLE = "single"
 SEVERAL = "several"
@@ -77,20 +75,14 @@ def read_example(columns: Sequence[str | None], row: Mapping[str, Any], place: s
     text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
     pair = None if pair_column is None else text_of(row, pair_column, place)
     label = row.get(label_column or first_of(LABEL_COLUMNS, row))
-    return Example(text, pair, None if str(label).strip() in MISSING else label, place)
+    if str(label).strip() in MISSING:
+        label = None
+    return Example(text, pair, label, place)
 
 
 def first_of(names: Sequence[str], row: Mapping[str, Any]) -> str:
     """The first name that the row has."""
     return next((name for name in names if name in row), names[0])
-
-
-def text_of(row: Mapping[str, Any], column: str, place: str) -> str:
-    text = row.get(column)
-    if not isinstance(text, str) or not text.strip() or not is_encodable(text):
-        named = ", ".join(row)
-        raise UserError(f"{place} has no text in the column '{column}', its columns are {named}; see --text_column")
-    return text
 
 
 # ---- labels
@@ -129,9 +121,9 @@ def find_kind(labels: Sequence[Any], separator: str | None) -> str:
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
-    """The classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
+    """The classes in one label."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
-    names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
+    names = [str(part).strip() for part in parts]
     return [name for name in names if name]
 
 

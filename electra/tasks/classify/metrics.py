@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
@@ -20,7 +19,7 @@ from sklearn.metrics import (
     matthews_corrcoef,
 )
 
-from electra.finetuning.task import is_one_answer
+from electra.finetuning.task import has_one_answer
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
 
 Matrix = NDArray[Any]
@@ -101,13 +100,11 @@ def score(logits: Matrix, references: References) -> dict[str, float]:
 
 def is_collapsed(logits: Matrix, references: References) -> bool:
     """Whether (almost) all texts get the same answer, of numbers to two digits; also logits that are not finite."""
-    if not np.isfinite(logits).all():
-        return True
     answers = decide(references.labels, mean_by_text(logits, references.owners))
-    found, counts = np.unique(answers.round(2), axis=0, return_counts=True)
-    most = counts.argmax()
-    is_most = (references.matrix.round(2) == found[most]).all(1)
-    return is_one_answer(counts[most] / len(answers), is_most.mean())
+    named = []
+    for matrix in (answers, references.matrix):
+        named.append([str(name) for name in names_of(references.labels, matrix.round(2))])
+    return not np.isfinite(logits).all() or has_one_answer(*named)
 
 
 def details(logits: Matrix, references: References) -> dict[str, Any]:
@@ -119,8 +116,4 @@ def details(logits: Matrix, references: References) -> dict[str, Any]:
     if labels.kind != NUMBER:
         answers = decide(labels, mean_by_text(logits, references.owners))
         text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
-    if labels.kind == SINGLE:
-        right = pd.Series(names_of(labels, references.matrix), name="label")
-        chosen = pd.Series(names_of(labels, answers), name="answer")
-        text += "\n" + pd.crosstab(right, chosen).to_string()
     return {"baseline": baseline, "text": text}

@@ -32,9 +32,6 @@ class ClassifyArguments(FileTaskArguments):
         "single: one of several classes; several: any number of them; number: a regression. auto: several for lists "
         "and with --label_separator, number for fractions or more than 20 whole numbers, otherwise single.",
     )
-    class_weights: Literal["none", "balanced"] = option(
-        "none", "balanced: rare classes count more in the loss, in inverse proportion to their frequency."
-    )
     long_texts: Literal["truncate", "windows"] = option(
         "truncate",
         "What is read of a text of more than --max_length tokens. truncate: its beginning; windows: pieces that "

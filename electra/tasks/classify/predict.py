@@ -1,6 +1,6 @@
 """Rows with texts -> their classes, with probabilities, or their numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,41 +18,27 @@ KINDS = {
     "regression": NUMBER,
 }
 """transformers' name of a problem -> kind of the labels; otherwise one of several classes."""
-PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("#1 String", "#2 String"),
-)
-"""Columns of GLUE's pairs."""
 
 
-def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
-    """How rows are answered.
-
-    Columns of the texts, the first of these that is known: `given`, the options of the command; the columns of
-    training; the columns of GLUE's pairs; `TEXT_COLUMNS`. `first` is the first row of the file.
-    """
+def predictor(saved: Saved, given: Any) -> Predictor:
+    """Reads the columns of the options `given`, by default those of training."""
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
-    is_own = "label_kind" in saved.settings
-    if text is None and pair is None and not is_own:
-        text, pair = next((names for names in PAIRS if set(names) <= set(first)), (None, None))
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
+    labels = Labels(KINDS.get(config.problem_type, SINGLE), classes)
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         PaddingCollator(saved.tokenizer.pad_token_id),
         partial(read_example, (text, pair, None)),
-        partial(answer, saved, Labels(KINDS.get(config.problem_type, SINGLE), classes)),
+        partial(answer, saved, labels),
     )
 
 
 def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[dict[str, Any]]:
     """The class and its probability; all classes above one half and the probabilities of all; or the number."""
     in_windows = saved.settings.get("long_texts") == "windows"
-    rows, owners = encode_texts(examples, saved.tokenizer, saved.max_length, in_windows)
+    rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
     answers: list[dict[str, Any]] = []
     for name, row in zip(names_of(labels, decide(labels, logits)), logits, strict=True):

@@ -8,18 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.special import logit
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
-from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.io.rows import Row, read_rows
 from electra.tasks.classify.data import (
@@ -56,15 +52,12 @@ COLUMNS = ("text_column", "text_pair_column", "label_column")
 RECORDED = (
     *COLUMNS,
     "label_separator",
-    "class_weights",
     "long_texts",
     "train_fractions",
     "validation_fraction",
     "eval_seed",
 )
 """Options that a score depends on."""
-IMBALANCED = 10
-"""Say so if the most frequent class has this many times the texts of the rarest."""
 
 logger = logging.getLogger(__name__)
 
@@ -85,11 +78,6 @@ def open_task(args: Arguments) -> Task:
     options = args.options
     data = read_labelled(options)
     kind = data.labels.kind
-    weights = None
-    if options.class_weights == "balanced":
-        # of a class, or of a yes to it, in inverse proportion to its frequency
-        shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
-        weights = 1 / (len(shares) * shares) if kind == SINGLE else (1 - shares) / shares
     settings = {name: getattr(options, name) for name in RECORDED}
     return file_task(
         CLASSIFY,
@@ -98,7 +86,6 @@ def open_task(args: Arguments) -> Task:
         settings={"label_kind": kind, **settings, **data_settings(options)},
         load=partial(load, data, options.long_texts == "windows"),
         head=partial(head, data.labels),
-        loss=partial(loss, weights),
         metrics=by_split(score),
         is_collapsed=is_collapsed,
         predictions=predictions,
@@ -127,22 +114,23 @@ def read_labelled(options: Any) -> Labelled:
     if not splits["train"] or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
     data = Labelled(labels, splits)
-    log_labels(data)
+    logger.info("labels         %s: %.500s", labels.kind, ", ".join(labels.classes))
     return data
 
 
 def read_splits(options: Any) -> dict[str, list[Example]]:
     """The examples of each split, with labels as in the source, of files or of a data set."""
-    columns = [getattr(options, name) for name in COLUMNS]
+    rows: dict[str, Iterator[Row]] = {}
     if options.dataset_name is None:
-        files = files_by_split(options)
-        return {split: read_examples(read_rows(path), columns, split != "test") for split, (path,) in files.items()}
-    tables = load_tables(options.dataset_name, options.dataset_config_name, "name a file with --train_file")
-    found = {split: theirs for split, theirs in SPLITS.items() if theirs in tables}
-    return {
-        split: read_examples(table_rows(tables[theirs], theirs, options.label_column), columns, split != "test")
-        for split, theirs in found.items()
-    }
+        for split, (path,) in files_by_split(options).items():
+            rows[split] = read_rows(path)
+    else:
+        tables = load_tables(options.dataset_name, options.dataset_config_name, "name a file with --train_file")
+        for split, theirs in SPLITS.items():
+            if theirs in tables:
+                rows[split] = table_rows(tables[theirs], theirs, options.label_column)
+    columns = [getattr(options, name) for name in COLUMNS]
+    return {split: read_examples(found, columns, split != "test") for split, found in rows.items()}
 
 
 def table_rows(table: Any, split: str, label_column: str | None) -> Iterator[Row]:
@@ -155,21 +143,6 @@ def table_rows(table: Any, split: str, label_column: str | None) -> Iterator[Row
         yield f"{split} row {number}", row
 
 
-def log_labels(data: Labelled) -> None:
-    """What the labels are, how frequent they are, and which texts are in two splits."""
-    kind, classes, low, high = data.labels
-    shares = data.matrix("train").mean(0)
-    shown = [f"{name}: {100 * share:.1f} %" for name, share in zip(classes, shares, strict=False)]
-    logger.info("labels         %s, %.500s", kind, ", ".join(shown) or f"{low:g} to {high:g}")
-    if shares.max() >= IMBALANCED * shares.min():
-        logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
-    known = {example[:2] for example in data.splits["train"]}
-    for split in data.splits.keys() - {"train"}:
-        repeated = sum(example[:2] in known for example in data.splits[split])
-        if repeated:
-            logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
-
-
 def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
     kind = data.labels.kind
     mean = data.matrix("train").mean(0)
@@ -177,9 +150,6 @@ def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, t
     splits = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
-        share = 100 * len(np.unique(owners[rows.lengths >= tuning.max_length])) / len(examples)
-        what = f"read in {len(rows)} windows" if in_windows else "cut off there"
-        logger.info("%-14s %.1f %% of the texts have %d tokens or more: %s", split, share, tuning.max_length, what)
         matrix = None
         if examples[0].label is not None:
             matrix = data.matrix(split)
@@ -204,24 +174,6 @@ def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskDat
     head: Any = model.head
     head.output_range = (labels.low, labels.high)
     return model
-
-
-def loss(
-    weights: Tensor | None,
-    output: Tensor,
-    labels: Tensor,
-    num_items_in_batch: Tensor | int | None = None,
-) -> Tensor:
-    """`step_loss` with weights of classes; for several classes at once, labels (B, C), that of each yes or no."""
-    is_number = labels.is_floating_point()
-    if labels.dim() == 1 and (weights is None or is_number):
-        return step_loss(output, labels, num_items_in_batch)
-    weights = None if weights is None else weights.to(output.device)
-    if labels.dim() == 2:
-        losses = binary_cross_entropy_with_logits(output.float(), labels.float(), pos_weight=weights, reduction="none")
-    else:
-        losses = cross_entropy(output.float(), labels, weights, reduction="none")
-    return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 
 def predictions(

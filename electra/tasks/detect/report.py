@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
-from electra.report.blocks import Block, Heading, Items, Passage, Report, Text, table_of
+from electra.report.blocks import Block, Heading, Items, Report, Text, table_of
 from electra.tasks.detect.scores import Judged
 
-CONTEXT = 50
-"""Tokens on each side of the worst one of a text that the page shows."""
 DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
@@ -42,10 +40,9 @@ class Scores:
 
     def thresholds(self, false_alarm_rate: float) -> dict[str, float]:
         """Above them is this share of the scores."""
-        share = 1 - false_alarm_rate
         found = {}
         for level, values in self.values.items():
-            found[level] = float(np.quantile(values, share, method="higher"))
+            found[level] = float(np.quantile(values, 1 - false_alarm_rate, method="higher"))
         return found
 
     def agreement(self, thresholds: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -56,7 +53,6 @@ class Scores:
             if len(set(labels)) == 2:
                 flagged = scores > thresholds[level]
                 found[level] = {
-                    "share": sum(labels) / len(labels),
                     "AUROC": float(roc_auc_score(labels, scores)),
                     "average precision": float(average_precision_score(labels, scores)),
                     "F0.5": float(fbeta_score(labels, flagged, beta=0.5, zero_division=0.0)),
@@ -64,51 +60,28 @@ class Scores:
         return found
 
 
-def report(summary: Mapping[str, Any], worst: Sequence[tuple[Judged, Mapping[str, Any]]]) -> Report:
-    """The page of `detect`: `summary` as in summary.json, and the worst texts with their lines in scores.jsonl."""
+def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
+    """The page of `detect`: `summary` as in summary.json, and the worst lines of scores.jsonl."""
     rows = []
-    passages: list[Block] = []
-    for judged, line in worst:
-        text = line["text"]
+    for line in worst:
         spans = sorted(line["spans"], key=lambda span: -span[2])
-        words = [text[start:end] for start, end, _ in spans[:5]]
+        words = [line["text"][start:end] for start, end, _ in spans[:10]]
         rows.append(
             {
                 "text": line["place"],
-                "mean": f"{judged.mean:.3f}",
+                "mean": f"{line['mean']:.3f}",
                 "worst spans": ", ".join(words),
             }
         )
-        passages += [Heading(line["place"], 3), Passage(pieces(text, judged))]
     table = table_of(rows)
-    agreement = []
-    for level, found in summary["agreement"].items():
-        agreement.append({"of": level, **rounded(found)})
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
-    threshold = summary["thresholds"]["token"]
-    blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {threshold:.3f}.")]
+    blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
+    agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
     if agreement:
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]
-    blocks += [Heading("Worst texts"), table]
-    blocks += [Heading("Their worst passages"), *passages]
-    blocks += [Heading("Definitions"), Items(DEFINITIONS)]
+    blocks += [Heading("Worst texts"), table, Heading("Definitions"), Items(DEFINITIONS)]
     return Report("Words that look wrong", blocks, table)
 
 
 def rounded(numbers: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{number:.3f}" for name, number in numbers.items()}
-
-
-def pieces(text: str, judged: Judged) -> list[tuple[str, float | None]]:
-    """The surroundings of the worst token: tokens with D, and the text between them without."""
-    center = int(judged.probabilities.argmax())
-    near = slice(max(0, center - CONTEXT), center + CONTEXT)
-    starts, ends, probabilities = (values[near].tolist() for values in judged)
-    position = starts[0]
-    found: list[tuple[str, float | None]] = []
-    for start, end, p in zip(starts, ends, probabilities, strict=True):
-        begin = max(position, start)  # pieces of one character have the same start and end
-        found.append((text[position:begin], None))
-        found.append((text[begin:end], p))
-        position = max(position, end)
-    return found

@@ -3,18 +3,16 @@
 import heapq
 import json
 import logging
-import os
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from electra.io.console import environment
 from electra.io.errors import UserError
-from electra.io.files import expand, write_json
+from electra.io.files import expand, open_new, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
@@ -26,7 +24,8 @@ from electra.tasks.detect.scores import Detector, Judged
 
 logger = logging.getLogger(__name__)
 
-SCORES_NAME = "scores.jsonl"
+BLOCK = 256
+"""Texts that are judged at once, in batches of similar length."""
 SHOWN = 50
 """Texts on the page."""
 
@@ -41,33 +40,27 @@ def detect(args: Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     scores = Scores()
-    worst: list[Any] = []
-    unfinished = folder / f".{SCORES_NAME}"
-    blocks = tqdm(read_texts(args.file, args.text_column), disable=None, unit=" blocks", leave=False)
-    try:
-        with open(unfinished, "w", encoding="utf-8") as file:
-            for text, judged in judge_texts(detector, blocks):
-                line = as_line(text, judged, thresholds["token"])
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                scores.add(judged, text.is_wrong, text.spans)
-                counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
-                if line["tokens"]:
-                    heapq.heappush(worst, (judged.mean, -counts["texts"], judged, line))
-                if len(worst) > SHOWN:
-                    heapq.heappop(worst)
-        if not worst:
+    worst: list[dict[str, Any]] = []
+    with open_new(folder / "scores.jsonl") as file:
+        for text, judged in judged_texts(detector, args.file, args.text_column):
+            line = as_line(text, judged, thresholds["token"])
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            scores.add(judged, text.is_wrong, text.spans)
+            counts.update(texts=1, tokens=len(line["tokens"]), spans=len(line["spans"]))
+            worst = heapq.nlargest(SHOWN, [*worst, line], key=lambda line: line["mean"])
+        if not counts["tokens"]:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
-        os.replace(unfinished, folder / SCORES_NAME)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-    about = {"model": args.pretrain_path, "file": args.file, "thresholds": thresholds}
-    summary = {**about, **counts, "agreement": scores.agreement(thresholds)}
+    summary = {
+        "model": args.pretrain_path,
+        "file": args.file,
+        "thresholds": thresholds,
+        **counts,
+        "agreement": scores.agreement(thresholds),
+    }
     write_json({**summary, **environment()}, folder / "summary.json")
-    found = report(summary, [shown[2:] for shown in sorted(worst, reverse=True)])
-    logger.info("\n%s\n", text_table(found.table.header, found.table.rows[:10]))
-    for path in (folder / SCORES_NAME, *write_report(found, folder)):
-        logger.info("%s", path)
+    page = report(summary, worst)
+    write_report(page, folder)
+    logger.info("\n%s\n\nfolder         %s", text_table(page.table.header, page.table.rows[:10]), folder)
 
 
 def make_detector(args: Namespace) -> Detector:
@@ -85,18 +78,18 @@ def make_detector(args: Namespace) -> Detector:
 def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
     """Above them is `false_alarm_rate` of the tokens of right text, and of its texts."""
     scores = Scores()
-    for _, judged in judge_texts(detector, read_texts(args.validation_file, args.text_column)):
+    for _, judged in judged_texts(detector, args.validation_file, args.text_column):
         scores.add(judged, is_wrong=False, spans=[])
     if not scores.values["text"]:
         raise UserError(f"{args.validation_file} has no text; name a file of right text")
     return scores.thresholds(args.false_alarm_rate)
 
 
-def judge_texts(detector: Detector, blocks: Iterable[list[Labelled]]) -> Iterator[tuple[Labelled, Judged]]:
-    """Each text with its tokens."""
-    for texts in blocks:
-        judged = detector.judge([text.text for text in texts])
-        yield from zip(texts, judged, strict=True)
+def judged_texts(detector: Detector, path: str, text_column: str) -> Iterator[tuple[Labelled, Judged]]:
+    """Each text of a file with its tokens."""
+    texts = read_texts(path, text_column)
+    while block := list(islice(texts, BLOCK)):
+        yield from zip(block, detector.judge([text.text for text in block]), strict=True)
 
 
 def as_line(text: Labelled, judged: Judged, threshold: float) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The command `electra glue`, as a file run_glue.py: its options."""
 
 import json
-import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -30,13 +29,8 @@ def parse_arguments(argv: list[str] | None = None) -> Arguments:
         tasks=_task_names(glue.tasks),
         start_from_mnli=_task_names(glue.start_from_mnli),
     )
-    if not glue.tasks:
-        raise UserError(f"--tasks is empty; choose from {' '.join(TASKS)}")
-    for name in glue.start_from_mnli:
-        if name in ("mnli", "demo") or name not in glue.tasks:
-            raise UserError(f"--start_from_mnli {name} is not possible: name tasks of --tasks, without mnli and demo")
-    if glue.glue_dir is not None:
-        glue = replace(glue, glue_dir=os.path.expanduser(glue.glue_dir))
+    if not set(glue.start_from_mnli) <= set(glue.tasks) - {"mnli"}:
+        raise UserError(f"--start_from_mnli {' '.join(glue.start_from_mnli)}: name tasks of --tasks, without mnli")
     overrides = _overrides(glue.task_overrides, command_line.flags)
     # Also if empty: otherwise the default overrides would apply when this file is used as --config.
     record = {**command_line.record, "task_overrides": overrides}
@@ -59,23 +53,18 @@ def _task_names(names: list[str]) -> list[str]:
 def _overrides(text: str, flags: frozenset[str]) -> dict[str, dict[str, Any]]:
     """Parse `--task_overrides`, with the checks of the options. Flags of the command line take precedence."""
     try:
-        mapping = {task_by_name(name).name: dict(chosen) for name, chosen in json.loads(text).items()}
-    except UserError:
-        raise
+        mapping = {name: dict(chosen) for name, chosen in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f'--task_overrides {text} must look like {{"rte": {{"learning_rate": 2e-5}}}}') from error
     overrides: dict[str, dict[str, Any]] = {}
     for name, chosen in mapping.items():
-        if unknown := sorted(set(chosen) - TASK_OPTIONS):
-            raise UserError(f"--task_overrides of {name}: {unknown[0]} cannot differ by task; remove it")
-        try:
-            _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
-        except UserError as error:
-            raise UserError(f"--task_overrides of {name}: {error}") from error
+        if unknown := set(chosen) - TASK_OPTIONS:
+            raise UserError(f"--task_overrides of {name}: {min(unknown)} cannot differ by task; remove it")
+        _, glue, tuning = CommandLine(GROUPS, "").parse(as_flags(chosen))
         values = {**vars(glue), **vars(tuning)}
-        given = [option for option, value in chosen.items() if value is not None and option not in flags]
+        given = {option for option, value in chosen.items() if value is not None} - flags
         if given:
-            overrides[name] = {option: values[option] for option in given}
+            overrides[task_by_name(name).name] = {option: values[option] for option in given}
     return overrides
 
 

@@ -9,14 +9,17 @@ occur inside sentences. Columns are found by name, so copies with more columns o
 with another number of columns is refused, but in QQP: its official file has three, which the Hub leaves out, too.
 """
 
+import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from electra.finetuning.encoding import Examples
 from electra.finetuning.sources import dataset_settings, file_settings, load_tables
 from electra.io.errors import UserError
+from electra.io.files import expand
 from electra.tasks.glue.demo import demo_data
 from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
@@ -33,19 +36,15 @@ def load_task(
     glue_dir: str | None,
     splits: Sequence[str],
 ) -> dict[str, Examples]:
-    """Splits of a task, without `glue_dir` from the Hub; a warning names files that the folder lacks."""
+    """Splits of a task, without `glue_dir` from the Hub; a warning names those that the folder lacks."""
     if task.name == "demo":
         return demo_data()
     if glue_dir is None:
-        found = load_from_hub(task, splits)
-    else:
-        found = {}
-        for split, path in tsv_paths(task, glue_dir, splits).items():
-            if path.exists():
-                found[split] = read_tsv(path, task, split)
-            else:
-                logger.warning("%s: there is no %s", task.title, path)
-    return found
+        return load_from_hub(task, splits)
+    paths = tsv_paths(task, glue_dir, splits)
+    if missing := [split for split in splits if split not in paths]:
+        logger.warning("%s: %s has no file for %s", task.title, glue_dir, ", ".join(missing))
+    return {split: read_tsv(path, task, split) for split, path in paths.items()}
 
 
 def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
@@ -54,11 +53,23 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
         return {}
     if glue_dir is None:
         return dataset_settings(HUB_ID, task.name)
-    paths = tsv_paths(task, glue_dir, list(task.rows))
-    there = {split: path for split, path in paths.items() if path.exists()}
-    train = [path for split, path in there.items() if split == "train"]
-    dev = [path for split, path in there.items() if split.startswith("dev")]
-    return file_settings(train, dev)
+    train = tsv_paths(task, glue_dir, ["train"])
+    dev = tsv_paths(task, glue_dir, ["dev", "dev_mismatched"])
+    return file_settings({"train": list(train.values()), "dev": list(dev.values())})
+
+
+def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
+    """The official files of these splits that are there."""
+    folder = expand(glue_dir)
+    if not folder.is_dir():
+        raise UserError(f"--glue_dir {glue_dir}: no such folder")
+    paths = {}
+    for split in splits:
+        name = SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv")
+        path = folder / task.title / name
+        if path.exists():
+            paths[split] = path
+    return paths
 
 
 # ---- the Hub
@@ -81,74 +92,50 @@ def load_from_hub(task: GlueTask, splits: Sequence[str]) -> dict[str, Examples]:
 # ---- TSV files
 
 
-def tsv_paths(
-    task: GlueTask,
-    glue_dir: str,
-    splits: Sequence[str],
-) -> dict[str, Path]:
-    """The official file of each split, whether it exists or not."""
-    if not Path(glue_dir).is_dir():
-        raise UserError(f"--glue_dir {glue_dir}: no such folder")
-    folder = Path(glue_dir) / task.title
-    return {split: folder / SPECIAL_FILES.get(f"{task.name} {split}", f"{split}.tsv") for split in splits}
-
-
 def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     """Read the file of one split; test splits have no labels.
 
     Raises:
         UserError: the file is not UTF-8 or has no rows, a column is missing, or a row has other columns or no label.
     """
-    is_test = split in task.test_files
-    content = path.read_bytes()
+    has_header = task.name != "cola" or split in task.test_files
     try:
-        lines = content.decode("utf-8-sig").rstrip("\r\n").split("\n")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path} line {number} is not UTF-8 ({error.reason}); convert it") from error
-    first_line = 1
-    names = COLA_COLUMNS
-    if task.name != "cola" or is_test:
-        first_line = 2
-        header = lines.pop(0).split("\t")
-        names = [name.strip() for name in header]
-    if not any(lines):
-        raise UserError(f"{path} has no rows; download it again")
+        table = pd.read_csv(
+            path,
+            sep="\t",
+            quoting=csv.QUOTE_NONE,
+            lineterminator="\n",
+            encoding="utf-8-sig",
+            header=0 if has_header else None,
+            names=None if has_header else COLA_COLUMNS,
+            dtype=str,
+            keep_default_na=False,
+            index_col=False,
+        )
+    except ValueError as error:  # of pandas, also for bytes that are not UTF-8
+        raise UserError(f"{path} cannot be read ({error}); download it again") from error
+    table.columns = table.columns.str.strip()
     wanted = [*(task.tsv_columns or task.text_columns)]
-    if not is_test:
+    if split not in task.test_files:
         wanted.append(task.tsv_label)
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(names)[:200]}")
-    columns: dict[str, list[Any]] = {name: [] for name in wanted}
-    for number, line in enumerate(lines, start=first_line):
-        cells = line.removesuffix("\r").split("\t")
-        if len(cells) != len(names):
-            if task.name == "qqp":
-                continue
-            raise UserError(f"{path} line {number} has {len(cells)} columns, expected {len(names)}; download it again")
-        row: dict[str, Any] = dict(zip(names, cells, strict=True))
-        if not is_test:
-            label = row[task.tsv_label].strip()
-            row[task.tsv_label] = parse_label(label, task, f"{path} line {number}")
-        for name in wanted:
-            columns[name].append(row[name])
-    labels = None if is_test else columns.pop(task.tsv_label)
-    first, *second = columns.values()
+    if missing := [name for name in wanted if name not in table]:
+        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(table)[:200]}")
+    if task.name == "qqp":  # three rows of the official file have no label, and the Hub leaves them out, too
+        table = table[table[wanted[-1]] != ""]
+    table.iloc[:, -1] = table.iloc[:, -1].str.removesuffix("\r")
+    columns = [table[name].tolist() for name in wanted]
+    labels = None
+    if split not in task.test_files:
+        labels = [label_id(label.strip(), task, path) for label in columns.pop()]
+    first, *second = columns
     return Examples(first, second[0] if second else None, labels)
 
 
-def parse_label(text: str, task: GlueTask, place: str) -> float:
+def label_id(label: str, task: GlueTask, path: Path) -> float:
     """Class id, or score of a regression."""
-    if task.is_regression:
-        low, high = REGRESSION_RANGE
-        try:
-            score = float(text)
-        except ValueError:
-            score = float("nan")
-        if not low <= score <= high:
-            raise UserError(f"{place}: '{text[:50]}' is not a score, expected a number from {low:g} to {high:g}")
-        return score
-    if text not in task.written_labels:
-        raise UserError(f"{place}: unknown label '{text[:50]}', expected one of: {' '.join(task.written_labels)}")
-    return task.written_labels.index(text)
+    if label in task.written_labels:
+        return task.written_labels.index(label)
+    low, high = REGRESSION_RANGE
+    if task.is_regression and low <= float(label) <= high:
+        return float(label)
+    raise UserError(f"{path} has the unknown label '{label[:50]}'; download it again")

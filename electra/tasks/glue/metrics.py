@@ -13,7 +13,7 @@ from scipy.special import softmax
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from electra.finetuning.task import is_one_answer
+from electra.finetuning.task import has_one_answer
 from electra.tasks.glue.tasks import REGRESSION_RANGE, GlueTask
 
 Labels = np.ndarray | Sequence[int] | Sequence[float]
@@ -68,13 +68,10 @@ def decide(logits: np.ndarray, task: GlueTask) -> np.ndarray:
 
 def combine(logits: Sequence[np.ndarray], task: GlueTask) -> np.ndarray:
     """Answers of an ensemble of finite logits (N, C), from mean probabilities, or mean scores clipped to the scale."""
+    stacked = np.stack(logits).astype(np.float64)
     if task.is_regression:
-        mean = np.stack(logits).astype(np.float64).mean(axis=0)
-        return np.clip(decide(mean, task), *REGRESSION_RANGE)
-    if len(logits) == 1:
-        return decide(logits[0], task)  # without softmax, whose rounding can create ties
-    probabilities = softmax(np.stack(logits).astype(np.float64), axis=-1)
-    return decide(probabilities.mean(axis=0), task)
+        return np.clip(decide(stacked.mean(axis=0), task), *REGRESSION_RANGE)
+    return decide(softmax(stacked, axis=-1).mean(axis=0), task)
 
 
 def score(
@@ -100,29 +97,17 @@ def score(
 
     if task.name != "mnli":
         return {name: compute(name, "dev") for name in task.metrics}
-    scores = {}
-    if "dev" in answers:
-        scores["accuracy_matched"] = compute("accuracy", "dev")
-    if "dev_mismatched" in answers:
-        scores["accuracy_mismatched"] = compute("accuracy", "dev_mismatched")
+    parts = {"dev": "accuracy_matched", "dev_mismatched": "accuracy_mismatched"}
+    scores = {name: compute("accuracy", split) for split, name in parts.items() if split in answers}
     if len(scores) == 2:
         scores["accuracy"] = sum(scores.values()) / 2
     return scores
 
 
 def is_collapsed(task: GlueTask, answers: np.ndarray, references: Labels) -> bool:
-    """Whether a model gives (almost) all examples the same answer although the references differ.
-
-    Scores are clipped first, because a model that varies only outside the scale gives every example the same score.
-    nan and inf come from a run that diverged; they count as collapsed.
-    """
+    """Whether a model gives (almost) all examples the same answer, or has diverged."""
     if not np.isfinite(answers).all():
         return True
     if task.is_regression:
-        spread = np.std(np.clip(answers, *REGRESSION_RANGE))
-        return bool(spread < COLLAPSED_SPREAD * np.std(references))
-    classes, counts = np.unique(answers, return_counts=True)
-    most = counts.argmax()
-    share = counts[most] / len(answers)
-    expected = np.mean(np.asarray(references) == classes[most])
-    return is_one_answer(share, float(expected))
+        return bool(np.std(answers) < COLLAPSED_SPREAD * np.std(references))
+    return has_one_answer(answers, references)

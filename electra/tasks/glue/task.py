@@ -38,17 +38,19 @@ def open_task(args: Arguments, task: GlueTask) -> Task:
     chosen = {"double_unordered": options.double_unordered, **args.overrides.get(task.name, {})}
     is_doubled = task.name in DOUBLED_TASKS and bool(chosen["double_unordered"])
     is_predicted = options.predict_test != "none"
+    settings = {"double_unordered": is_doubled, **task_data_settings(task, options.glue_dir)}
+    if is_predicted:  # runs without predictions cannot be part of a submission
+        settings["predicts_test"] = "yes"
     return Task(
         kind=GLUE,
         name=task.name,
         # MNLI without mismatched examples has only the second metric.
         headlines=(task.headline, "accuracy_matched"),
-        settings={"double_unordered": is_doubled, **task_data_settings(task, options.glue_dir)},
+        settings=settings,
         load=partial(load, task, options.glue_dir, is_doubled, is_predicted),
         head=head,
         metrics=partial(metrics, task),
         is_collapsed=lambda logits, references: is_collapsed(task, decide(logits, task), references),
-        must_predict=("test",) if is_predicted else (),
         start="mnli" if task.name in options.start_from_mnli else None,
         note=REGRESSION_NOTE if task.is_regression else "",
     )

@@ -203,9 +203,8 @@ averages the two metrics of MRPC, QQP and STS-B."""
 
 
 def task_by_name(name: str) -> GlueTask:
-    """The task of that name in any spelling: `stsb`, `STS-B`, `sts`."""
+    """The task of that name in any spelling: `stsb`, `STS-B`."""
     written = "".join(c for c in name.lower() if c.isalnum())
-    written = {"sts": "stsb", "sst": "sst2"}.get(written, written)
     if written not in TASKS:
         raise UserError(f"unknown task '{name}'; choose from {' '.join(TASKS)}")
     return TASKS[written]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError, first_line
-from electra.io.files import expand, may_be_hub_id
-from electra.io.rows import TABLES, Row, read_rows
+from electra.io.files import expand
+from electra.io.rows import TABLES, Row, read_rows, text_of
 
 BLIMP = "nyu-mll/blimp"
 COLUMNS = (
@@ -70,10 +70,8 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
         for file in files:
             for row in read_rows(file):
                 yield file.stem, row
-    elif path.is_dir() or may_be_hub_id(data):
-        yield from _data_set_rows(data, config)
     else:
-        raise UserError(f"there is no file or folder {data}; name one with pairs, or a Hub id such as {BLIMP}")
+        yield from _data_set_rows(data, config)
 
 
 def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
@@ -95,16 +93,11 @@ def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
 def _pair(row: dict[str, Any], place: str, source: str, columns: Sequence[str]) -> Pair:
     known = [columns] if columns else COLUMNS
     names = next((names for names in known if names[0] in row), known[0])
-    texts = []
-    for name in names:
-        text = row.get(name)
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{place} has no sentence in its column {name} of {', '.join(row)}; see --columns")
-        texts.append(text)
+    good, bad = (text_of(row, name, place) for name in names)
     phenomenon = _first(row, PHENOMENON)
     paradigm = _first(row, PARADIGM) or phenomenon or source
     phenomenon = phenomenon or paradigm
-    return Pair(texts[0], texts[1], paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
+    return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:

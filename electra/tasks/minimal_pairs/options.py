@@ -6,8 +6,6 @@ from electra.options import NOT_EMPTY, POSITIVE, Options, check, option
 from electra.tasks.minimal_pairs.data import BLIMP
 
 SCORES = ("electric", "discriminator", "corrected", "pll")
-OF_DISCRIMINATOR = ("electric", "discriminator", "corrected")
-"""The scores that need the main network's judgement."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ class MinimalPairArguments(Options):
     experiment_name: str | None = option(None, "Name of the folder. Default: blimp and the name of the model.")
     per_device_eval_batch_size: int = option(256, "Sentences per batch.", POSITIVE)
     use_cpu: bool = option(False, "Use the CPU even if there is an accelerator.")
-    disable_tqdm: bool = option(False, "Hide the progress bar.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
@@ -33,25 +34,19 @@ DEFINITIONS = (
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str, Any]:
     """Accuracies as fractions, overall and by paradigm and phenomenon, from 1, 0.5 or 0 for each pair."""
-    by_paradigm: dict[str, list[float]] = defaultdict(list)
-    phenomenon_of = {}
-    for pair, outcome in zip(pairs, outcomes, strict=True):
-        by_paradigm[pair.paradigm].append(outcome)
-        phenomenon_of[pair.paradigm] = pair.phenomenon
+    table = pd.DataFrame(pairs).assign(outcome=outcomes)
     paradigms = {}
     phenomena: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name in sorted(by_paradigm):
-        values = np.array(by_paradigm[name])
+    for (phenomenon, name), values in table.groupby(["phenomenon", "paradigm"])["outcome"]:
         paradigms[name] = {
             "accuracy": float(values.mean()),
-            "standard_error": float(values.std() / math.sqrt(len(values))),
+            "standard_error": float(values.std(ddof=0) / math.sqrt(len(values))),
             "pairs": len(values),
         }
-        phenomena[phenomenon_of[name]].append(paradigms[name])
-    ties = int((outcomes == 0.5).sum())
+        phenomena[phenomenon].append(paradigms[name])
     return {
-        "overall": {**_mean(list(paradigms.values())), "ties": ties},
-        "phenomena": {name: _mean(phenomena[name]) for name in sorted(phenomena)},
+        "overall": _mean(list(paradigms.values())),
+        "phenomena": {name: _mean(found) for name, found in phenomena.items()},
         "paradigms": paradigms,
     }
 
@@ -89,17 +84,13 @@ def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
 def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
-    counts = []
     for folder in folders:
         for name, results in read_results(folder)["scores"].items():
             title = name if len(folders) == 1 else f"{folder.resolve().name}: {name}"
-            overall = results["overall"]
-            pairs = f"{overall['pairs']:,} pairs of {overall['paradigms']} paradigms"
-            counts.append(f"{title}: {pairs}, {overall['ties']} ties")
             columns[title] = results
     table = accuracy_table(columns, "phenomena")
     blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
-    blocks += [Heading("By phenomenon"), table, Items(counts)]
+    blocks += [Heading("By phenomenon"), table]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]
     return Report(TITLE, blocks, table)

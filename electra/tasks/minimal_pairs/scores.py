@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import log_expit
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -45,7 +46,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.backbones import BACKBONES
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
-from electra.tasks.minimal_pairs.options import OF_DISCRIMINATOR
 
 Values = NDArray[np.float64]
 
@@ -105,7 +105,6 @@ class Scorer:
     batch_size: int
     replaced_share: float = 0.1275
     temperature: float = 1.0
-    hides_progress: bool = True
 
     def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Values]:
         """The named scores of every text, (N,).
@@ -115,10 +114,9 @@ class Scorer:
         """
         count = sum(len(sentences.texts) for sentences in groups)
         scores = {name: np.zeros(count) for name in names}
-        bar = tqdm(groups, disable=self.hides_progress or None, unit=" lengths", leave=False)
-        for sentences in bar:
+        for sentences in tqdm(groups, disable=None, unit=" lengths", leave=False):
             logits = None
-            if set(names) & set(OF_DISCRIMINATOR):
+            if set(names) != {"pll"}:
                 logits = self.replaced_logits(sentences)
             for name, values in scores.items():
                 terms = self.terms(name, sentences, logits)
@@ -138,7 +136,8 @@ class Scorer:
         if name == "electric":
             return -logits
         if name == "discriminator":
-            return log_sigmoid(-logits)
+            found: Values = log_expit(-logits)
+            return found
         log_q = self.log_q(sentences, masks_rest_of_word=False, temperature=self.temperature)
         return corrected(-logits, log_q, self.replaced_share)
 
@@ -204,10 +203,5 @@ class Scorer:
 
 def corrected(log_odds: Values, log_q: Values, share: float) -> Values:
     """The log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
-    return log_sigmoid(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))
-
-
-def log_sigmoid(log_odds: Values) -> Values:
-    """The logarithm of the probability with these odds."""
-    with np.errstate(invalid="ignore"):  # infinite logits are reported by `scores`
-        return -np.logaddexp(0, -log_odds)
+    found: Values = log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))
+    return found

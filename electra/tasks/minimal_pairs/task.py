@@ -14,7 +14,7 @@ from electra.finetuning.evaluation import model_name
 from electra.io.console import environment
 from electra.io.errors import UserError
 from electra.io.files import expand, holds_files, write_file, write_json
-from electra.model.configuration import ElectraPretrainingConfig, longest_text
+from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import run_corruption
@@ -38,68 +38,29 @@ class Judges(NamedTuple):
 
     discriminator: PreTrainedModel | None
     language_model: PreTrainedModel | None
-    is_electric: bool
-    corruption: ElectraPretrainingConfig
-    """How the run of the networks corrupted text."""
-
-    @property
-    def networks(self) -> list[PreTrainedModel]:
-        return [network for network in (self.discriminator, self.language_model) if network is not None]
-
-    @property
-    def possible(self) -> list[str]:
-        """The scores that these networks allow."""
-        scores = []
-        if self.discriminator is not None and self.is_electric:
-            scores.append("electric")
-        elif self.discriminator is not None:
-            scores.append("discriminator")
-            if self.language_model is not None:
-                scores.append("corrected")
-        if self.language_model is not None:
-            scores.append("pll")
-        return scores
-
-    @property
-    def replaced_share(self) -> float:
-        """P of scores.py."""
-        chosen = self.corruption.mlm_probability
-        if self.corruption.objective == "electra_15":
-            chosen = 1.0
-        return chosen * (self.corruption.mlm_replacement_probability + self.corruption.mlm_random_probability)
+    scores: list[str]
+    """Those that these networks allow."""
 
 
 def judges_of(networks: Networks) -> Judges:
-    corruption = run_corruption(networks)
-    if is_detector(networks.discriminator):
-        return Judges(networks.discriminator, networks.generator, networks.is_electric, corruption)
-    return Judges(None, networks.discriminator, False, corruption)
+    """The derivation of `corrected` does not hold where the generator could not sample the original."""
+    found = networks.discriminator
+    generator = networks.generator
+    if not is_detector(found):
+        return Judges(None, found, ["pll"])
+    scores = ["electric" if networks.is_electric else "discriminator"]
+    if generator is not None:
+        if not networks.is_electric and not run_corruption(networks).disallow_correct:
+            scores.append("corrected")
+        scores.append("pll")
+    return Judges(found, generator, scores)
 
 
-def chosen_scores(args: MinimalPairArguments, judges: Judges) -> list[str]:
-    """The requested scores, or by default those that the networks allow.
-
-    The derivation of `corrected` does not hold where the generator could not sample the original, so there it is not a
-    default.
-    """
-    for name in args.score:
-        if name not in judges.possible:
-            raise UserError(
-                f"--score {name} is not possible with {args.pretrain_path} alone, only {' '.join(judges.possible)}; "
-                "corrected and pll need a --generator, electric an Electric"
-            )
-    if args.score:
-        return list(dict.fromkeys(args.score))
-    if judges.corruption.disallow_correct:
-        return [name for name in judges.possible if name != "corrected"]
-    return judges.possible
-
-
-def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], networks: Sequence[PreTrainedModel]) -> None:
+def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], judges: Judges) -> None:
     """Refuse sentences that are longer than the networks' positions."""
     longest = groups[-1]
     length = longest.ids.shape[1]
-    for network in networks:
+    for network in filter(None, judges[:2]):
         config = network.config
         limit = getattr(config, "max_position_embeddings", length)
         if config.model_type in BACKBONES:
@@ -111,12 +72,8 @@ def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], networks: 
 
 def check_folder(folder: Path, about: dict[str, Any]) -> None:
     """Refuse a folder that this command did not write, or that holds results of other networks or other data."""
-    if not folder.is_dir() or not holds_files(folder):
-        return
-    found = {}
-    if (folder / RESULTS_NAME).is_file():
-        found = read_results(folder)
-    if not about.items() <= found.items():
+    found = read_results(folder) if (folder / RESULTS_NAME).is_file() else {}
+    if folder.is_dir() and holds_files(folder) and not about.items() <= found.items():
         raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
 
 
@@ -134,24 +91,23 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     """Score the pairs and write the results; `record` has the options to be written for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     judges = judges_of(networks)
-    names = chosen_scores(args, judges)
-    about = {
-        "model": args.pretrain_path,
-        "generator": args.generator,
-        "data": args.data,
-        "dataset_config_name": args.dataset_config_name,
-    }
+    names = args.score or judges.scores
+    if impossible := set(names) - set(judges.scores):
+        raise UserError(
+            f"--score {' '.join(impossible)} is not possible with {args.pretrain_path}, only "
+            f"{' '.join(judges.scores)}; corrected and pll need a --generator, electric an Electric"
+        )
+    options = ("generator", "data", "dataset_config_name")
+    about = {"model": args.pretrain_path, **{name: getattr(args, name) for name in options}}
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     check_folder(folder, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
     groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
-    check_lengths(pairs, groups, judges.networks)
+    check_lengths(pairs, groups, judges)
     folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
 
-    logger.info("model          %s", networks.source)
-    logger.info("pairs          %d of %d paradigms", len(pairs), len({pair.paradigm for pair in pairs}))
-    logger.info("scores         %s", ", ".join(names))
-    scorer = make_scorer(args, judges, networks.tokenizer.mask_token_id)
+    logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
+    scorer = make_scorer(args, judges, networks)
     scores = scorer.scores(groups, names)
     results = {}
     for name, values in scores.items():
@@ -159,27 +115,25 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
         results[name] = summarize(pairs, np.where(good == bad, 0.5, (good > bad).astype(np.float64)))
     # The results come first, because they identify the folder.
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
-    content = json.dumps(written, indent=2, ensure_ascii=False) + "\n"
-    write_file(content.encode(), folder / RESULTS_NAME)
+    write_json(written, folder / RESULTS_NAME)
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     found = report([folder])
-    paths = write_report(found, folder)
-    logger.info("\n%s\n", text_table(found.table.header, found.table.rows))
-    for path in (folder / RESULTS_NAME, folder / PAIRS_NAME, *paths):
-        logger.info("%s", path)
+    write_report(found, folder)
+    logger.info("\n%s\n\nfolder         %s", text_table(found.table.header, found.table.rows), folder)
 
 
-def make_scorer(args: MinimalPairArguments, judges: Judges, mask_token_id: int) -> Scorer:
-    """The scorer, with its networks on the device."""
-    prepare(*judges.networks, use_cpu=args.use_cpu)
+def make_scorer(args: MinimalPairArguments, judges: Judges, networks: Networks) -> Scorer:
+    """The scorer, with its networks on the device, and P of scores.py as the run had it."""
+    corruption = run_corruption(networks)
+    chosen = 1.0 if corruption.objective == "electra_15" else corruption.mlm_probability
+    prepare(*filter(None, judges[:2]), use_cpu=args.use_cpu)
     return Scorer(
         judges.discriminator,
         judges.language_model,
-        mask_token_id,
+        networks.tokenizer.mask_token_id,
         args.per_device_eval_batch_size,
-        judges.replaced_share,
-        judges.corruption.sampling_temperature,
-        args.disable_tqdm,
+        chosen * (corruption.mlm_replacement_probability + corruption.mlm_random_probability),
+        corruption.sampling_temperature,
     )

@@ -1,7 +1,7 @@
 """The command `electra choose`."""
 
 from electra.finetuning.config import Arguments, ClassificationArguments, EncoderArguments, parse_data_options
-from electra.finetuning.sources import data_name
+from electra.finetuning.sources import task_name
 from electra.io.console import setup_logging
 from electra.tasks.multiple_choice.options import MultipleChoiceArguments
 
@@ -19,4 +19,4 @@ def main(argv: list[str] | None = None) -> None:
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
     from electra.tasks.multiple_choice.task import open_task
 
-    evaluate(args, [open_task(args)], data_name(args.options) or "multiple_choice")
+    evaluate(args, [open_task(args)], task_name(args.options, "multiple_choice"))

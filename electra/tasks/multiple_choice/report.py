@@ -7,8 +7,6 @@ METRICS = {"accuracy": "accuracy", "test_accuracy": "test accuracy"}
 SWAG_ROWS = {"train": 73546, "dev": 20006}
 TASKS = {
     "swag": ScoredTask("swag", "SWAG", "accuracy", "accuracy", SWAG_ROWS, METRICS),
-    "hellaswag": ScoredTask("hellaswag", "HellaSwag", "accuracy", "accuracy", columns=METRICS),
-    "arc": ScoredTask("arc", "ARC", "accuracy", "accuracy", columns=METRICS),
 }
 DEFINITIONS = (
     "Accuracy is the share of questions whose right choice has the highest logit. Guessing gives the mean of "

@@ -5,17 +5,14 @@ section 4.4 of the BERT paper, for SWAG. Questions with different numbers of cho
 questions are rows of one tensor, and a table of indices says which belong to which question.
 """
 
-import csv
-import io
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from scipy.special import softmax
 from torch import Tensor
 from transformers import AutoModelForMultipleChoice, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -23,7 +20,7 @@ from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingCollator, encode, pad
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import files_by_split
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, is_one_answer
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.report import REPORTING
 
@@ -32,8 +29,6 @@ MULTIPLE_CHOICE = Kind(
 )
 NO_CHOICE = -1e4
 """Logit of padding: its probability is 0, and unlike -infinity it gives no nan."""
-
-logger = logging.getLogger(__name__)
 
 
 def open_task(args: Arguments) -> Task:
@@ -54,12 +49,6 @@ def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> Ta
     data = load_splits(files_by_split(options), options.dataset_name, options.dataset_config_name)
     splits = {}
     for split, questions in data.items():
-        counts = np.array([len(question.choices) for question in questions])
-        chance = 100 * np.mean(1 / counts)
-        logger.info(
-            "%-14s %d questions with %d to %d choices; random accuracy %.1f %%",
-            split, len(counts), counts.min(), counts.max(), chance,
-        )  # fmt: skip
         rows = encode_questions(questions, tokenizer, tuning.max_length)
         splits[split] = Split(rows, questions, len(questions), is_labelled="labels" in rows.columns)
     return TaskData(splits)
@@ -130,42 +119,31 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScor
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
+def decide(logits: Array, questions: Sequence[Question]) -> Array:
+    """The choice with the highest logit (N,). Trainer pads logits with -100 where a question has fewer choices."""
+    counts = np.array([len(question.choices) for question in questions])
+    is_choice = np.arange(logits.shape[1]) < counts[:, None]
+    return np.where(is_choice, logits, -np.inf).argmax(1)
+
+
 def score(logits: Array, questions: Sequence[Question]) -> dict[str, float]:
-    predicted = existing(logits, questions).argmax(1)
     answers = [question.answer for question in questions]
-    return {"accuracy": float(np.mean(predicted == answers))}
+    return {"accuracy": float(np.mean(decide(logits, questions) == answers))}
 
 
 def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
-    """Whether (almost) all predictions are the choice at one position, and the correct choices are not."""
-    if np.isnan(logits).any():
-        return True
-    predicted = existing(logits, questions).argmax(1)
-    most = np.bincount(predicted).argmax()
-    expected = np.mean([question.answer == most for question in questions])
-    return is_one_answer(float(np.mean(predicted == most)), float(expected))
+    answers = [question.answer for question in questions]
+    return bool(np.isnan(logits).any()) or has_one_answer(decide(logits, questions), answers)
 
 
-def predictions(
-    split: str,
-    logits: Array,
-    questions: Sequence[Question],
-) -> dict[str, str]:
-    """A csv row per question: place, number and text of the prediction, answer, probabilities of all choices."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "prediction", "choice", "answer", "probabilities"])
-    scores = existing(logits, questions)
-    shares = softmax(scores.astype(np.float64), axis=1)
-    for question, choice, row in zip(questions, scores.argmax(1), shares, strict=True):
-        answer = "" if question.answer is None else question.answer
-        shown = " ".join(f"{share:.4f}" for share in row[: len(question.choices)])
-        writer.writerow([question.place, choice, question.choices[choice], answer, shown])
-    return {f"-{split}.csv": text.getvalue()}
-
-
-def existing(logits: Array, questions: Sequence[Question]) -> Array:
-    """Logits (N, most choices of a question), -infinity for choices that a question does not have."""
-    counts = np.array([len(question.choices) for question in questions])
-    is_choice = np.arange(logits.shape[1]) < counts[:, None]
-    return np.where(is_choice, logits, np.float32(-np.inf))
+def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dict[str, str]:
+    """A csv row per question: its place, number and text of the prediction, and the answer."""
+    chosen = decide(logits, questions)
+    columns = {
+        "row": [question.place for question in questions],
+        "prediction": chosen,
+        "choice": [question.choices[number] for question, number in zip(questions, chosen, strict=True)],
+        "answer": pd.array([question.answer for question in questions], dtype="Int64"),
+    }
+    table = pd.DataFrame(columns)
+    return {f"-{split}.csv": table.to_csv(index=False)}

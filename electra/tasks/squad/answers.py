@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import softmax
 
 from electra.finetuning.encoding import Array
-from electra.finetuning.task import is_one_answer
 from electra.tasks.squad.data import Questions
 from electra.tasks.squad.heads import Candidates
 from electra.tasks.squad.windows import Windows
@@ -53,14 +52,13 @@ def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: 
     low = windows.most_context[:, :1]
     high = windows.most_context[:, 1:]
     is_start = (starts >= low) & (starts < high)
-    is_start &= np.isfinite(candidates.start_scores)
     is_end = ends < windows.context[:, 1, None, None]
-    is_end &= np.isfinite(candidates.end_scores)
     length = ends - starts[:, :, None] + 1
     is_possible = (length >= 1) & (length <= max_answer_length)
     is_possible &= is_start[:, :, None] & is_end
     start_scores = candidates.start_scores.astype(np.float64)
     scores = start_scores[:, :, None] + candidates.end_scores
+    is_possible &= np.isfinite(scores)
 
     window, start, end = np.nonzero(is_possible)
     question = windows.questions[window]
@@ -116,48 +114,24 @@ def best_answers(
     n_best_size: int,
 ) -> list[dict[str, Any]]:
     """The first spans with distinct texts, as `Decoded.nbest` has them."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
-    for first, last, start_score, end_score in zip(*columns, strict=True):
+    for first, last, *scores in zip(*columns, strict=True):
         text = paragraph[offsets[first, 0] : offsets[last, 1]].strip()
-        if text and text not in found:
-            found[text] = answer_of(text, start_score, end_score)
+        if text:
+            found.setdefault(text, scores)
         if len(found) == n_best_size:
             break
-    answers = list(found.values()) or [answer_of("", 0.0, 0.0)]
-    totals = [answer["start_logit"] + answer["end_logit"] for answer in answers]
-    for answer, share in zip(answers, softmax(totals).tolist(), strict=True):
-        answer["probability"] = share
+    found = found or {"": [0.0, 0.0]}
+    shares = softmax([sum(scores) for scores in found.values()]).tolist()
+    answers = []
+    for (text, (start, end)), share in zip(found.items(), shares, strict=True):
+        answers.append(
+            {
+                "text": text,
+                "probability": share,
+                "start_logit": start,
+                "end_logit": end,
+            }
+        )
     return answers
-
-
-def answer_of(
-    text: str,
-    start_score: float,
-    end_score: float,
-) -> dict[str, Any]:
-    return {"text": text, "probability": 1.0, "start_logit": start_score, "end_logit": end_score}
-
-
-def has_one_start(candidates: Candidates, windows: Windows, questions: Questions) -> bool:
-    """Whether a run has collapsed: its scores are not finite, or (almost) all best starts are at one place.
-
-    The place is counted in the window or in its piece of the paragraph. Position 0 is skipped: most windows of a long
-    paragraph rightly say that they have no answer. It is no collapse if the true answers all start at one place.
-    """
-    scores = np.stack([candidates.start_scores[:, 0], candidates.unanswerable])
-    if not np.isfinite(scores).all():
-        return True
-    first_behind_cls = (candidates.starts > 0).argmax(1)
-    best = candidates.starts[np.arange(len(candidates.starts)), first_behind_cls]
-    true_starts = [question.start for question in questions.questions if question.start is not None]
-    expected = largest_share(true_starts)
-    in_window = largest_share(best)
-    in_piece = largest_share(best - windows.context[:, 0])
-    return is_one_answer(in_window, expected) or is_one_answer(in_piece, expected)
-
-
-def largest_share(places: Any) -> float:
-    """The share of the most frequent value, 0 without any."""
-    _, counts = np.unique(places, return_counts=True)
-    return float(counts.max() / counts.sum()) if len(counts) else 0.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from electra.finetuning.sources import files_by_split, load_hub_splits
 from electra.io.errors import UserError
-from electra.io.files import expand, is_encodable
+from electra.io.files import expand
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,23 @@ class Questions:
 
 def read_questions(path: str | Path) -> Questions:
     """Reads SQuAD's JSON, version 1.1 or 2.0."""
-    return _parse(_read_json(path), str(path))
+    try:
+        content = json.loads(expand(path).read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise UserError(f"cannot read {path} as JSON: {error}") from error
+    return _parse(content, str(path))
 
 
 def load_questions(options: Any) -> dict[str, Questions]:
     """The splits `train` and `dev` of files, or of a data set with SQuAD's columns."""
     if options.dataset_name is None:
         return {split: read_questions(path) for split, (path,) in files_by_split(options).items()}
-    name = options.dataset_name
-    tables = load_hub_splits(name, None)
+    tables = load_hub_splits(options.dataset_name, None)
     loaded = {}
     for split in ("train", "dev"):
         paragraphs = [{**row, "qas": [row]} for row in tables[split]]
-        loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{name} ({split})")
+        loaded[split] = _parse({"data": [{"paragraphs": paragraphs}]}, f"{options.dataset_name} ({split})")
     return loaded
-
-
-def _read_json(path: str | Path) -> Any:
-    try:
-        return json.loads(expand(path).read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path} as JSON: {error}") from error
 
 
 def _parse(content: Any, source: str) -> Questions:
@@ -78,9 +74,6 @@ def _parse(content: Any, source: str) -> Questions:
                 if isinstance(answers, dict):  # data sets have lists of texts and of positions
                     pairs = zip(answers["text"], answers["answer_start"], strict=True)
                     answers = [{"text": text, "answer_start": start} for text, start in pairs]
-                texts = [values["question"], paragraph["context"], *(answer["text"] for answer in answers)]
-                if not all(isinstance(text, str) and is_encodable(text) for text in texts):
-                    raise TypeError("a question, context or answer is not Unicode text")
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:
                     raise ValueError(f"two questions have the id {values['id']}")
@@ -92,9 +85,7 @@ def _parse(content: Any, source: str) -> Questions:
                     start=int(answers[0]["answer_start"]) if answers else None,
                 )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            f"{source} is not in SQuAD's format: {type(error).__name__} {error}, after {len(questions)} questions"
-        ) from error
+        raise UserError(f"{source} is not in SQuAD's format: {error!r}, after {len(questions)} questions") from error
     if not questions:
         raise UserError(f"{source} has no questions; name other data")
     return Questions(list(paragraphs), list(questions.values()), is_version_2, source)

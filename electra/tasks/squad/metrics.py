@@ -1,7 +1,7 @@
-"""Exact match and F1 as SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py, define them, in percent.
+"""Exact match and F1 as SQuAD's official scripts, evaluate-v1.1.py and evaluate-v2.0.py, define them, as fractions.
 
 The scripts differ in more than unanswerable questions, hence two functions: version 1.1 never counts two empty answers
-as overlapping. The names of the values are the scripts'. Every question has a prediction.
+as overlapping. Every question has a prediction.
 """
 
 import re
@@ -34,11 +34,7 @@ def overlap_f1(answer: str, reference: str) -> float:
     words = Counter(normalize_answer(answer).split())
     expected = Counter(normalize_answer(reference).split())
     common = (words & expected).total()
-    if common == 0:
-        return 0.0
-    precision = common / words.total()
-    recall = common / expected.total()
-    return 2 * precision * recall / (precision + recall)
+    return 2 * common / max(1, words.total() + expected.total())
 
 
 def null_aware_f1(answer: str, reference: str) -> float:
@@ -62,7 +58,7 @@ def evaluate_v1(references: References, predictions: Predictions) -> dict[str, f
     result = {}
     for name, score in (("exact_match", exact_match), ("f1", overlap_f1)):
         scores = best_scores(score, references, predictions)
-        result[name] = 100.0 * sum(scores.values()) / len(scores)
+        result[name] = sum(scores.values()) / len(scores)
     return result
 
 
@@ -70,63 +66,33 @@ def evaluate_v2(
     references: References,
     predictions: Predictions,
     null_odds: Mapping[str, float],
-    threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The values that evaluate-v2.0.py prints: also of the questions with an answer alone, and of those without.
-
-    Predictions whose null odds are above `threshold` count as "", no answer. The result also has the scores at the
-    best thresholds, see `best_threshold`.
-    """
-    has_answer = {name: bool(answers) for name, answers in references.items()}
+    """`exact_match` and `f1`, each at its best threshold: `best_exact` and `best_f1` of evaluate-v2.0.py."""
     # References that are empty when normalized do not count, unless there is no other.
     counted = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
-    raw = {
-        "exact": best_scores(exact_match, counted, predictions),
-        "f1": best_scores(null_aware_f1, counted, predictions),
-    }
-    groups = {
-        "": list(references),
-        "HasAns_": [name for name in references if has_answer[name]],
-        "NoAns_": [name for name in references if not has_answer[name]],
-    }
-
-    def decided(scores: Mapping[str, float], name: str) -> float:
-        return float(not has_answer[name]) if null_odds[name] > threshold else scores[name]
-
-    result: dict[str, float] = {}
-    for prefix, names in groups.items():
-        if not names:
-            continue
-        for metric, scores in raw.items():
-            total = sum(decided(scores, name) for name in names)
-            result[f"{prefix}{metric}"] = 100.0 * total / len(names)
-        result[f"{prefix}total"] = len(names)
-    for metric, scores in raw.items():
-        best, at = best_threshold(scores, predictions, null_odds, has_answer)
-        result[f"best_{metric}"] = best
-        result[f"best_{metric}_thresh"] = at
+    result = {}
+    for metric, score in (("exact_match", exact_match), ("f1", null_aware_f1)):
+        scores = best_scores(score, counted, predictions)
+        result[metric] = best_with_threshold(scores, references, predictions, null_odds)
     return result
 
 
-def best_threshold(
-    scores: Mapping[str, float],  # of the predictions without a threshold, in [0, 1]
-    predictions: Mapping[str, str],
+def best_with_threshold(
+    scores: Mapping[str, float],  # of the predictions, in [0, 1]
+    references: References,
+    predictions: Predictions,
     null_odds: Mapping[str, float],
-    has_answer: Mapping[str, bool],
-) -> tuple[float, float]:
-    """The best mean score over all thresholds, in percent, and the threshold.
+) -> float:
+    """The best mean score over all thresholds of the null odds, above which a question is not answered.
 
-    As in evaluate-v2.0.py, the threshold is one of the odds, even if other questions have the same odds, and 0 if
-    answering nothing is best.
+    As in evaluate-v2.0.py, the threshold lies between two questions, even if they have the same odds.
     """
-    current = best = float(sum(not has for has in has_answer.values()))
-    at = 0.0
+    total = float(sum(not answers for answers in references.values()))  # without any answer
+    best = total
     for name in sorted(scores, key=lambda name: null_odds[name]):
-        if has_answer[name]:
-            current += scores[name]
+        if references[name]:
+            total += scores[name]
         elif predictions[name]:
-            current -= 1
-        if current > best:
-            best = current
-            at = null_odds[name]
-    return 100.0 * best / len(scores), at
+            total -= 1
+        best = max(best, total)
+    return best / len(scores)

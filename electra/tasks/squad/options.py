@@ -20,9 +20,10 @@ class SquadArguments(ProtocolArguments):
     validation_file: str | None = option(None, "Development set in SQuAD's JSON.")
     max_query_length: int = option(64, "Maximum length of a question in tokens; longer ones are truncated.", POSITIVE)
     doc_stride: int = option(128, "Tokens between the starts of two windows on a long paragraph.", POSITIVE)
-    beam_size: int = option(20, "Beam size of the joint head: number of starts, and of ends for each start.", POSITIVE)
     n_best_size: int = option(
-        20, "Number of answers kept per question; for the head hf, also of starts and of ends.", POSITIVE
+        20,
+        "Number of answers kept per question, and of starts and of ends (the beam size of the joint head).",
+        POSITIVE,
     )
     max_answer_length: int = option(30, "Maximum length of an answer in tokens.", POSITIVE)
 

@@ -3,6 +3,8 @@
 Published scores are those of single models on the development sets, in percent with one decimal, as in the source.
 """
 
+from typing import Any
+
 from electra.report.evaluation import PublishedScores, Reporting
 from electra.report.results import ScoredTask
 
@@ -10,7 +12,7 @@ PAPER = ("as the paper reports it", "https://openreview.net/pdf?id=r1xMH1BtvB", 
 GOOGLE = ("median of many seeds", "https://github.com/google-research/electra#expected-results", "Expected Results")
 """Protocol, source and table."""
 
-_SCORES: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[str, str, str]], ...] = (
+_SCORES: Any = (
     ("ELECTRA-Small++", (75.8,), (70.1,), GOOGLE),
     ("BERT-Base", (80.8, 88.5), (), PAPER),
     ("XLNet-Base", (81.3,), (78.5,), PAPER),
@@ -28,12 +30,12 @@ model. The released Small and Base are the paper's Small++ and Base++."""
 METRICS = {"exact_match": "EM", "f1": "F1"}
 
 
-def _by_metric(scores: tuple[float, ...]) -> dict[str, float]:
-    return dict(zip(METRICS, scores, strict=False))
-
-
 PUBLISHED = [
-    PublishedScores(name, {"squad_v1": _by_metric(v1), "squad_v2": _by_metric(v2)}, *source)
+    PublishedScores(
+        name,
+        {"squad_v1": dict(zip(METRICS, v1, strict=False)), "squad_v2": dict(zip(METRICS, v2, strict=False))},
+        *source,
+    )
     for name, v1, v2, source in _SCORES
 ]
 TASKS = {
@@ -45,8 +47,7 @@ DEFINITIONS = (
     "Exact match (EM) is the share of questions whose answer is one of the references; F1 is the overlap of its words "
     "with the best reference. Both are those of the official scripts, without case, punctuation and articles.",
     "SQuAD 2.0: a question whose odds of having no answer are above a threshold is not answered. EM and F1 are each "
-    "at the threshold that is best on this set: best_exact and best_f1 of the official script. HasAns are its scores "
-    "on questions with an answer, NoAns on those without, at the threshold best for F1.",
+    "at the threshold that is best on this set: best_exact and best_f1 of the official script.",
 )
 REPORTING = Reporting("SQuAD results", TASKS, METRICS, DEFINITIONS, published=PUBLISHED)
 report = REPORTING.report

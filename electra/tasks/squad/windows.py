@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, tokenize, windows_with_most_context
 from electra.io.errors import UserError
-from electra.tasks.squad.data import Questions
+from electra.tasks.squad.data import Question, Questions
 
 SHORTEST_CONTEXT = 8
 """A window must have room for this many tokens of the paragraph."""
@@ -99,14 +99,11 @@ def encode_questions(
         question_ids = asked[index][:max_query_length]
         paragraph = tokenized["input_ids"][question.paragraph]
         room = max_length - len(question_ids) - (len(frame.ids) - 2)
-        check_room(room, max_length, len(question_ids))
-        answer = NOWHERE
-        if is_training and question.start is not None:
-            length = len(question.answers[0])
-            found = answer_tokens(offsets[question.paragraph], question.start, length)
-            if found is None:
-                continue
-            answer = found
+        if room < SHORTEST_CONTEXT:
+            raise UserError(f"--max_length {max_length} is too short for a question of {len(question_ids)} tokens")
+        answer = answer_tokens(offsets[question.paragraph], question) if is_training else NOWHERE
+        if answer is None:
+            continue
         edges = cut_windows(len(paragraph), room, doc_stride)
         start = frame.start_of_piece(question_ids)
         # A window's share of the tokens: each token belongs to the window that shows most context.
@@ -118,14 +115,6 @@ def encode_questions(
             type_ids.append(window_types)
             table.append((index, start, begin, end, *share, *answer))
     return make_windows({"input_ids": ids, "token_type_ids": type_ids}, table, offsets, is_training)
-
-
-def check_room(room: int, max_length: int, question_length: int) -> None:
-    if room < SHORTEST_CONTEXT:
-        raise UserError(
-            f"--max_length {max_length} is too short for a question of {question_length} tokens; set it to "
-            f"{max_length + SHORTEST_CONTEXT - room} or more, or lower --max_query_length"
-        )
 
 
 def make_windows(
@@ -152,18 +141,15 @@ def make_windows(
     return Windows(columns, lengths, questions, begin, context, most_context, offsets)
 
 
-def answer_tokens(
-    offsets: Array,
-    start: int,
-    length: int,
-) -> tuple[int, int] | None:
-    """The first and the last token that cover a character of an answer; None if no token does.
+def answer_tokens(offsets: Array, question: Question) -> tuple[int, int] | None:
+    """The first and the last token that cover a character of the answer; None if no token does.
 
     Args:
         offsets: characters of the paragraph's tokens (T, 2).
-        start, length: the answer's characters.
     """
+    if question.start is None:
+        return NOWHERE
     firsts, ends = offsets.T
-    first_token = int(np.searchsorted(ends, start, side="right"))
-    last_token = int(np.searchsorted(firsts, start + length)) - 1
+    first_token = int(np.searchsorted(ends, question.start, side="right"))
+    last_token = int(np.searchsorted(firsts, question.start + len(question.answers[0]))) - 1
     return None if first_token > last_token else (first_token, last_token)

@@ -6,12 +6,10 @@ sentence. Lines of different widths are refused, because a lost column would shi
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 
 from electra.io.errors import UserError
 from electra.io.files import expand
-from electra.tasks.tagging.spans import Bounds
 
 DOCUMENT = "-DOCSTART-"
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
@@ -19,13 +17,10 @@ CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 
 @dataclass(frozen=True)
 class Sentences:
-    """The sentences of one split."""
+    """The sentences of one split; `labels` as in the source, None if there are none."""
 
     words: list[list[str]]
-    labels: list[list[str]] | None  # as written in the source; None if there are none
-    places: list[str]  # where each sentence begins: line of the file or row of the data set, for messages
-    lines: list[str] = field(default_factory=list)  # of a column file, to be written with predictions
-    texts: list[tuple[str, list[Bounds]]] | None = None  # of rows with spans: each text, and where its words are
+    labels: list[list[str]] | None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -41,51 +36,41 @@ def read_columns(
 
     Without `needs_labels` a file of one column has no labels.
     """
-    try:
-        text = expand(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    lines = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
+    text = expand(path).read_text(encoding="utf-8-sig")
     words: list[list[str]] = []
     labels: list[list[str]] = []
-    places: list[str] = []
     width = 0
     is_inside = False  # a sentence
-    for number, line in enumerate(lines, start=1):
-        place = f"{path} line {number}"
-        cells = CELLS.findall(line)
+    for number, line in enumerate(text.split("\n"), start=1):
+        cells = CELLS.findall(line.rstrip("\r"))
         if not cells or cells[0] == DOCUMENT:
             is_inside = False
             continue
         width = width or len(cells)
+        has_labels = needs_labels or width > 1
         if len(cells) != width:
-            raise UserError(f"{place} has {len(cells)} columns, but earlier lines have {width}; correct the file")
-        has_column = label_column != 0 and abs(label_column) < width
-        if not has_column and (needs_labels or width > 1):
-            raise UserError(f"{place} has {width} columns; --label_column {label_column} is not one after the word")
+            raise UserError(
+                f"{path} line {number} has {len(cells)} columns, but earlier lines have {width}; correct it"
+            )
+        if has_labels and (label_column == 0 or abs(label_column) >= width):
+            raise UserError(f"{path} has {width} columns; --label_column {label_column} is not one behind the word")
         if not is_inside:
             is_inside = True
-            places.append(place)
             words.append([])
             labels.append([])
         words[-1].append(cells[0])
-        if has_column:
+        if has_labels:
             labels[-1].append(cells[label_column])
-    if not places:
+    if not words:
         raise UserError(f"{path} has no sentences; name a file of words and labels")
-    return Sentences(words, labels if width > 1 else None, places, lines)
+    return Sentences(words, labels if has_labels else None)
 
 
-def with_predictions(sentences: Sentences, predicted: Sequence[Sequence[str]]) -> str:
-    """The lines of the source with predictions in one more column; O for -DOCSTART-, so that all lines are as wide."""
-    labels = chain.from_iterable(predicted)
+def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
+    """A line for each word with its labels, and a blank line behind each sentence."""
     lines = []
-    for line in sentences.lines:
-        cells = CELLS.findall(line)
-        if not cells:
-            lines.append("")
-            continue
-        label = "O" if cells[0] == DOCUMENT else next(labels)
-        separator = "\t" if "\t" in line else " "
-        lines.append(line.rstrip(" \t") + separator + label)
+    for columns in zip(words, *labels, strict=True):
+        for cells in zip(*columns, strict=True):
+            lines.append(" ".join(cell.strip() or "_" for cell in cells))  # a blank word would end the sentence
+        lines.append("")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The command `electra tag`."""
 
 from electra.finetuning.config import Arguments, EncoderArguments, FineTuningArguments, parse_data_options
-from electra.finetuning.sources import data_name
+from electra.finetuning.sources import task_name
 from electra.io.console import setup_logging
 from electra.tasks.tagging.options import TaggingArguments
 
@@ -19,5 +19,4 @@ def main(argv: list[str] | None = None) -> None:
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
     from electra.tasks.tagging.task import open_task
 
-    name = data_name(args.options)
-    evaluate(args, [open_task(args)], f"tagging_{name}" if name else "tagging")
+    evaluate(args, [open_task(args)], f"tagging_{task_name(args.options, 'data')}")

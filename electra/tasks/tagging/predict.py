@@ -11,8 +11,7 @@ from scipy.special import softmax
 
 from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.predict import Predictor, Saved
-from electra.io.errors import UserError
-from electra.io.files import is_encodable
+from electra.io.rows import text_of
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE
 from electra.tasks.tagging.spans import Bounds, spans_of, words_of
 from electra.tasks.tagging.task import EncoderWithTagger
@@ -22,7 +21,7 @@ Item = tuple[list[str], list[Bounds]]
 """Words, and where each begins and ends: characters of the text, or numbers of tokens."""
 
 
-def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
+def predictor(saved: Saved, given: Any) -> Predictor:
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
     if not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
@@ -30,34 +29,23 @@ def predictor(saved: Saved, first: Mapping[str, Any], given: Any) -> Predictor:
     return Predictor(
         EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
         PaddingCollator(saved.tokenizer.pad_token_id),
-        partial(parse, given.text_column),
+        partial(parse, given.text_column or "text"),
         partial(answer, saved, tags),
     )
 
 
-def parse(column: str | None, row: Mapping[str, Any], place: str) -> Item:
-    value = row.get(column or "tokens", row.get("text"))
-    words = []
-    bounds = []
-    if isinstance(value, list):
-        words = list(map(str, value))
-        bounds = [(number, number + 1) for number in range(len(words))]
-    elif isinstance(value, str):
-        bounds = words_of(value)
-        words = [value[start:end] for start, end in bounds]
-    if not words or not is_encodable("".join(words)):
-        raise UserError(f"{place} has no words in text or tokens; its columns are {', '.join(row)}; see --text_column")
-    return words, bounds
+def parse(column: str, row: Mapping[str, Any], place: str) -> Item:
+    if tokens := row.get("tokens"):
+        return list(map(str, tokens)), [(number, number + 1) for number in range(len(tokens))]
+    text = text_of(row, column, place)
+    bounds = words_of(text)
+    return [text[start:end] for start, end in bounds], bounds
 
 
-def answer(
-    saved: Saved,
-    tags: Sequence[str],
-    items: Sequence[Item],
-    forward: Any,
-) -> list[dict[str, Any]]:
+def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: Any) -> list[dict[str, Any]]:
     """`prediction`: start, end and label of each span; `probability` of each."""
-    windows = make_windows([words for words, _ in items], None, saved.tokenizer, saved.max_length)
+    sentences = [words for words, _ in items]
+    windows = make_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
     logits = forward(windows)
     numbers = windows.predictions(logits.argmax(-1))
     shares = windows.predictions(softmax(logits, axis=-1).max(-1))

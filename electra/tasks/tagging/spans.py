@@ -9,14 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from seqeval.metrics.sequence_labeling import get_entities
-
 from electra.io.errors import UserError
-from electra.tasks.tagging.schemes import OUTSIDE, to_bioes
+from electra.tasks.tagging.schemes import OUTSIDE, entities_of
 
 WORD = re.compile(r"\w+|[^\w\s]")
-TEXT, ENTITIES = "text", "entities"
-"""Names of the columns."""
 
 Bounds = tuple[int, int]
 """First character of a word, and the one after its last."""
@@ -39,23 +35,13 @@ def words_of(text: str, spans: Iterable[Span] = ()) -> list[Bounds]:
     return words
 
 
-def labels_of(
-    words: Sequence[Bounds],
-    spans: Iterable[Span],
-    place: str,
-) -> list[str]:
-    """The label of each word in IOB2.
-
-    Raises:
-        UserError: two spans overlap, or one holds no word.
-    """
+def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> list[str]:
+    """The label of each word in IOB2; an error if two spans overlap, or one holds no word."""
     labels = [OUTSIDE] * len(words)
     for span in spans:
         inside = [number for number, (start, end) in enumerate(words) if span.start <= start and end <= span.end]
-        if not inside:
-            raise UserError(f"{place}: the span {[*span]} holds no word; correct it")
-        if any(labels[number] != OUTSIDE for number in inside):
-            raise UserError(f"{place}: the span {[*span]} overlaps another one; leave one of them out")
+        if not inside or any(labels[number] != OUTSIDE for number in inside):
+            raise UserError(f"{place}: the span {[*span]} holds no word, or overlaps another one; leave it out")
         for number in inside:
             labels[number] = f"I-{span.label}"
         labels[inside[0]] = f"B-{span.label}"
@@ -64,25 +50,19 @@ def labels_of(
 
 def spans_of(words: Sequence[Bounds], labels: Sequence[str]) -> list[Span]:
     """The entities that labels with prefixes, in any scheme, make of words."""
-    entities = get_entities(to_bioes(labels))  # with numbers of the first and last words
-    return [Span(words[first][0], words[last][1], label) for label, first, last in entities]
+    return [Span(words[first][0], words[last][1], label) for label, first, last in entities_of(labels)]
 
 
 def read_entities(row: Mapping[str, Any], place: str) -> list[Span]:
-    """The spans of a row.
-
-    Raises:
-        UserError: a span is not [start, end, label] within the text.
-    """
+    """The spans of a row; an error if one is not [start, end, label] within the text."""
     spans = []
-    for entity in row[ENTITIES] or []:
-        values = [entity.get(name) for name in Span._fields] if isinstance(entity, dict) else entity
+    for entity in row["entities"]:
         try:
-            span = Span(*values)
-            is_valid = 0 <= span.start < span.end <= len(row[TEXT]) and isinstance(span.label, str)
+            span = Span(*entity)
+            is_valid = 0 <= span.start < span.end <= len(row["text"]) and isinstance(span.label, str)
         except TypeError:
             is_valid = False
-        if not is_valid or not span.label:
+        if not is_valid:
             raise UserError(f"{place}: {entity} is not [start, end, label] within the text; correct it")
         spans.append(span)
     return spans

@@ -4,8 +4,10 @@ A word has the label of its first token, as in google-research/electra, finetune
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,15 @@ from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.encoding import IGNORED, Array
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.sources import data_settings, files_by_split
-from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
+from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
 from electra.finetuning.trainer import step_loss
+from electra.io.errors import UserError
 from electra.model.networks import gather_hidden
 from electra.tasks.tagging import schemes
-from electra.tasks.tagging.columns import Sentences, with_predictions
+from electra.tasks.tagging.columns import Sentences, as_columns
 from electra.tasks.tagging.data import load_splits
 from electra.tasks.tagging.report import REPORTING
-from electra.tasks.tagging.rows import predicted_spans
-from electra.tasks.tagging.schemes import Notation
+from electra.tasks.tagging.schemes import OUTSIDE, choose_scheme, convert, tag_set
 from electra.tasks.tagging.windows import Windows, make_windows
 
 TAGGING = Kind(
@@ -54,43 +56,49 @@ def open_task(args: Arguments) -> Task:
 
 @dataclass(frozen=True)
 class References:
-    """A split: its sentences, their windows, the notation of labels."""
+    """A split: its sentences, their windows, and the tags that are the classes, in `scheme`."""
 
     sentences: Sentences
     windows: Windows
-    notation: Notation
+    scheme: str
+    tags: Sequence[str]
 
     def predicted(self, logits: Array) -> list[list[str]]:
-        """Labels of all words in the scheme of training, repaired, from logits (windows, most words in one, tags)."""
+        """Labels of all words, repaired, from logits (windows, most words in one, tags)."""
         numbers = self.windows.predictions(logits.argmax(-1))
-        labels = [[self.notation.tags[number] for number in sentence] for sentence in numbers]
-        return self.notation.for_training(labels)
+        return [convert([self.tags[number] for number in sentence], self.scheme) for sentence in numbers]
 
     @property
     def labels(self) -> list[list[str]]:
-        """The right labels in the scheme of training; none if they are unknown."""
-        return self.notation.for_training(self.sentences.labels or [])
+        """The right labels; none if they are unknown."""
+        return [convert(sentence, self.scheme) for sentence in self.sentences.labels or []]
 
 
 def load(options: Any, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:
     files = {split: path for split, (path,) in files_by_split(options).items()}
     data = load_splits(files, options.dataset_name, options.dataset_config_name, options.label_column)
-    notation = Notation.of(data["train"].labels or [], options.scheme)
-    logger.info("labels         %s, %d of them: %s", notation.scheme, len(notation.tags), " ".join(notation.tags))
-    numbers = {tag: number for number, tag in enumerate(notation.tags)}
+    known = data["train"].labels or []
+    scheme = choose_scheme(known, options.scheme)
+    tags = tag_set(known, scheme)
+    logger.info("labels         %s, %d of them: %s", scheme, len(tags), " ".join(tags))
     splits = {}
     for split, sentences in data.items():
         classes = None
         if sentences.labels is not None:
-            schemes.check_known(sentences.places, sentences.labels, notation.tags, notation.scheme)
-            labels = notation.for_training(sentences.labels)
-            classes = [[numbers[label] for label in sentence] for sentence in labels]
+            classes = [class_ids(labels, scheme, tags, split) for labels in sentences.labels]
         windows = make_windows(sentences.words, classes, tokenizer, tuning.max_length)
-        if len(windows) > len(sentences):
-            logger.info("%s: %d sentences in %d windows", split, len(sentences), len(windows))
-        references = References(sentences, windows, notation)
+        references = References(sentences, windows, scheme, tags)
         splits[split] = Split(windows, references, len(sentences), is_labelled=classes is not None)
-    return TaskData(splits, notation.tags)
+    return TaskData(splits, tags)
+
+
+def class_ids(labels: Sequence[str], scheme: str, tags: Sequence[str], split: str) -> list[int]:
+    """The classes of a sentence's labels; an error if one of them is not known from training."""
+    converted = convert(labels, scheme)
+    for label, written in zip(converted, labels, strict=True):
+        if label not in tags or (label == OUTSIDE) != (written == OUTSIDE):
+            raise UserError(f"{split} has the label '{written}', which is not in the training data; correct the file")
+    return [tags.index(label) for label in converted]
 
 
 class EncoderWithTagger(TaskModel):
@@ -113,34 +121,24 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWit
     return EncoderWithTagger(encoder, len(data.labels or ()), tuning.head_dropout)
 
 
-def loss(
-    output: Tensor,
-    labels: Tensor,
-    num_items_in_batch: Tensor | int | None = None,
-) -> Tensor:
+def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
     """Mean cross-entropy over the words of a step."""
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
 def score(logits: Array, references: References) -> dict[str, float]:
-    return schemes.score(references.predicted(logits), references.labels, references.notation.scheme)
+    return schemes.score(references.predicted(logits), references.labels, references.scheme)
 
 
 def is_collapsed(logits: Array, references: References) -> bool:
-    if np.isnan(logits).any():
-        return True
-    return schemes.has_one_label(references.predicted(logits), references.labels)
+    answers = list(chain.from_iterable(references.predicted(logits)))
+    right = list(chain.from_iterable(references.labels))
+    return bool(np.isnan(logits).any()) or has_one_answer(answers, right)
 
 
-def predictions(
-    split: str,
-    logits: Array,
-    references: References,
-) -> dict[str, str]:
-    """The lines of the data with one more column, in the notation of the training data; or the texts with spans."""
-    sentences = references.sentences
-    labels = references.notation.as_written(references.predicted(logits))
-    if sentences.texts is not None:
-        return {f"-{split}.jsonl": predicted_spans(sentences.texts, labels)}
-    return {f"-{split}.txt": with_predictions(sentences, labels)}
+def predictions(split: str, logits: Array, references: References) -> dict[str, str]:
+    """A line per word: the word, its label if it is known, and the prediction, in the scheme of training."""
+    labels = [references.labels] if references.sentences.labels else []
+    predicted = references.predicted(logits)
+    return {f"-{split}.txt": as_columns(references.sentences.words, *labels, predicted)}

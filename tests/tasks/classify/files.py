@@ -49,4 +49,5 @@ def write_texts(folder):
 
 
 def flags(folder, name, suffix, **options):
-    return file_flags(folder / name, f"train.{suffix}", f"dev.{suffix}", output_dir=folder / "output", **options)
+    values = {"output_dir": folder / "output", **options}
+    return file_flags(folder / name, f"train.{suffix}", f"dev.{suffix}", **values)

@@ -2,12 +2,9 @@
 
 import csv
 import json
-import logging
 
 import pytest
-import torch
 from pytest import approx
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import pipeline
 
 from electra.options import as_flags
@@ -16,16 +13,16 @@ from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.classify.command import parse_arguments
 from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.task import loss, open_task
+from electra.tasks.classify.task import open_task
 from electra.tasks.glue.command import main as glue
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
-from tests.tasks.classify.files import flags, texts, write_lines, write_table, write_texts
+from tests.tasks.classify.files import flags, texts, write_table, write_texts
 from tests.tasks.classify.test_data import examples
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder
 
-SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": "best"}
+SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": True}
 
 
 @pytest.fixture(scope="module")
@@ -85,23 +82,6 @@ def test_a_class_of_the_development_set_alone_is_refused(folder, tmp_path):
     assert "dev.csv:3" in message and "fine" in message and "bad, good" in message
 
 
-def test_two_files_may_not_have_other_columns(folder, tmp_path):
-    dev = write_lines(tmp_path / "dev.jsonl", [{"text": "a", "y": "good"}])
-    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=dev))
-    assert "dev.jsonl:1 has no label; its columns are text, y" in message
-
-
-def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
-    rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
-    train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
-    dev = write_table(tmp_path / "dev.csv", ["text", "label"], rows[1:4])
-    with caplog.at_level("INFO", "electra"):
-        opened(train_file=train, validation_file=dev)
-    for said in ("rare: 5.0 %, usual: 95.0 %", "imbalanced", "3 texts of dev are also in the training data"):
-        assert said in caplog.text
-
-
 def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
     rows = examples([0, 1])
     rows[0] = rows[0]._replace(text=" ".join(map(str, range(10, 40))))
@@ -113,60 +93,32 @@ def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
     assert encode_texts(rows, number_tokenizer, 12, in_windows=False)[0].lengths.tolist() == [12, 2]
 
 
-def test_windows_of_pairs_are_refused(number_tokenizer):
-    pair = examples([0])[0]._replace(pair="8")
-    assert "--long_texts" in refused(lambda: encode_texts([pair], number_tokenizer, 12, in_windows=True))
-
-
-def test_weights_of_classes_are_those_of_torch():
-    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-    weights = torch.tensor([0.5, 1.0, 3.0])
-    numbers = torch.tensor([0, 1, 2, 2, 1, 0])
-    expected = cross_entropy(logits, numbers, weights, reduction="sum") / 6
-    assert loss(weights, logits, numbers, 6).item() == approx(expected.item())
-    several = torch.tensor([[1, 0, 1]] * 6)
-    expected = binary_cross_entropy_with_logits(logits, several.float(), pos_weight=weights)
-    assert loss(weights, logits, several, several.numel()).item() == approx(expected.item())
-    halves = [loss(None, part, labels, 6) for part, labels in zip(logits.split(3), numbers.split(3), strict=True)]
-    assert sum(halves).item() == approx(cross_entropy(logits, numbers).item())
-
-
 # ---- runs
 
 
 @pytest.mark.slow
-@parametrize(("task", "title"), [("sst2", "SST-2"), ("stsb", "STS-B")])
-def test_scores_are_those_of_glue_for_the_same_rows(task, title, tmp_path, glue_tokenizer):
-    """One class and a regression of pairs, as tsv of GLUE and as csv of the user."""
+def test_scores_are_those_of_glue_for_the_same_rows(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
-    folder = tmp_path / "glue" / title
+    folder = tmp_path / "glue" / "SST-2"
     folder.mkdir(parents=True)
-    found, labels = texts(40, 0, 3)
-    columns = ["sentence", "label"]
-    rows = [[text, label % 2] for text, label in zip(found, labels, strict=True)]
-    more = {}
-    if task == "stsb":
-        columns = ["sentence1", "sentence2", "score"]
-        rows = [[text, text[::-1], 2.5 * label] for text, label in zip(found, labels, strict=True)]
-        more = {"text_column": "sentence1", "text_pair_column": "sentence2", "label_kind": "number"}
+    found, labels = texts(40, 0, 2)
+    rows = list(zip(found, labels, strict=True))
     for split, chosen in (("train", rows[:28]), ("dev", rows[28:])):
-        lines = ["\t".join(map(str, row)) for row in [columns, *chosen]]
+        lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in chosen)]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-        write_table(folder / f"{split}.csv", columns, chosen)
+        write_table(folder / f"{split}.csv", ["sentence", "label"], chosen)
     same = {"head": "google", "learning_rate": 1e-2, "bf16": False, "num_train_epochs": 2}
-    glue(glue_flags(tmp_path, tasks=[task], experiment_name="theirs", double_unordered=False, **same))
-    options = {"pretrain_path": tmp_path / "encoder", "experiment_name": "ours", "label_column": columns[-1]}
-    (tmp_path / "glue" / "output").symlink_to(tmp_path / "output")
-    classify(flags(tmp_path / "glue", title, "csv", **options, **same, **more))
+    glue(glue_flags(tmp_path, tasks=["sst2"], experiment_name="theirs", **same))
+    options = {"pretrain_path": tmp_path / "encoder", "output_dir": tmp_path / "output", "experiment_name": "ours"}
+    classify(flags(tmp_path / "glue", "SST-2", "csv", **{**options, **same}))
     theirs, ours = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("theirs", "ours"))
     for one, other in zip(theirs, ours, strict=True):
-        for metric, value in one.metrics.items():
-            assert other.metrics[metric] == approx(value, abs=1e-6)
+        assert other.metrics["accuracy"] == approx(one.metrics["accuracy"], abs=1e-6)
 
 
 @pytest.fixture(scope="module")
 def reviews(folder):
-    return run(folder, "reviews", "csv", class_weights="balanced")
+    return run(folder, "reviews", "csv")
 
 
 @pytest.mark.slow
@@ -174,28 +126,19 @@ def test_classes_that_a_word_names_are_learned(reviews):
     first, second = read_results(reviews / "results.jsonl")
     assert first.metrics["accuracy"] == 1 and second.metrics["accuracy"] > 0.9
     assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc"}
-    assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
+    assert first.settings["label_kind"] == "single"
     rows = list(csv.DictReader((reviews / "predictions.csv").open()))
     assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["row"].endswith("dev.csv:2")
 
 
 @pytest.mark.slow
-def test_the_report_has_baseline_classes_and_confusions(reviews):
+def test_the_report_has_baseline_and_classes(reviews):
     text = (reviews / "report.md").read_text()
     assert "| majority or mean |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
     lines = [line.split() for line in text.split("\n")]
-    assert ["good", "1.00", "1.00", "1.00", "8"] in lines and ["bad", "8", "0"] in lines
+    assert ["good", "1.00", "1.00", "1.00", "8"] in lines
     report([str(reviews)])
     assert (reviews / "report.md").read_text() == text
-
-
-@pytest.mark.slow
-def test_a_finished_evaluation_is_not_repeated(folder, reviews):
-    before = (reviews / "predictions" / "reviews-42.npz").stat()
-    run(folder, "reviews", "csv", class_weights="balanced")
-    assert (reviews / "predictions" / "reviews-42.npz").stat() == before
-    message = refused(lambda: run(folder, "reviews", "csv", class_weights="none"))
-    assert "class_weights is balanced there and none here" in message
 
 
 @pytest.mark.slow
@@ -226,7 +169,7 @@ def test_a_saved_regression_answers_on_the_scale_of_data(folder):
 
 @pytest.mark.slow
 def test_a_learning_curve_compares_both_starts(folder):
-    options = {**SETTINGS, "num_seeds": 1, "save_model": "none", "num_train_epochs": 1}
+    options = {**SETTINGS, "num_seeds": 1, "save_model": False, "num_train_epochs": 1}
     found = run(folder, "reviews", "csv", **{**options, "experiment_name": "curve", "train_fractions": [0.5, 1]})
     found = found.with_name("curve")
     for name, start, count in (("pretrained-0.5", "pretrained", 24), ("scratch-1", "scratch", 48)):

@@ -89,7 +89,6 @@ def test_a_regression_collapsed_if_it_hardly_spreads():
     references = np.linspace(0, 5, 100)
     for spread, collapsed in ((0.0, True), (0.0099, True), (0.0101, False), (1.0, False)):
         assert is_collapsed(TASKS["stsb"], 2.5 + spread * (references - 2.5), references.tolist()) is collapsed
-    assert is_collapsed(TASKS["stsb"], references + 5, references)
     assert is_collapsed(TASKS["stsb"], np.where(references < 1, math.nan, references), references)
 
 
@@ -102,16 +101,6 @@ def test_an_ensemble_averages_probabilities():
     assert combine([logits[0] + 1000, *logits[1:]], TASKS["rte"]).tolist() == [1]
     combined = combine([np.array([[0.2], [1.5]]), np.array([[0.4], [0.1]])], TASKS["stsb"])
     assert combined.tolist() == approx([1.5, 4.0])  # scores are clipped last; else the second were 2.75
-
-
-@parametrize("name", ["cola", "stsb"])
-def test_an_ensemble_of_one_decides_as_it_does_alone(name):
-    task = TASKS[name]
-    logits = np.random.default_rng(0).normal(size=(500, len(task.labels) or 1)).astype(np.float32)
-    logits[0] = [0, 1e-20][: logits.shape[1]]  # equal after a softmax
-    decided = decide(logits, task)
-    expected = np.clip(decided, 0, 5) if task.is_regression else decided  # the server wants numbers on the scale
-    assert np.array_equal(combine([logits], task), expected)
 
 
 def official_answers():
@@ -146,8 +135,6 @@ def test_a_submission_has_the_official_format(tmp_path):
 
 def test_wnli_is_filled_with_its_majority_class(tmp_path):
     answers = {title: found for title, found in official_answers().items() if title not in ("WNLI", "QQP", "AX")}
-    notes = write_submission(tmp_path / "glue.zip", {**answers, "RTE": answers["RTE"][1:]})
-    assert [note.split()[0].rstrip(":") for note in notes] == ["QQP.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv"]
-    assert "2999" in notes[1] and "3000" in notes[1]
+    assert write_submission(tmp_path / "glue.zip", answers) == ["QQP", "AX"]
     with zipfile.ZipFile(tmp_path / "glue.zip") as archive:
         assert archive.read("WNLI.tsv").decode().split("\n")[1:-1] == [f"{i}\t0" for i in range(146)]

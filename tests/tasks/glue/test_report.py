@@ -7,7 +7,7 @@ import pytest
 from electra.report.blocks import write_report
 from electra.tasks.glue.published import PUBLISHED
 from electra.tasks.glue.report import report
-from electra.tasks.glue.tasks import AVG_TASKS, TASKS, GlueTask
+from electra.tasks.glue.tasks import AVG_TASKS
 from electra.tasks.multiple_choice.report import REPORTING as CHOICE
 from electra.tasks.tagging.report import REPORTING as TAGGING
 from tests.helpers import parametrize
@@ -85,14 +85,6 @@ def test_nothing_published_stands_beside_the_demonstration(tmp_path):
     both, _ = write([run_folder(tmp_path / "run", [*all_tasks("cola"), *demo])])
     assert "12.3" in section(both, "Development sets") and "12.3" not in section(both, DEV)
     assert "demo is a toy task" in section(both, "Definitions")
-
-
-def test_a_task_outside_glue_is_reported(tmp_path, monkeypatch):
-    rows, columns = {"train": 9, "dev": 9}, ("a", "b")
-    task = GlueTask("paws", "PAWS", "accuracy", "acc", rows, text_columns=columns, labels=("no", "yes"))
-    monkeypatch.setitem(TASKS, "paws", task)
-    markdown, _ = write([run_folder(tmp_path / "run", all_tasks("paws"))])
-    assert table(section(markdown, "By task"))[0]["Median"] == "51.00"
 
 
 def test_other_data_than_the_official_are_named(tmp_path):

@@ -3,8 +3,6 @@
 import json
 import shutil
 import zipfile
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +14,8 @@ from electra.finetuning.config import resolve
 from electra.finetuning.encoder import Encoder, load_encoder
 from electra.finetuning.encoding import Examples
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.runner import start_of
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS
-from electra.options import write_yaml
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.glue.command import main as glue
@@ -29,7 +25,7 @@ from electra.tasks.glue.task import open_tasks
 from electra.tasks.glue.tasks import AVG_TASKS, GLUE_TASKS, TASKS
 from tests.helpers import contents, parametrize, read_json
 from tests.tasks.glue.files import flags, write_encoder, write_glue
-from tests.tasks.glue.runs import mnli, result
+from tests.tasks.glue.runs import result
 
 pytestmark = pytest.mark.slow
 
@@ -94,20 +90,10 @@ def test_flags_override_overrides_which_override_the_file():
 def test_tasks_run_in_the_order_of_the_tables():
     assert parse("--tasks", "RTE", "sts-b", "CoLA").options.tasks == ["cola", "stsb", "rte"]
     assert parse("--tasks", "rte,cola,rte").options.tasks == ["cola", "rte"]
-    assert parse("--glue_dir", "~/glue").options.glue_dir == str(Path.home() / "glue")
     assert parse().options.tasks == list(GLUE_TASKS)
     words = (["demo"], ["demo", "--num_seeds=1"], ["demo,cola"])
     seeds = [parse("--tasks", *names).options.num_seeds for names in words]
     assert seeds == [3, 1, 5]  # the demonstration has a configuration of its own
-
-
-def test_options_come_back_from_the_file_they_were_written_to(tmp_path):
-    for argv in (["--num_train_epochs", "3"], ["--learning_rate", "1e-4"], ["--tasks", "rte", "--seed", "3"]):
-        args = parse(*argv)
-        write_yaml(args.record, tmp_path / "config.yaml", "test")
-        back = parse("--config", str(tmp_path / "config.yaml"))
-        assert replace(back, record={}, options=args.options) == replace(args, record={})
-        assert (back.options.tasks, back.options.seed) == (args.options.tasks, args.options.seed)
 
 
 @parametrize(
@@ -117,7 +103,7 @@ def test_options_come_back_from_the_file_they_were_written_to(tmp_path):
         ("--start_from_mnli mnli", "--start_from_mnli mnli"),
         ("--tasks cola --start_from_mnli rte", "--start_from_mnli rte"),
         ('--task_overrides {"rte":{"num_seeds":3}}', "rte: num_seeds"),
-        ('--task_overrides {"rte":{"learning_rate":"fast"}}', "rte: .*learning_rate"),
+        ('--task_overrides {"rte":{"learning_rate":"fast"}}', "learning_rate"),
         ('--task_overrides {"rt":{"learning_rate":1e-3}}', "'rt'"),
         ("--task_overrides rte", "--task_overrides rte"),
     ],
@@ -129,7 +115,7 @@ def test_bad_options_are_refused(words, message):
 
 # ---- runs
 
-OPTIONS = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": "best"}
+OPTIONS = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": True}
 OPTIONS["head"] = "hf"
 STARTED = {"tasks": list(GLUE_TASKS), "start_from_mnli": ["rte", "stsb"]}
 
@@ -204,20 +190,6 @@ def test_a_task_can_start_from_the_best_run_of_mnli(folder, copy):
     assert np.abs(predictions(copy, "rte-42", "plain")["dev"] - predictions(folder, "rte-42")["dev"]).max() > 1e-3
 
 
-def test_the_start_is_the_best_run_of_mnli(tmp_path):
-    def start(earlier="mnli-43", second=None):
-        args = parse("--tasks", "rte", "--start_from_mnli", "rte")
-        results = [result("mnli", 42, mnli(0.7, 0.1)), result("mnli", 43, second or mnli(0.6, 0.5))]
-        results.append(result("rte", 42, {"accuracy": 0.5}, start=earlier))
-        evaluation = Evaluation(args, None, open_tasks(args), tmp_path, results)
-        return start_of(evaluation, evaluation.tasks[1])
-
-    assert start() == ("mnli-43", tmp_path / "encoders" / "mnli-43")
-    assert start(second={"accuracy_matched": 0.6}) == ("mnli-43", tmp_path / "encoders" / "mnli-43")
-    with raises(UserError, match="rte that started from mnli-42"):
-        start(earlier="mnli-42")
-
-
 @parametrize(("chosen", "first"), [("best", "entailment"), ("ensemble", "not_entailment")])
 def test_a_submission_is_of_the_best_usable_run_or_of_all(chosen, first, tmp_path, capsys):
     results = [result("rte", seed, {"accuracy": seed / 100}) for seed in (42, 43, 44)]
@@ -261,7 +233,7 @@ def test_other_settings_and_data_are_not_mixed_in(copy, glue_tokenizer):
 
     refused("learning_rate", learning_rate=1e-3)
     refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
-    refused("head is hf .* google", num_seeds=3, head="google", save_model="none")
+    refused("head is hf .* google", num_seeds=3, head="google", save_model=False)
     train = copy / "glue" / "RTE" / "train.tsv"
     train.write_text(train.read_text().replace("\tentailment", "\tnot_entailment"))
     refused(r"train_data is \w{12} .* \w{12}")
@@ -269,21 +241,14 @@ def test_other_settings_and_data_are_not_mixed_in(copy, glue_tokenizer):
     refused("encoder", tasks=["cola"], start_from_mnli=None)
 
 
-def test_what_is_lost_is_made_again(copy, capsys):
+def test_what_is_lost_is_made_again(copy):
     run = copy / "output" / "run"
     before = contents(run)
-    path = run / "predictions" / "cola-43.npz"
-    path.write_bytes(before[path][: len(before[path]) // 2])
     (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
     shutil.rmtree(run / "encoders" / "mnli-42")
     glue(flags(copy, **{**OPTIONS, **STARTED, "tasks": ["cola", "rte"], "start_from_mnli": ["rte"]}))
     after = contents(run)
     assert {p for p in before if p.suffix in (".npz", ".jsonl", ".safetensors") and after.get(p) != before[p]} == set()
-    (copy / "glue" / "CoLA" / "test.tsv").unlink()  # without test files no run is repeated for a submission
-    path.unlink()
-    capsys.readouterr()
-    glue([*flags(copy, **{**OPTIONS, "tasks": ["cola"]}), "--plan"])
-    assert "all 2 runs are finished" in capsys.readouterr().out
 
 
 def test_saved_models_are_those_of_the_best_seeds(folder):
@@ -311,4 +276,4 @@ def test_the_same_command_again_repeats_nothing(folder, capsys):
     assert contents(folder) == before
     glue([*flags(folder, **OPTIONS, **{**STARTED, "num_seeds": 3}), "--plan"])
     shown = capsys.readouterr().out
-    assert "9 runs" in shown and "18 more" in shown and contents(folder) == before
+    assert "9 runs, 18 are finished" in shown and contents(folder) == before

@@ -4,14 +4,11 @@ import json
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
-from pytest import approx, raises
+from pytest import approx
 from transformers import (
     BertConfig,
     BertModel,
-    RobertaConfig,
-    RobertaForMaskedLM,
 )
 
 from electra.model.pretrained import Networks, load_networks
@@ -20,7 +17,6 @@ from electra.tasks.minimal_pairs.command import main
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
-from electra.tasks.minimal_pairs.scores import Scorer
 from electra.tasks.minimal_pairs.task import judges_of, make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
@@ -61,7 +57,7 @@ def test_accuracies_and_standard_errors(tmp_path):
     assert found["phenomena"]["morphology"] == {
         "accuracy": 0.375, "standard_error": approx(math.sqrt(0.75 * 0.25 / 4) / 2), "pairs": 6, "paradigms": 2,
     }  # fmt: skip
-    assert found["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3) and found["overall"]["ties"] == 1
+    assert found["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3)
     expected = math.sqrt(0.75 * 0.25 / 4 + 0.25**2 / 2) / 3
     assert found["overall"]["standard_error"] == approx(expected)
 
@@ -75,19 +71,6 @@ def test_a_column_may_lack_a_phenomenon():
     assert table.rows[-1] == ["overall", "100.0 ± 0.0", "100.0 ± 0.0"]
 
 
-def write_table(path, rows):
-    """The same rows in the format of the file's extension."""
-    table = pd.DataFrame(rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        table.to_parquet(path)
-    elif path.suffix == ".jsonl":
-        table.to_json(path, orient="records", lines=True, force_ascii=False)
-    else:
-        table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False, encoding="utf-8-sig")
-    return path
-
-
 MULTIBLIMP = [
     {"sen": "koira juoksee", "wrong_sen": "koira juoksevat", "lang": "fin", "phenomenon": "SV-#"},
     {"sen": 'hän sanoi: "tule, jo"', "wrong_sen": 'hän sanoin: "tule, jo"', "lang": "fin", "phenomenon": "SV-P"},
@@ -98,22 +81,21 @@ RUBLIMP = [
 ]  # fmt: skip
 
 
-@parametrize("extension", ["csv", "tsv", "jsonl", "parquet"])
-def test_pairs_of_other_languages_in_every_format(tmp_path, extension):
-    pairs = load_pairs(str(write_table(tmp_path / f"fin.{extension}", MULTIBLIMP)))
+def test_pairs_of_other_languages(tmp_path):
+    pairs = load_pairs(str(write_pairs(tmp_path / "fin.jsonl", *MULTIBLIMP)))
     assert [(pair.good, pair.bad) for pair in pairs] == [tuple(row.values())[:2] for row in MULTIBLIMP]
     assert [(pair.paradigm, pair.phenomenon) for pair in pairs] == [("SV-#", "SV-#"), ("SV-P", "SV-P")]
-    write_table(tmp_path / f"russian.{extension}", RUBLIMP)
+    write_pairs(tmp_path / "russian.jsonl", *RUBLIMP)
     *_, pair = load_pairs(str(tmp_path))  # of the folder
     assert (pair.bad, pair.paradigm, pair.phenomenon) == ("Никто верил не.", "negative_concord", "Negation")
-    own = write_table(tmp_path / f"own.{extension}", [{"a": "x", "b": "y", "sen": "z"}])
+    own = write_pairs(tmp_path / "own.jsonl", {"a": "x", "b": "y", "sen": "z"})
     assert load_pairs(str(own), columns=["b", "a"])[0][:4] == ("y", "x", "own", "own")
 
 
 def test_one_configuration_of_a_data_set(tmp_path):
     for language in ("fin", "tur"):
-        write_table(tmp_path / "multiblimp" / language / "data.tsv", [{**MULTIBLIMP[0], "sen": language}])
-    files = [{"config_name": name, "data_files": f"{name}/data.tsv"} for name in ("fin", "tur")]
+        write_pairs(tmp_path / "multiblimp" / language / "data.jsonl", {**MULTIBLIMP[0], "sen": language})
+    files = [{"config_name": name, "data_files": f"{name}/data.jsonl"} for name in ("fin", "tur")]
     (tmp_path / "multiblimp" / "README.md").write_text(f"---\n{json.dumps({'configs': files})}\n---\n")
     (pair,) = load_pairs(str(tmp_path / "multiblimp"), config="tur")
     assert pair.good == "tur" and pair.place.endswith("multiblimp tur train:1")
@@ -130,7 +112,7 @@ def world(tmp_path, wordpiece_tokenizer, monkeypatch):
 
 
 def flags(path, *more):
-    return ["--pretrain_path", path, "--data", "pairs.jsonl", "--use_cpu", "--disable_tqdm", *more]
+    return ["--pretrain_path", path, "--data", "pairs.jsonl", "--use_cpu", *more]
 
 
 def test_the_command_scores_what_the_path_allows(world, capsys):
@@ -154,22 +136,12 @@ def test_the_command_scores_what_the_path_allows(world, capsys):
     assert "<table" in (world / "output/lm/report.html").read_text()
 
 
-def test_a_command_that_ended_while_it_wrote_can_run_again(world, monkeypatch):
-    def interrupt():
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, raises(KeyboardInterrupt):
-        patch.setattr("electra.tasks.minimal_pairs.task.environment", interrupt)
-        main(flags("run"))
-    main(flags("run"))
-    assert (world / "output/blimp_run/report.html").is_file()
-
-
 def test_a_model_of_the_hub_has_nothing_of_the_working_directory(world, wordpiece_tokenizer):
     (world / "config.yaml").write_text("mlm_probability: 0.4\n")
     discriminator, generator = random_pair(wordpiece_tokenizer)
     networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
-    assert judges_of(networks).replaced_share == approx(0.15 * 0.85)
+    scorer = make_scorer(MinimalPairArguments(use_cpu=True), judges_of(networks), networks)
+    assert scorer.replaced_share == approx(0.15 * 0.85)
 
 
 @parametrize(
@@ -188,7 +160,8 @@ def test_the_corrected_score_follows_the_options_of_the_run(world, wordpiece_tok
     assert list(written["scores"]) == ["discriminator", *scores, "pll"]
     assert written["replaced_share"] == approx(share)
     args = MinimalPairArguments(pretrain_path="other", use_cpu=True)
-    scorer = make_scorer(args, judges_of(load_networks("other")), 4)
+    networks = load_networks("other")
+    scorer = make_scorer(args, judges_of(networks), networks)
     assert scorer.temperature == options.get("temperature", 1.0)
 
 
@@ -214,7 +187,7 @@ def test_every_pair_is_written_with_its_scores_in_letters(world):
     for name, found in json.loads(written)["scores"].items():
         good, bad = pair["scores"][name]
         assert found["overall"]["accuracy"] == float(good > bad)
-    assert "один" in written and "єдино" in (folder / "pair_scores.jsonl").read_text()
+    assert "єдино" in (folder / "pair_scores.jsonl").read_text()
 
 
 def test_an_electric_has_its_own_score(world, wordpiece_tokenizer, capsys):
@@ -235,11 +208,7 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
     [
         (b"", "pairs.jsonl is empty"),
         (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
-        (b"\xff\xfe\n", "pairs.jsonl:1 is not UTF-8"),
-        (b"[1]\n", "pairs.jsonl:1 "),
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
-        (b'{"sentence_good": "a", "sentence_bad": ""}\n', "sentence_bad"),
-        (b'{"sentence_good": 3, "sentence_bad": "b"}\n', "sentence_good"),
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has 32 tokens, more than the 24"),
     ],
 )
@@ -247,18 +216,6 @@ def test_wrong_pairs_are_refused(world, content, message, capsys):
     (world / "pairs.jsonl").write_bytes(content)
     assert message in refused_command(main, flags("run"), capsys)
     assert not (world / "output").exists()
-
-
-def test_too_long_sentences_and_damaged_options_are_refused(world, wordpiece_tokenizer, capsys):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-    config = RobertaConfig(vocab_size=len(wordpiece_tokenizer), max_position_embeddings=33, pad_token_id=1, **sizes)
-    RobertaForMaskedLM(config).save_pretrained(world / "roberta")  # 31 tokens
-    wordpiece_tokenizer.save_pretrained(world / "roberta")
-    write_pairs(world / "pairs.jsonl", LONG)
-    assert "32 tokens, more than the 31" in refused_command(main, flags("roberta"), capsys)
-    write_pairs(world / "pairs.jsonl")
-    (world / "run" / "config.yaml").write_text("max_length: [")
-    assert "run/config.yaml" in refused_command(main, flags("run"), capsys)
 
 
 @parametrize(
@@ -287,15 +244,3 @@ def test_wrong_commands_are_refused(
     wordpiece_tokenizer.save_pretrained(world / "plain")
     assert message in refused_command(main, argv, capsys)
     assert not (world / "output").exists()
-
-
-def test_an_impossible_folder_ends_the_command_before_it_scores(world, monkeypatch):
-    scored = []
-    monkeypatch.setattr(Scorer, "scores", lambda *args: scored.append(args) or {})
-    with raises(OSError, match=r"pairs\.jsonl/below"):
-        main(flags("run", "--output_dir", "pairs.jsonl/below"))
-    assert not scored
-
-
-def test_a_data_set_of_the_hub_that_cannot_be_reached(world):
-    assert "--data" in refused(lambda: load_pairs("nobody/nothing"))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from pytest import approx
 
-from electra.tasks.squad.answers import decode, has_one_start
+from electra.tasks.squad.answers import decode
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import Candidates
 from electra.tasks.squad.windows import encode_questions
@@ -18,13 +18,9 @@ LONG = " ".join(map(str, range(10, 26)))
 NEVER = -math.inf
 
 
-def encode(tokenizer, *paragraphs, places=(), asked=(), max_length=40):
-    """A question on each paragraph, "7" if not `asked`; its answer, of two characters, is at `places`."""
-    questions = []
-    for i, paragraph in enumerate(paragraphs):
-        start = places[i] if places else None
-        answers = () if start is None else (paragraph[start : start + 2],)
-        questions.append(Question(f"q{i}", asked[i] if asked else "7", i, answers, start))
+def encode(tokenizer, *paragraphs, max_length=40):
+    """The question "7" on each paragraph."""
+    questions = [Question(f"q{i}", "7", i, (), None) for i, _ in enumerate(paragraphs)]
     data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
     return data, encode_questions(data, tokenizer, max_length, max_query_length=9, doc_stride=6, is_training=False)
 
@@ -101,24 +97,3 @@ def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_j
         answers = found.nbest[question.id]
         assert [(a["text"], a["start_logit"] + a["end_logit"]) for a in answers] == expected
         assert found.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()
-
-
-@parametrize(
-    ("starts", "null", "places", "same"),
-    [
-        ([3, 4, 5], 0.0, (), False),
-        ([0, 0, 0], 0.0, (), True),  # [CLS]
-        ([3, 3, 4], 0.0, (), True),  # the first word of each paragraph
-        ([4, 4, 4], 0.0, (), True),  # the same position of each window
-        ([3, 4, 5], math.nan, (), True),
-        ([3, 3, 4], 0.0, (0, 0, 0), False),  # where all true answers start
-        ([3, 3, 4], 0.0, (0, 3, 6), True),
-    ],
-)
-@parametrize("behind_cls", [True, False])
-def test_a_run_that_starts_everywhere_alike_has_one_start(framed_tokenizer, starts, null, places, same, behind_cls):
-    data, windows = encode(framed_tokenizer, WORDS, WORDS, WORDS, places=places, asked=("7", "7", "7 8"))
-    assert windows.context[:, 0].tolist() == [3, 3, 4]
-    first = {0: 0.0} if behind_cls else {}  # the best answer is behind that there is none
-    found = stack(*(candidates({**first, start: -1.0}, {3: 0.0}, null=null) for start in starts))
-    assert has_one_start(found, windows, data) is same

@@ -53,26 +53,16 @@ def test_a_misplaced_answer_is_refused_with_its_question(answer, start, tmp_path
         check_answers(data)
 
 
-def test_answers_at_their_positions_are_accepted(tmp_path):
-    asked = [question("a", ("Rome", 3), ("elsewhere", 0)), question("none")]  # only the first is trained on
-    check_answers(read_questions(write(tmp_path / "q.json", ("In Rome.", asked))))
-
-
 def test_a_broken_file_is_refused_with_its_name(tmp_path):
     path = tmp_path / "q.json"
     twice = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a")] * 2}]}]}
     for text, named in (
-        (None, "cannot read"),
         ('{"data": [}', "line 1 column 11"),
-        ("[]", "TypeError"),
         ('{"data": []}', "no questions"),
         ('{"data": [{"title": "t"}]}', "'paragraphs'"),
-        (json.dumps(twice), "format: ValueError two questions have the id a,"),
-        (json.dumps(twice).replace('"a?"', '"\\ud800"'), "Unicode"),
-        (json.dumps(twice).replace("[]", '[{"text": null, "answer_start": 0}]'), "answer"),
+        (json.dumps(twice), "two questions have the id a"),
     ):
-        if text is not None:
-            path.write_text(text)
+        path.write_text(text)
         with raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):
             read_questions(path)
 
@@ -90,10 +80,3 @@ def test_a_data_set_gives_what_the_file_gives(tmp_path):
     assert found["train"].paragraphs == expected.paragraphs and found["train"].is_version_2
     assert sorted(found["train"].questions, key=lambda q: q.id) == sorted(expected.questions, key=lambda q: q.id)
     assert len(found["dev"]) == 1 and not found["dev"].is_version_2
-
-    without = table.remove_columns("answers")
-    datasets.DatasetDict(train=without, validation=without).save_to_disk(tmp_path / "without")
-    with raises(UserError, match=r"\(train\).*'answers'"):
-        load_questions(SquadArguments(dataset_name=str(tmp_path / "without")))
-    with raises(UserError, match="nobody/nothing"):
-        load_questions(SquadArguments(dataset_name="nobody/nothing"))

@@ -4,7 +4,7 @@ import datasets
 from pytest import raises
 
 from electra.io.errors import UserError
-from electra.tasks.tagging.columns import read_columns, with_predictions
+from electra.tasks.tagging.columns import as_columns, read_columns
 from electra.tasks.tagging.data import load_splits
 from electra.tasks.tagging.rows import read_table
 
@@ -29,25 +29,22 @@ def test_sentences_end_at_blank_lines(tmp_path):
     found = read_columns(write(tmp_path, TEXT))
     assert found.words == [["EU", "rejects"], ["Peter"]] and len(found) == 2
     assert found.labels == [["I-ORG", "O"], ["I-PER"]]
-    assert found.places == [f"{tmp_path}/a.txt line 3", f"{tmp_path}/a.txt line 9"]
     for column in (1, -2):
         assert read_columns(write(tmp_path, TEXT), column).labels == [["NNP", "VBZ"], ["NNP"]]
-    assert with_predictions(found, [["I-ORG", "I-PER"], ["O"]]) == (
-        "-DOCSTART- -X- O O\n\nEU NNP I-ORG I-ORG\nrejects VBZ O I-PER\n\n\n-DOCSTART- -X- O O\n\nPeter NNP I-PER O\n"
-    )
+    predicted = as_columns(found.words, found.labels, [["I-ORG", "I-PER"], ["O"]])
+    assert predicted == "EU I-ORG I-ORG\nrejects O I-PER\n\nPeter I-PER O\n\n"
 
 
 def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
     found = read_columns(write(tmp_path, "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"))
     assert found.words == [["a\u00a0b", "c\u2028d"], ["e"]] and found.labels == [["O", "B-X"], ["O"]]
-    assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a\u00a0b\tO\tB-X\nc\u2028d\t B-X\tO\n\ne\tO\tO\n"
 
 
 def test_a_test_file_may_have_no_labels(tmp_path):
     path = write(tmp_path, "EU\nrejects\n")
     found = read_columns(path, 2, needs_labels=False)
-    assert found.labels is None and with_predictions(found, [["B-ORG", "O"]]) == "EU B-ORG\nrejects O\n"
-    with raises(UserError, match=r"line 1 has 1 columns.*--label_column -1"):
+    assert found.labels is None and as_columns([["EU", " "]], [["B-ORG", "O"]]) == "EU B-ORG\n_ O\n\n"
+    with raises(UserError, match=r"1 columns.*--label_column -1"):
         read_columns(path)
 
 
@@ -55,7 +52,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path):
     for text, column, message in (
         ("a O\n\nb X O\n", -1, r"a\.txt line 3 has 3 columns.* 2"),
         ("-DOCSTART- O\n\n", -1, r"a\.txt"),
-        *(("a O\n", column, rf"a\.txt line 1 has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
+        *(("a O\n", column, rf"a\.txt has 2 columns.*--label_column {column}") for column in (2, 0, -2)),
     ):
         with raises(UserError, match=message):
             read_columns(write(tmp_path, text), column)
@@ -67,8 +64,6 @@ def test_a_data_set_gives_names_of_classes():
     columns = {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}
     sentences = read_table(datasets.Dataset.from_dict(columns, features), "data set d train", None)
     assert sentences.words == [["Ann", "Lee"], ["x"]] and sentences.labels == [["B-PER", "I-PER"], ["O"]]
-    assert sentences.places == ["data set d train row 0", "data set d train row 3"]
-    assert with_predictions(sentences, [["O", "O"], ["B-PER"]]) == "Ann B-PER O\nLee I-PER O\n\nx O B-PER\n"
 
 
 def test_a_test_split_with_hidden_labels_is_one_without():
@@ -76,7 +71,6 @@ def test_a_test_split_with_hidden_labels_is_one_without():
         split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
         found = read_table(split, "data set d test", None, needs_labels=False)
         assert found.labels is None and found.words == [["a", " "], ["c"]]
-        assert with_predictions(found, [["B-X", "O"], ["O"]]) == "a B-X\n_ O\n\nc O\n"
         with raises(UserError, match="row 0"):
             read_table(split, "data set d train", None)
 
@@ -85,9 +79,9 @@ def test_a_data_set_that_does_not_fit_is_refused():
     for columns, column, message in (
         ({"tokens": [["a"]], "tags": [[1]]}, None, "row 0.* without a name"),
         ({"tokens": [["a", "b"]], "tags": [["O"]]}, None, "row 0 has 2 words and 1 labels"),
-        ({"text": ["a"], "tags": [["O"]]}, None, "text tags.*tokens or words"),
-        ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags ner_tags.*--label_column"),
-        ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "--label_column"),
+        ({"text": ["a"], "tags": [["O"]]}, None, "no labels.*text, tags"),
+        ({"tokens": [["a"]], "pos_tags": [["X"]], "ner_tags": [["O"]]}, None, "pos_tags, ner_tags.*--label_column"),
+        ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "no labels"),
     ):
         with raises(UserError, match=message):
             read_table(datasets.Dataset.from_dict(columns), "d", column)

@@ -7,19 +7,21 @@ from electra.tasks.tagging import schemes
 from tests.helpers import parametrize
 
 WRITTEN = {
-    "iob1": "I-PER I-PER B-PER I-LOC I-LOC O I-LOC",
     "iob2": "B-PER I-PER B-PER B-LOC I-LOC O B-LOC",
     "bioes": "B-PER E-PER S-PER B-LOC E-LOC O S-LOC",
 }
-BILOU = "B-PER L-PER U-PER B-LOC L-LOC O U-LOC"
+READ = (
+    *WRITTEN.values(),
+    "I-PER I-PER B-PER I-LOC I-LOC O I-LOC",  # IOB1
+    "B-PER L-PER U-PER B-LOC L-LOC O U-LOC",  # BILOU
+)
 
 
 @parametrize("scheme", WRITTEN)
-def test_every_scheme_is_read_and_written(scheme):
-    for labels in (*WRITTEN.values(), BILOU):
+def test_four_schemes_are_read_and_two_written(scheme):
+    for labels in READ:
         assert schemes.convert(labels.split(), scheme) == WRITTEN[scheme].split()
     assert schemes.convert(["NN", "B-X"], "plain") == ["NN", "B-X"]
-    assert schemes.to_bilou(WRITTEN["bioes"].split()) == BILOU.split()
 
 
 def test_what_a_scheme_does_not_allow_is_repaired():
@@ -34,18 +36,13 @@ def test_what_a_scheme_does_not_allow_is_repaired():
         assert schemes.convert(labels.split(), "iob2") == expected.split()
 
 
-def test_a_scheme_is_detected():
-    detected = {
-        ("I-PER O", "B-LOC I-LOC"): "iob2",  # as many for the one as for the other
-        ("I-PER O", "I-LOC I-LOC"): "iob1",
-        ("B-PER I-PER", "O B-LOC"): "iob2",
-        ("U-PER O",): "bioes",
-        ("NN VB O",): "plain",
-        ("O O",): "iob2",
-    }
-    assert {found: schemes.detect_scheme([sentence.split() for sentence in found]) for found in detected} == detected
-    with raises(UserError, match=r"'PER'.*'B-LOC'.*--label_column"):
-        schemes.detect_scheme([["B-LOC", "PER"]])
+def test_the_scheme_is_that_of_the_data_or_as_asked():
+    found = {"I-PER O": "iob2", "B-PER I-PER": "iob2", "U-PER O": "bioes", "NN VB O": "plain", "O O": "iob2"}
+    assert {labels: schemes.choose_scheme([labels.split()], "auto") for labels in found} == found
+    assert schemes.choose_scheme([["I-PER"]], "bioes") == "bioes"
+    for labels, asked in ((["B-LOC", "PER"], "auto"), (["NN"], "iob2")):
+        with raises(UserError, match="--label_column"):
+            schemes.choose_scheme([labels], asked)
 
 
 def test_the_tags_are_all_that_a_type_may_need():
@@ -72,10 +69,3 @@ def test_without_entities_f1_is_zero():
     nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0}
     assert schemes.score([["O", "O"]], [["O", "O"]], "iob2") == nothing
     assert schemes.score([["NN", "VB"]], [["NN", "NN"]], "plain") == {"accuracy": 0.5}
-
-
-def test_one_label_for_all_words_is_a_collapse():
-    true = [["B-PER", *["O"] * 49]] * 2
-    assert schemes.has_one_label([["O"] * 50] * 2, true)
-    assert not schemes.has_one_label([["O"] * 50], [["O"] * 50])
-    assert not schemes.has_one_label([true[0], ["O"] * 50], true)

@@ -4,7 +4,7 @@ import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
-from electra.finetuning.encoding import PaddingCollator, cut_windows
+from electra.finetuning.encoding import PaddingCollator
 from electra.tasks.tagging.windows import make_windows
 
 CLS, SEP = 2, 3
@@ -22,13 +22,6 @@ def test_a_word_is_labelled_at_its_first_token(framed_tokenizer):
         "labels": [[1, 2, 3], [4, -100, -100]],
     }
     assert set(PaddingCollator(0)([rows.without_labels()[0]])) == {"input_ids", "attention_mask", "positions"}
-
-
-def test_the_last_full_window_ends_with_the_text():
-    cases = {(8, 8): [0], (9, 8): [0, 1], (20, 8): [0, 4, 8, 12], (18, 8): [0, 4, 8, 10], (3, 1): [0, 1, 2]}
-    for (length, size), starts in cases.items():
-        windows = cut_windows(length, size, max(1, size // 2), is_last_full=True)
-        assert windows.tolist() == [[start, start + size] for start in starts]
 
 
 def test_a_long_sentence_has_each_word_where_it_has_most_context(framed_tokenizer):
