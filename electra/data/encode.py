@@ -30,8 +30,8 @@ BATCH_CHARACTERS = 1_000_000  # per call of the tokenizer: keeps all cores busy,
 _LINE_WITH_GAP = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
 
-EncodedBatch = tuple[pa.RecordBatch, TokenIds, int]
-"""Rows of some documents, without those that have no token; the tokens of all rows; size of the text as UTF-8."""
+EncodedBatch = tuple[pa.RecordBatch, TokenIds]
+"""Rows of some documents, without those that have no token; the tokens of all rows."""
 
 
 class Encoder:
@@ -73,15 +73,14 @@ class Encoder:
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
         document_tokens = np.diff(tokens_before[np.cumsum([0, *lines_per_document])])
-        encoded = [text.encode("utf-8") for text in texts]
         columns = [
             _list_array(document_tokens, values),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),
-            pa.array([content_hash(text) for text in encoded], type=pa.uint64()),
+            pa.array([content_hash(text.encode("utf-8")) for text in texts], type=pa.uint64()),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         has_tokens = pa.array(document_tokens > 0)
-        return rows.filter(has_tokens), values, sum(map(len, encoded))
+        return rows.filter(has_tokens), values
 
     def _lines(self, text: str) -> list[str]:
         """The lines of a document that hold text; with newlines, joined again they are the document."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from electra.data.rng import Bits, Flags, Ints, permute, permute_locally, random_bits
+from electra.data.rng import Bits, Ints, permute, permute_locally, random_bits
 from electra.data.token_cache import TokenIds
 
 # Each use of the random numbers has a stream of its own.
@@ -159,75 +159,55 @@ class SegmentCollator:
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return `input_ids`, `token_type_ids` and `attention_mask`, int64 (B, L), and the random numbers."""
         members = [row.seeded() if isinstance(row, PackedRow) else [row] for row in rows]
-        segments = [segment for row in members for segment in row]
-        lengths, is_used = self._lengths(members)
-        starts = lengths.cumsum(axis=1) - lengths
-        sizes = lengths.sum(axis=1)
-        length = self.length or int(sizes.max())
-
-        batch = self._tokens((len(rows), length), segments, is_used, starts)
-        if sizes.min() < length:
-            is_real = np.arange(length) < sizes[:, None]
-            batch["attention_mask"] = is_real.astype(np.int64)
-        if lengths.shape[1] > 1:
-            batch["segment_lengths"] = lengths
-
-        seeds = np.zeros(lengths.shape, dtype=np.uint64)
-        seeds[is_used] = [segment.mask_seed for segment in segments]
-        noise = _noise(seeds, starts, length)
-        batch["mask_noise"] = noise[..., :2]
-        batch["sample_noise"] = noise[..., 2]
-        return {name: torch.from_numpy(values) for name, values in batch.items()}
-
-    def _lengths(self, members: list[list[Segment]]) -> tuple[Ints, Flags]:
-        """The tokens of each segment of each row, int64 (B, S), and whether there is one, bool (B, S)."""
-        counts = np.array([len(row) for row in members])
-        width = int(counts.max())
-        if self.length and width > 1:
-            width += -width % _WIDTH_STEP
-        is_used = np.arange(width) < counts[:, None]
-        lengths = np.zeros(is_used.shape, dtype=np.int64)
-        lengths[is_used] = [segment_length(segment) for row in members for segment in row]
-        return lengths, is_used
-
-    def _tokens(
-        self,
-        shape: tuple[int, int],
-        segments: list[Segment],
-        is_used: Flags,
-        starts: Ints,
-    ) -> dict[str, Any]:
-        """Write the segments, each into its row from its start on, with special tokens."""
+        lengths = [[*map(segment_length, row)] for row in members]
+        sizes = np.array([*map(sum, lengths)])
+        shape = (len(rows), self.length or int(sizes.max()))
         input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
         token_type_ids = np.zeros(shape, dtype=np.int64)
-        rows = is_used.nonzero()[0].tolist()
-        for row, start, segment in zip(rows, starts[is_used].tolist(), segments, strict=True):
-            end = start + 1 + len(segment.first)
-            input_ids[row, start] = self.cls_token_id
-            input_ids[row, start + 1 : end] = segment.first
-            input_ids[row, end] = self.sep_token_id
-            if segment.second is not None:
-                start = end + 1
-                end = start + len(segment.second)
-                input_ids[row, start:end] = segment.second
+        seeds = np.zeros(shape, dtype=np.uint64)
+        starts = np.zeros(shape, dtype=np.int64)
+        for row, segments in enumerate(members):
+            start = 0
+            for segment in segments:
+                seeds[row, start:] = segment.mask_seed
+                starts[row, start:] = start
+                end = start + 1 + len(segment.first)
+                input_ids[row, start] = self.cls_token_id
+                input_ids[row, start + 1 : end] = segment.first
                 input_ids[row, end] = self.sep_token_id
-                token_type_ids[row, start : end + 1] = 1
-        return {"input_ids": input_ids, "token_type_ids": token_type_ids}
+                if segment.second is not None:
+                    start = end + 1
+                    end = start + len(segment.second)
+                    input_ids[row, start:end] = segment.second
+                    input_ids[row, end] = self.sep_token_id
+                    token_type_ids[row, start : end + 1] = 1
+                start = end + 1
+
+        columns = np.arange(shape[1])
+        noise = _noise(seeds, columns - starts)
+        batch: dict[str, NDArray[Any]] = {
+            "input_ids": input_ids,
+            "token_type_ids": token_type_ids,
+            "mask_noise": noise[..., :2],
+            "sample_noise": noise[..., 2],
+        }
+        is_real = columns < sizes[:, None]
+        if not is_real.all():
+            batch["attention_mask"] = is_real.astype(np.int64)
+        width = max(map(len, lengths))
+        if width > 1:
+            width += -width % _WIDTH_STEP if self.length else 0
+            batch["segment_lengths"] = np.array([row + [0] * (width - len(row)) for row in lengths])
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
-def _noise(seeds: Bits, starts: Ints, length: int) -> NDArray[np.float32]:
+def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
     """Random numbers in [0, 1) of every token, float32 (B, L, 3), by its segment's seed and its place in the segment.
 
     Args:
-        seeds: of the segments, (B, S).
-        starts: of the segments in their rows, (B, S).
-        length: L.
+        seeds: of the segment of each token, (B, L).
+        places: of the tokens in their segments, (B, L); padding belongs to the segment before it.
     """
-    columns = np.broadcast_to(np.arange(length), (len(seeds), length))
-    if seeds.shape[1] > 1:
-        segment = (columns[:, None] >= starts[:, 1:, None]).sum(axis=1)
-        seeds = np.take_along_axis(seeds, segment, axis=1)
-        columns = columns - np.take_along_axis(starts, segment, axis=1)
-    bits = random_bits(0, seeds[..., None], columns[..., None], np.arange(_SAMPLES))
+    bits = random_bits(0, seeds[..., None], places[..., None], np.arange(_SAMPLES))
     # 24 bits are exact in float32; rounding more bits could give 1.0.
     return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

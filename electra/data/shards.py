@@ -33,7 +33,7 @@ from electra.data.token_cache import (
     read_arrow,
     write_index,
 )
-from electra.io.checkpoints import find_damage
+from electra.io.checkpoints import MANIFEST_NAME, find_damage
 from electra.io.errors import UserError
 from electra.io.files import lock_beside, write_json
 from electra.io.folders import build_folder
@@ -61,10 +61,8 @@ def load_or_build_cache(
     if find_damage(target) is None:
         return TokenCache(target)
     with lock_beside(target, "the token cache"):
-        wrong = find_damage(target)
-        if wrong is not None:  # no other process has built it meanwhile
-            if (target / "manifest.json").exists():
-                logger.warning("Building the token cache %s again: it %s", target, wrong)
+        if find_damage(target) is not None:  # no other process has built it meanwhile
+            if (target / MANIFEST_NAME).exists():
                 shutil.rmtree(target)
             count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
             _build_shards(corpus, tokenizer, target, count)
@@ -88,14 +86,14 @@ def _build_shards(
     """Build all shards of a cache on this host."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = min(count, cores, MOST_PROCESSES)
+    build = partial(_build_in_process, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
+    bar = partial(tqdm, total=count, unit="shard", desc="Tokenizing", disable=None)
     if processes == 1:
-        for shard in range(count):
-            build_shard(corpus, tokenizer, target, shard, count)
+        list(bar(map(build, range(count))))
         return
     context = multiprocessing.get_context("spawn")
-    build = partial(_build_in_worker, corpus.options, corpus.seed, tokenizer=tokenizer, target=target, count=count)
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
-        list(tqdm(pool.map(build, range(count)), total=count, unit="shard", desc="Tokenizing", disable=None))
+        list(bar(pool.map(build, range(count))))
 
 
 def _start_worker(threads: int) -> None:
@@ -105,7 +103,7 @@ def _start_worker(threads: int) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _build_in_worker(options: CorpusArguments, seed: int, shard: int, **others: Any) -> None:
+def _build_in_process(options: CorpusArguments, seed: int, shard: int, **others: Any) -> None:
     build_shard(Corpus(options, seed), shard=shard, **others)
 
 
@@ -140,15 +138,13 @@ def _write_tokens(
     encoder = Encoder(tokenizer)
     sources = [{**source, "documents": 0, "tokens": 0} for source in corpus.describe()]
     unknown = 0
-    bar = tqdm(total=corpus.size_bytes, unit="B", unit_scale=True, desc="Tokenizing", disable=count > 1 or None)
-    with bar, pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
-            for rows, ids, text_bytes in encoder.batches(documents):
+            for rows, ids in encoder.batches(documents):
                 writer.write_batch(rows)
                 source["documents"] += rows.num_rows
                 source["tokens"] += len(ids)
                 unknown += int((ids == tokenizer.unk_token_id).sum())
-                bar.update(text_bytes)
     return {"sources": sources, "unknown": unknown}
 
 

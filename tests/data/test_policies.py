@@ -264,22 +264,15 @@ def test_packed_rows_hold_each_short_document_once(make_numbered_cache):
     assert np.mean(is_single) == approx(0.1, abs=0.04)
 
 
-def test_documents_of_two_lengths_are_paired_anew_in_every_epoch(make_numbered_cache):
-    corpus = Corpus(make_numbered_cache, [22, 12] * 60)  # one of each fills a row
-    rows = ([segments_of(row) for row in epoch_of(corpus.policy("packed", max_length=40), e)] for e in range(2))
-    first, second = ({tuple(corpus.place(text_of(s))[0] for s in row) for row in epoch} for epoch in rows)
-    assert len(first) == len(second) == 60 and len(first & second) < 10
-
-
 def test_packed_documents_that_fill_a_row_are_windows(mixed):
     rows = epoch_of(mixed.policy("packed"), 2)
     is_long = mixed.lengths > BODY
     long = [row for row in rows if mixed.lengths[mixed.place(text_of(segments_of(row)[0]))[0]] > BODY]
     assert len(long) == round((mixed.lengths[is_long] / BODY).sum())
     assert all(isinstance(row, Segment) and len(text_of(row)) == BODY + (row.second is None) for row in long[:50])
-    only_long = Corpus(lambda lengths: mixed.cache, [40])
-    only_long.documents = mixed.documents[is_long]
-    assert len(only_long.policy("packed")) == len(long)
+    assert len(make_policy("packed", mixed.cache, mixed.documents[is_long], max_length=MAX_LENGTH, seed=42)) == len(
+        long
+    )
 
 
 @parametrize("capacity", [8, 64])

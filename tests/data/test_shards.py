@@ -1,12 +1,11 @@
 """Shards: any number, in any order, with kills, give one cache; foreign tokens are read where they are."""
 
 import json
+import multiprocessing
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 
 import datasets
 import numpy as np
@@ -17,15 +16,15 @@ import pytest
 from electra.data import shards
 from electra.data.command import main
 from electra.data.corpus import Corpus
+from electra.data.encode import Encoder
 from electra.data.foreign import open_cache
 from electra.data.options import CorpusArguments
-from electra.data.policies import make_policy
 from electra.data.rng import random_bits
 from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
 from electra.data.split import Documents, held_out_documents, remembered, shared_documents, text_fingerprint
 from electra.data.token_cache import TokenCache
 from tests.conftest import TEXTS, refused
-from tests.helpers import ENVIRONMENT, ROOT, parametrize
+from tests.helpers import parametrize
 
 WORDS = " ".join(TEXTS).split()
 
@@ -85,11 +84,8 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)  # again: it is there
         merge_shards(folder, wordpiece_tokenizer)
         cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / str(count))
-        policy = make_policy("windows", cache, Documents(len(cache), np.array([3, 4])), max_length=16, seed=1)
-        rows = policy.cut(2, np.arange(len(policy)))
-        segments = [(row.first.tolist(), None if row.second is None else row.second.tolist()) for row in rows]
         sums = {name: cache.description[name] for name in ("tokens", "sources")}
-        found.append((contents(cache), segments, sums))
+        found.append((contents(cache), sums))
     assert found[0] == found[1] == found[2]
     assert found[0][0][2] != sorted(found[0][0][2])
 
@@ -111,27 +107,23 @@ def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokeni
     assert "shard-00000-of-00003 is damaged" in refused(merge)
 
 
-@pytest.mark.slow
-def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path):
+def test_killed_builders_are_started_again(corpus, wordpiece_tokenizer, tmp_path, monkeypatch, capsys):
     wordpiece_tokenizer.save_pretrained(tmp_path / "tokenizer")
     flags = [
         *("--dataset_name", *corpus.options.dataset_name, "--train_file", *corpus.options.train_file),
         *("--dataset_sampling", *map(str, corpus.options.dataset_sampling)),
         *("--tokenizer_path", str(tmp_path / "tokenizer"), "--cache_dir", str(tmp_path / "cache")),
     ]
-    command = [sys.executable, "-m", "electra", "cache", *flags]
-    slow = "import electra.data.encode as e, time; f = e.Encoder._encode; "
-    slow += "e.Encoder._encode = lambda *a: (print('busy', flush=True), time.sleep(60), f(*a))[2]; "
-    slow += "from electra.data.command import main; main()"
-    killed = subprocess.Popen(
-        [sys.executable, "-c", slow, *flags, "--shard", "1/3"], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE
-    )
-    assert any(b"busy" in line for line in killed.stdout)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    monkeypatch.setattr("electra.data.command.setup_logging", lambda: None)  # which hides logs from other tests
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "_encode", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        killed = multiprocessing.get_context("fork").Process(target=main, args=([*flags, "--shard", "1/3"],))
+        killed.start()
+        killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     for words in (["--shard", "2/3"], ["--shard", "1/3"], ["--shard", "0/3"], ["--merge"]):
-        out = subprocess.run([*command, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    cache = TokenCache(out.stdout.split()[-1])
+        main([*flags, *words])
+    cache = TokenCache(capsys.readouterr().out.split()[-1])
     alone = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone")
     assert contents(cache) == contents(alone)
     assert not [*cache.path.glob("*.unfinished")]
@@ -204,18 +196,20 @@ def test_documents_are_all_but_those_left_out():
 
 
 @parametrize("seed", range(5))
-@parametrize("fraction", [1e-9, 0.1, 0.9])
+@parametrize("fraction", [1e-9, 0.1, 0.9, 0.9999])
 def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch):
     hashes = np.random.default_rng(0).integers(0, 500, 3000, dtype=np.uint64)
     ranks = random_bits(seed, hashes)
     lowest = np.unique(ranks)
-    wanted = max(1, round(fraction * len(lowest)))
+    wanted = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
     expected = np.flatnonzero(ranks <= lowest[wanted - 1])
     for block in (7, 10**6):
         monkeypatch.setattr("electra.data.split.BLOCK", block)
         assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()
         assert shared_documents(hashes, hashes[:9]).tolist() == np.flatnonzero(np.isin(hashes, hashes[:9])).tolist()
         assert text_fingerprint(hashes, expected) == text_fingerprint(np.delete(hashes, expected))
+    assert len(held_out_documents(hashes, 0, seed)) == 0
+    assert "--validation_fraction 0" in refused(lambda: held_out_documents(np.ones_like(hashes), fraction, seed))
 
 
 def test_a_split_is_made_once(tmp_path):

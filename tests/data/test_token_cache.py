@@ -16,7 +16,6 @@ from electra.data import encode
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
-from electra.data.split import Documents, held_out_documents
 from electra.data.token_cache import DESCRIPTION_NAME, FORMAT_VERSION
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
@@ -96,13 +95,6 @@ def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, tokenizers,
     for document, text in enumerate(texts if algorithm == "wordpiece" else []):
         lines = [len(ids) for ids in expected_ids(tokenizers[algorithm], [x for x in text.split("\n") if x.strip()])]
         assert cache.line_lengths(document).tolist() == lines
-
-
-def test_any_stretch_of_a_document_can_be_read(make_cache):
-    cache = make_cache([[[10, 11, 12]], [[20], [21, 22]], [[30]]])
-    assert cache.tokens(1, 1, 2).tolist() == [21, 22]
-    assert not cache.tokens(0, 0, 3).flags.writeable
-    assert [cache.line_lengths(document).tolist() for document in range(3)] == [[3], [1, 2], [1]]
 
 
 def test_byte_level_lines_together_spell_the_document(tokenizers, build):
@@ -220,44 +212,3 @@ def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, wri
     assert other == (stamp, ids)  # of one and the same build
     assert ids == expected_ids(wordpiece_tokenizer, TEXTS) * 200
     assert len(list(tmp_path.glob("documents-*"))) == 2  # the cache and its lock
-
-
-def test_unusable_corpora_are_errors_that_name_the_option(build, number_tokenizer, tmp_path):
-    (tmp_path / "file").write_text("")
-    corpus = Corpus(CorpusArguments(train_file=[str(tmp_path / "file")]))
-    assert "--cache_dir" in refused(lambda: load_or_build_cache(corpus, number_tokenizer, tmp_path / "file"))
-
-
-# Held-out split
-
-
-@parametrize(
-    ("distinct", "fraction", "expected"),
-    [(1000, 0.05, 50), (1000, 0.0001, 1), (2, 0.05, 1), (7, 0.5, 4), (5, 0.999, 4)],
-)
-def test_an_exact_share_of_distinct_documents_is_held_out(distinct, fraction, expected):
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 2**64, distinct, dtype=np.uint64)
-    hashes = rng.permutation(np.repeat(values, rng.integers(1, 5, distinct)))  # each one to four times
-    held_out = held_out_documents(hashes, fraction, seed=42)
-    training = Documents(len(hashes), held_out)[:]
-    apart = set(hashes[held_out].tolist())
-    assert len(apart) == expected and apart.isdisjoint(hashes[training].tolist())
-    assert sorted([*training.tolist(), *held_out.tolist()]) == list(range(len(hashes)))
-    assert training.tolist() == sorted(training) and held_out.tolist() == sorted(held_out)
-    turned = hashes[::-1].copy()  # content decides, not order
-    assert set(turned[held_out_documents(turned, fraction, 42)].tolist()) == apart
-
-
-def test_a_document_is_held_out_as_often_as_any_other():
-    hashes = np.arange(20, dtype=np.uint64)
-    splits = [held_out_documents(hashes, 0.25, seed) for seed in range(1000)]
-    counts = np.bincount(np.concatenate(splits), minlength=20)
-    assert counts.sum() == 1000 * 5
-    assert np.abs(counts - 250).max() < 5 * (1000 * 0.25 * 0.75) ** 0.5
-
-
-def test_fraction_zero_holds_nothing_out():
-    same = np.array([3, 3, 3], dtype=np.uint64)
-    assert held_out_documents(same, 0, seed=1).tolist() == []
-    assert "--validation_fraction 0" in refused(lambda: held_out_documents(same, 0.1, seed=1))

@@ -77,12 +77,9 @@ def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_pat
     first = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
     (folder,) = tmp_path.glob("tokenizer-*[!k]")
     assert find_damage(folder) is None
-    report = read_json(folder / REPORT_NAME)
-    assert report["training_documents"] == 100 - len(held_out(texts(100)))
 
     again = Corpus(corpus.options)
     second = load_or_train_tokenizer(again, OPTIONS, tmp_path)
-    assert type(second) is type(first)
     assert tokenizer_fingerprint(second) == tokenizer_fingerprint(first)
 
     sampled = Corpus(CorpusArguments(train_file=corpus.options.train_file, dataset_sampling=[0.5]))

@@ -140,8 +140,7 @@ class DocumentPolicy(Policy):
         lengths = self.cache.lengths[documents]
         sizes = np.minimum(lengths, self.body)
         starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
-        rows = zip(documents.tolist(), starts.tolist(), sizes.tolist(), strict=True)
-        return [Segment(self.cache.tokens(document, start, size), None) for document, start, size in rows]
+        return split_windows(self.cache, documents, starts, sizes, np.ones(len(sizes), dtype=bool), where)
 
 
 class PairPolicy(DocumentPolicy):
