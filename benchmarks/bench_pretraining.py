@@ -17,17 +17,14 @@ the process on a CPU, of the allocator on a GPU.
 
 import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,7 +41,7 @@ from electra.pretraining.run import make_trainer
 from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import table_of, to_markdown
-from electra.runtime.hardware import device_name, measure_matmul_flops
+from electra.runtime.hardware import measure_matmul_flops
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -213,12 +210,9 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     tokens = case["batch"] * case["length"]
     return {
         **case,
-        "seconds": seconds,
-        "median_seconds": median,
         "tokens_per_second": {way: tokens / value for way, value in median.items()},
         "speedup": median["plain"] / median["ours"],
         "memory_bytes": memory,
-        "flops_per_step": flops,
         "matmul_flops": peak,
         "mfu": flops / median["train"] / peak,
     }
@@ -246,17 +240,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="of each way in a round")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--cache_dir", default="cache")
-    parser.add_argument("--output", type=Path, help="also write the numbers to this json file")
     options, rest = parser.parse_known_args()
     options.rest = rest  # goes to run_pretraining.py
     found = []
     for precision in options.precisions:
         case = {"size": options.size, "length": options.length, "batch": options.batch, "precision": precision}
         found.append(compare(case, options))
-    if options.output:
-        hardware = device_name("cuda" if torch.cuda.is_available() else "cpu")
-        told = {"command": sys.argv, "hardware": hardware, "torch": torch.__version__, "results": found}
-        options.output.write_text(json.dumps(told, indent=2) + "\n")
     print(to_markdown([table_of([row_of(case) for case in found])]))
 
 

@@ -167,6 +167,29 @@ def _round_half_up(value: float) -> int:
     return max(1, math.floor(value + 0.5))
 
 
+def generator_width(
+    discriminator: PreTrainedConfig, generator_size: float, num_attention_heads: int | None
+) -> tuple[int, int]:
+    """The generator's width and number of heads, see `generator_config`."""
+    wanted = generator_size * discriminator.hidden_size
+    head_width = discriminator.hidden_size // discriminator.num_attention_heads
+    if num_attention_heads is not None:
+        heads = num_attention_heads
+        hidden_size = heads * max(1, round(wanted / heads))
+    elif wanted >= head_width:
+        heads = _round_half_up(wanted / head_width)
+        hidden_size = heads * head_width
+    else:
+        heads = 1
+        hidden_size = SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
+    if hidden_size < SMALLEST_HEAD:
+        raise UserError(
+            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
+            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
+        )
+    return hidden_size, heads
+
+
 def generator_config(
     discriminator: PreTrainedConfig,
     generator_size: float,
@@ -191,22 +214,7 @@ def generator_config(
     Raises:
         UserError: too narrow for one head.
     """
-    wanted = generator_size * discriminator.hidden_size
-    head_width = discriminator.hidden_size // discriminator.num_attention_heads
-    if num_attention_heads is not None:
-        heads = num_attention_heads
-        hidden_size = heads * max(1, round(wanted / heads))
-    elif wanted >= head_width:
-        heads = _round_half_up(wanted / head_width)
-        hidden_size = heads * head_width
-    else:
-        heads = 1
-        hidden_size = SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
-    if hidden_size < SMALLEST_HEAD:
-        raise UserError(
-            f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
-            f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
-        )
+    hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
     layers = _round_half_up(generator_layer_size * discriminator.num_hidden_layers)
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
