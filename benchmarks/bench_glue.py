@@ -32,6 +32,8 @@ from electra.tasks.glue.command import parse_arguments
 from electra.tasks.glue.data import load_task
 from electra.tasks.glue.tasks import TASKS
 
+PADDED: dict[str, Any] = {"truncation": True, "padding": "max_length"}
+
 
 def some_rows(examples: Examples, rows: int) -> Examples:
     chosen = np.random.default_rng(0).permutation(len(examples))[:rows].tolist()
@@ -52,8 +54,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
     settings = replace(resolve(parse_arguments(options), task, encoder), num_train_epochs=1.0)
     examples = some_rows(load_task(TASKS[task], args.glue_dir, ["train"])["train"], args.rows)
     encoded = encode(examples, encoder.tokenizer, settings.max_length)
-    longest = {"truncation": True, "max_length": settings.max_length, "padding": "max_length"}
-    rows = encoder.tokenizer(examples.first, examples.second, **longest)
+    rows = encoder.tokenizer(examples.first, examples.second, max_length=settings.max_length, **PADDED)
     padded = Dataset.from_dict({**rows, "labels": examples.labels})
     num_labels = max(1, len(TASKS[task].labels))
 
@@ -79,7 +80,7 @@ def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list
             num_train_epochs=1,
             learning_rate=settings.learning_rate,
             bf16=bool(settings.bf16),
-            use_cpu=settings.use_cpu,
+            use_cpu=settings.use_cpu or not torch.accelerator.is_available(),
             save_strategy="no",
             disable_tqdm=True,
         )
