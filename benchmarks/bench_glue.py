@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
