@@ -189,12 +189,7 @@ WITHOUT_TORCH = ("report", "push")
 
 def main() -> NoReturn:
     """The command `electra`: run the verb that is the first word of `sys.argv`."""
-    words = sys.argv[1:]
-    if not words or words[0] in ("-h", "--help"):
-        run_script(lambda: say(overview()))
-    name = words[0]
-    if name not in VERBS:
-        run_script(lambda: refuse(name))
+    name = "".join(sys.argv[1:2])
     sys.argv[:2] = [f"electra {name}"]  # the name of the program in errors and help
     run(name)
 
@@ -205,20 +200,21 @@ def run(name: str) -> NoReturn:
 
 
 def start(name: str) -> None:
+    if name in ("", "-h", "--help"):
+        print(overview(), flush=True)  # noqa: T201 - before any library is imported
+        return
+    if name not in VERBS:
+        near = difflib.get_close_matches(name, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the verbs are {' '.join(VERBS)}"
+        raise UserError(f"electra has no verb {name!r}; {hint}")
     verb = VERBS[name]
     words = sys.argv[1:]
     options = words[: words.index("--")] if "--" in words else words
     if {"-h", "--help"} & set(options):
-        say(introduction(name))
+        print(f"example: python -m electra {name} {verb.example}\n{verb.options}", flush=True)  # noqa: T201
     elif name not in WITHOUT_TORCH and os.environ.get("RANK", "0") == "0":
         print(f"electra {name}: loading torch and transformers", file=sys.stderr, flush=True)  # noqa: T201
     import_module(verb.module).main()
-
-
-def introduction(name: str) -> str:
-    """What the help of a verb begins with."""
-    verb = VERBS[name]
-    return f"example: python -m electra {name} {verb.example}\n{verb.options}"
 
 
 def overview() -> str:
@@ -226,16 +222,4 @@ def overview() -> str:
     verbs = [f"  {name:<10} {verb.about}" for name, verb in VERBS.items()]
     examples = [f"  electra {name} {VERBS[name].example}" for name in ("pretrain", "glue")]
     lines = ["usage: electra VERB [options]", "", *verbs, "", "examples:", *examples, ""]
-    return "\n".join(
-        [*lines, "`electra VERB --help` lists the options; `python -m electra` is the same as `electra`."]
-    )
-
-
-def refuse(name: str) -> NoReturn:
-    near = difflib.get_close_matches(name, VERBS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the verbs are {' '.join(VERBS)}"
-    raise UserError(f"electra has no verb {name!r}; {hint}")
-
-
-def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - before any library is imported
+    return "\n".join([*lines, "`electra VERB --help` lists the options; `python -m electra` is the same."])

@@ -90,7 +90,7 @@ def probe(
     """
     input_ids = batch["input_ids"]
     attention_mask = batch.get("attention_mask")
-    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    is_real = batch.get("attention_mask", torch.ones_like(input_ids))
     shown = input_ids
     masked = None
     discriminator.eval()
@@ -121,10 +121,10 @@ def corrupt(
     generator: PreTrainedModel, batch: dict[str, Tensor], config: ElectraPretrainingConfig
 ) -> tuple[MaskedText, Tensor]:
     """What the generator sees, and the text with its samples at the masked positions, int64 (B, L); see `probe`."""
-    input_ids, attention_mask = batch["input_ids"], batch.get("attention_mask")
-    is_real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    input_ids = batch["input_ids"]
+    is_real = batch.get("attention_mask", torch.ones_like(input_ids))
     masked = mask_text(input_ids, is_real, batch["mask_noise"], config)
-    hidden = encode(generator, masked.input_ids, attention_mask, batch["token_type_ids"])
+    hidden = encode(generator, masked.input_ids, batch.get("attention_mask"), batch["token_type_ids"])
     sampled_ids = sample_tokens(
         lm_logits(generator, gather_hidden(hidden, masked.mlm_positions).flatten(0, 1)),
         batch["sample_noise"].gather(1, masked.mlm_positions).flatten(),
