@@ -47,19 +47,22 @@ def damage(words: Paragraph, kind: str, rng: random.Random, other: Paragraph) ->
     """The text with one error, and its span. Where a word was dropped, the next one is wrong."""
     places = [i for i, word in enumerate(words[:-1]) if word.isalpha() and len(word) > 3]
     at = rng.choice(places)
-    word, after = words[at : at + 2]
+    word = words[at]
+    after = words[at + 1]
     shape = next((shape for shape in OCR if shape in word), word[-1])
-    before, wrong, behind = {
-        "other word": ([], [rng.choice(other)], [after]),
-        "swapped": ([], [after, word], []),
-        "dropped": ([], [after], []),
-        "doubled": ([word], [word], [after]),
-        "misspelt": ([], [word[:1] + word[2] + word[1] + word[3:]], [after]),
-        "OCR": ([], [word.replace(shape, OCR.get(shape, "~"), 1)], [after]),
+    before = [*words[:at], word] if kind == "doubled" else words[:at]
+    wrong = {
+        "other word": rng.choice(other),
+        "swapped": f"{after} {word}",
+        "dropped": after,
+        "doubled": word,
+        "misspelt": word[:1] + word[2] + word[1] + word[3:],
+        "OCR": word.replace(shape, OCR.get(shape, "~"), 1),
     }[kind]
-    start = len(" ".join([*words[:at], *before, ""]))
-    end = start + len(" ".join(wrong))
-    return " ".join([*words[:at], *before, *wrong, *behind, *words[at + 2 :]]), [[start, end]]
+    behind = words[at + 2 :] if kind in ("swapped", "dropped") else words[at + 1 :]
+    start = len(" ".join([*before, ""]))
+    end = start + len(wrong)
+    return " ".join([*before, wrong, *behind]), [[start, end]]
 
 
 class Judges:
@@ -116,14 +119,13 @@ def main() -> None:
     rng = random.Random(0)
     held_out = paragraphs(args.held_out, 3 * args.texts, rng)
     other = held_out.pop()
-    right, damaged, reference = held_out[0::3], held_out[1::3], held_out[2::3]
-    sets = {kind: [damage(words, kind, rng, other) for words in damaged] for kind in KINDS}
+    sets = {kind: [damage(words, kind, rng, other) for words in held_out[1::3]] for kind in KINDS}
     for path in args.other:
         sets[path] = [(" ".join(words), []) for words in paragraphs(path, args.texts, rng)]
     known: Found = defaultdict(Scores)
-    judges.add(known, [" ".join(words) for words in reference], False, [[]] * len(reference))
     untouched: Found = defaultdict(Scores)
-    judges.add(untouched, [" ".join(words) for words in right], False, [[]] * len(right))
+    for found, right in ((untouched, held_out[0::3]), (known, held_out[2::3])):
+        judges.add(found, [" ".join(words) for words in right], False, [[]] * len(right))
     rows = []
     for name, wrong in sets.items():
         found = deepcopy(untouched)
