@@ -83,7 +83,7 @@ def test_albert_counts_what_differs():
     check_exponents({**others, **expected}, model)
 
 
-@parametrize("encoder", map(AutoModel.from_config, tiny_configs().values()))
+@parametrize("encoder", list(map(AutoModel.from_config, tiny_configs().values())))
 def test_weight_decay_spares_what_transformers_spares(encoder):
     model = Model(encoder)
     expected = set(Trainer.get_decay_parameter_names(None, model))
