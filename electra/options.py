@@ -17,7 +17,6 @@ import ast
 import difflib
 import inspect
 import json
-import os
 import sys
 from argparse import Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -167,8 +166,7 @@ class CommandLine(HfArgumentParser):
 
     def __init__(self, groups: Sequence[type], description: str) -> None:
         usage = "%(prog)s [--option value ...]"
-        program = os.path.basename(sys.argv[0])
-        super().__init__(list(groups), prog=program, description=description, allow_abbrev=False, usage=usage)
+        super().__init__(list(groups), description=description, allow_abbrev=False, usage=usage)
         self.add_argument("--config", help="YAML file with any of the options below; flags override it.")
         if "--lowercase" in self._option_string_actions:
             is_lowercase = {"dest": "lowercase", "const": False, "type": lambda word: not string_to_bool(word)}

@@ -153,7 +153,6 @@ def test_a_bad_option_is_named(argv, named):
         ("- max_steps\n", "a.yaml list"),
         ("seed: [1\n", "a.yaml YAML"),
         ("seed:\t1\n\tmax_steps: 2\n", "a.yaml line 1"),
-        ("seed: 1\nmax_steps: 2\nseed: 3\n", "a.yaml seed line 3"),
         ("seed: " + 9_999 * "[", "a.yaml YAML"),
         ("max_length: 1:30\n", "max_length 1:30"),
         ("mlm_probability: 2\n", "--mlm_probability 2"),

@@ -53,7 +53,7 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         announce_trial(clock, args.training, plan)
         return
 
-    save_options(args.record, run, data.tokenizer, plan.changes)
+    save_options(args.record, run, data.tokenizer)
     if args.training.process_index == 0:
         log.write_to(run.folder)
 

@@ -10,7 +10,7 @@ measured. The README lists the files of a run.
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -241,14 +241,11 @@ def check_resumed(run: Run, now: Origin) -> Origin:
 # ---- what a run writes before it starts
 
 
-def save_options(
-    record: Mapping[str, Any], run: Run, tokenizer: PreTrainedTokenizerBase, changes: Sequence[str]
-) -> None:
+def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write options and tokenizer into the run folder, which is made now: a start that is refused leaves nothing.
 
     Args:
         record: the options to write, by name.
-        changes: those of a resumed run, see `Plan`.
     """
     if not PartialState().is_main_process:
         return
@@ -256,7 +253,6 @@ def save_options(
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]
     run.folder.mkdir(exist_ok=True)
-    lines = ["Effective options of this run; --config reads them back.", *changes]
-    write_yaml(values, run.folder / CONFIG_NAME, "\n# ".join(lines))
+    write_yaml(values, run.folder / CONFIG_NAME, "Effective options of this run; --config reads them back.")
     if run.checkpoint is None:
         tokenizer.save_pretrained(run.folder / "tokenizer")

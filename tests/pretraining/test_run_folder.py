@@ -162,11 +162,11 @@ def test_a_resumed_run_knows_its_step_and_options(tmp_path, origin):
 def test_a_run_writes_below_its_folder(tmp_path, wordpiece_tokenizer):
     args = parse_arguments(flags(tmp_path, learning_rate=3e-3, dataset_sampling=0.5, cased="true", auto_resume=True))
     run = open_run(args)
-    save_options(args.record, run, wordpiece_tokenizer, ["from step 4 on: a line"])
+    save_options(args.record, run, wordpiece_tokenizer)
     assert {path.name for path in run.folder.iterdir()} == {"config.yaml", "tokenizer"}
     assert (run.folder / "tokenizer" / "tokenizer.json").is_file()
     text = (run.folder / "config.yaml").read_text()
-    assert "# from step 4 on: a line\n" in text and "auto_resume" not in text
+    assert "auto_resume" not in text
     again = parse_arguments(["--config", str(run.folder / "config.yaml")])
     for group in ("corpus", "tokenizer", "model", "objective", "segments"):
         assert getattr(again, group) == getattr(args, group)
@@ -183,7 +183,7 @@ def test_resuming_leaves_the_results_of_an_earlier_end(tmp_path, wordpiece_token
     args = parse_arguments(flags(tmp_path, resume_from_checkpoint=run, max_steps=max_steps))
     opened = open_run(args)
     assert (opened.folder, opened.checkpoint) == (run, str(run / "checkpoint-4"))
-    save_options(args.record, opened, wordpiece_tokenizer, [])
+    save_options(args.record, opened, wordpiece_tokenizer)
     assert "resume_from_checkpoint" not in (run / "config.yaml").read_text()
     assert {path.name for path in run.iterdir()} == {"checkpoint-4", "config.yaml", *written}
     assert {(run / name).read_text() for name in written} == {"of step 4"}
