@@ -5,6 +5,7 @@ it is a masked language model, `AutoModelForMaskedLM` opens it. Without a genera
 card, nothing is claimed that the user did not state or the run did not measure.
 """
 
+import json
 import logging
 import shutil
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from electra.data.corrupted import CorruptedSegments
 from electra.io.checkpoints import describe_latest_valid, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
-from electra.io.files import replace_folder, write_as_yaml, write_json
+from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.probe import probe, to_samples
@@ -118,7 +119,7 @@ def _write_results(trainer: ElectraTrainer, args: Configuration, results: dict[s
     model = trainer.model
     plan = trainer.plan
     state = trainer.state
-    state.save_to_json(str(folder / STATE_NAME))
+    write_file(json.dumps(asdict(state), indent=2).encode(), folder / STATE_NAME)
     if trainer.eval_dataset is not None:
         segments = trainer.eval_dataset.__getitems__(trainer.eval_dataset.spread(SAMPLES))
         batch = {name: values.to(model.device) for name, values in trainer.data_collator(segments).items()}
