@@ -7,7 +7,6 @@ import copy
 import logging
 import math
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ from electra.finetuning.export import check_can_save, describe_model, save_model
 from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished_seeds
 from electra.finetuning.task import Task
 from electra.finetuning.trainer import Logits, fine_tune
-from electra.io.console import format_seconds
 from electra.io.files import replace_folder, write_file, write_json
 from electra.report.blocks import text_table, write_report
 from electra.report.evaluation import percent
@@ -121,14 +119,12 @@ def run_if_free(
         if not unfinished_seeds(evaluation, p.task, [seed]):
             progress.bar.update(p.steps)
             return True
-        started = time.monotonic()
         result = run_one(evaluation, p, seed, progress)
         scores = [f"{name} {percent(value)}" for name, value in result.metrics.items()]
         if result.collapsed:
             scores.append("collapsed: one answer to all")
-        took = format_seconds(time.monotonic() - started)
         say = logger.info if progress.bar.disable else progress.bar.write
-        say(f"{title}: {', '.join(scores)}  ({took})")
+        say(f"{title}: {', '.join(scores)}")
     return True
 
 
@@ -172,9 +168,12 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
         rows=data.examples,
         settings=p.settings,
     )
-    unlabelled = {name: outcome.trainer.predict_logits(split.rows) for name, split in data.unlabelled.items()}
+    logits = dict(outcome.logits)
+    for name, split in data.splits.items():
+        if not split.is_labelled:
+            logits[name] = outcome.trainer.predict_logits(split.rows)
     if PartialState().is_main_process:
-        keep(evaluation, p, result, {**outcome.logits, **unlabelled}, outcome.trainer.model)
+        keep(evaluation, p, result, logits, outcome.trainer.model)
     evaluation.refresh()
     return result
 

@@ -87,10 +87,6 @@ class TaskData:
         return {name: split for name, split in self.splits.items() if split.is_labelled and name != "train"}
 
     @property
-    def unlabelled(self) -> dict[str, Split]:
-        return {name: split for name, split in self.splits.items() if not split.is_labelled}
-
-    @property
     def references(self) -> dict[str, Any]:
         return {name: split.references for name, split in self.splits.items()}
 

@@ -21,7 +21,7 @@ def test_options_reach_labels_and_windows(files):
         encoder = open_encoder(args)
         data = open_task(args).load(encoder.tokenizer, resolve(args, "names", encoder))
         assert data.labels == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
-        assert data.train.lengths.max() == 8 and data.examples == {"train": 100, "dev": 12} and not data.unlabelled
+        assert data.train.lengths.max() == 8 and data.examples == {"train": 100, "dev": 12}
         used = {data.labels[label] for row in data.train for label in row["labels"]}
         assert used == {
             tag for tag in data.labels if scheme == "auto" or tag[0] != "I"
