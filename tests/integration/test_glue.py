@@ -24,7 +24,7 @@ def test_run_checkpoint_and_export_are_the_same_discriminator(tmp_path):
     write_glue(tmp_path / "glue", "CoLA")
     options = {"pretrain_path": "output/run", "experiment_name": "glue", "tasks": ["cola"], "num_seeds": 1}
     out, _ = run("run_glue.py", flags(tmp_path, **options), tmp_path)
-    assert "cola seed 42: mcc" in out and "step 4 of pre-training" in out
+    assert "cola seed 42: mcc" in out
     (result,) = read_results(tmp_path / "output" / "glue" / "results.jsonl")
     folder = tmp_path / "output" / "run"
     whole, checkpoint, export, generator = (
