@@ -77,11 +77,6 @@ def test_every_format_and_compression_gives_the_same_documents(tmp_path, file_fo
     assert list(corpus) == list(corpus) == DOCUMENTS and corpus.size_bytes == path.stat().st_size
 
 
-@parametrize("name", ["a.text", "a.raw", "a.tokens", "a.md", "A.TXT", "wiki_00"])
-def test_known_text_extensions_and_none_are_plain_text(tmp_path, name):
-    assert read(write(tmp_path / name, "one\n\ntwo")) == ["one", "two"]
-
-
 @parametrize("column_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_parquet_gives_the_text_column_of_every_row_group(tmp_path, column_type):
     texts = [f"document {number}" if number % 10 else None for number in range(500)]
@@ -163,14 +158,14 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path):
 
 
 def test_a_folder_is_its_readable_files_sorted(tmp_path):
-    for name in ("b.txt", "a/z.jsonl", "c/deep/er/x.csv", "notes", "read.md"):
+    for name in ("b.TXT", "a/z.jsonl", "c/deep/er/x.csv", "notes", "read.md"):
         text = {"z.jsonl": '{"text": "z.jsonl"}', "x.csv": "text\nx.csv"}.get(Path(name).name, Path(name).name)
         write(tmp_path / "corpus[1]" / name, text)
     for name in (".hidden.txt", ".git/config.txt", "picture.png", "archive.tar.gz"):
         write(tmp_path / "corpus[1]" / name, "must not be read")
     write(tmp_path / "elsewhere/linked.txt", "linked")
     (tmp_path / "corpus[1]/link").symlink_to(tmp_path / "elsewhere")
-    assert read(tmp_path / "corpus[1]") == ["z.jsonl", "b.txt", "x.csv", "linked", "notes", "read.md"]
+    assert read(tmp_path / "corpus[1]") == ["z.jsonl", "b.TXT", "x.csv", "linked", "notes", "read.md"]
 
 
 def test_a_glob_is_its_matches_sorted_and_each_file_is_read_once(tmp_path, monkeypatch):

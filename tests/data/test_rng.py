@@ -32,12 +32,6 @@ def test_numbers_are_steps_of_splitmix64():
     assert random_bits(-1, 5) == random_bits(2**64 - 1, 5) != random_bits(1, 5)
 
 
-def test_scalar_and_array_counters_give_the_same_numbers():
-    grid = uniform(7, 3, np.arange(4)[:, None], np.arange(5, dtype=np.uint64))
-    assert grid.shape == (4, 5) and grid.dtype == np.float64
-    assert grid.tolist() == [[float(uniform(7, 3, i, j)) for j in range(5)] for i in range(4)]
-
-
 def test_neighbouring_seeds_give_independent_numbers():
     """Counters are chained in a way of our own, which splitmix64's published tests do not cover."""
     places = np.arange(50_000)
@@ -52,15 +46,6 @@ def test_neighbouring_seeds_give_independent_numbers():
         for other in [*(other for other in streams if other is not stream), np.roll(stream, 1)]:
             pairs = np.bincount((stream * 16).astype(int) * 16 + (other * 16).astype(int), minlength=256)
             assert stats.chisquare(pairs).pvalue > SMALLEST_P
-
-
-def test_permute_takes_a_size_for_each_index():
-    sizes = np.repeat([1, 2, 3, 7, 64, 4097], 50)
-    indices = np.arange(len(sizes)) % sizes
-    expected = [
-        int(permute(np.array([i]), n, 42, 3)[0]) for i, n in zip(indices.tolist(), sizes.tolist(), strict=True)
-    ]
-    assert permute(indices, sizes, 42, 3).tolist() == expected
 
 
 @parametrize("size", [1, 2, 3, 7, 64, 4097])
