@@ -28,6 +28,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from electra.finetuning.config import Tuning
 from electra.finetuning.encoding import Array, ColumnRows
+from electra.io.errors import UserError
 from electra.layer_decay import layer_decay_groups
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.runtime.cpu import tune_networks, tune_process
@@ -86,7 +87,10 @@ def training_arguments(
         "ddp_find_unused_parameters": False,
         "disable_tqdm": True,  # the runner has one bar for all runs
     }
-    args = TrainingArguments(**values)
+    try:
+        args = TrainingArguments(**values)
+    except ValueError as error:  # such as --fp16 without a GPU
+        raise UserError(f"these options do not work together: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
 

@@ -12,6 +12,7 @@ with another number of columns is refused, but in QQP: its official file has thr
 import csv
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -136,6 +137,7 @@ def label_id(label: str, task: GlueTask, path: Path) -> float:
     if label in task.written_labels:
         return task.written_labels.index(label)
     low, high = REGRESSION_RANGE
-    if task.is_regression and low <= float(label) <= high:
-        return float(label)
+    with suppress(ValueError):
+        if task.is_regression and low <= float(label) <= high:
+            return float(label)
     raise UserError(f"{path} has the unknown label '{label[:50]}'; download it again")

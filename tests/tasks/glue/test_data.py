@@ -75,6 +75,7 @@ def test_labels_of_test_files_are_not_read(tmp_path):
         ("sst2", "sentence\tlabel\nfine\tpositive\n", "'positive'"),
         ("cola", "gj04\t2\t\tShe sails.\n", "'2'"),
         ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"'5\.1'"),
+        ("stsb", STSB + "0\tg\ta\tb\thigh\n", "'high'"),
         ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "utf-8"),
         ("rte", GOOD_RTE + "12\tcut in\n", "unknown label ''"),
         ("rte", GOOD_RTE + "12\tp\th\tentailment\tmore\n", "line 14, saw 5"),
