@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import shutil
 
 import numpy as np
@@ -10,11 +9,9 @@ import pytest
 from huggingface_hub import ModelCard
 from pytest import approx, raises
 from transformers import (
-    AutoModel,
     AutoModelForMultipleChoice,
     AutoModelForTokenClassification,
     AutoTokenizer,
-    ModernBertConfig,
     pipeline,
 )
 
@@ -142,24 +139,6 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     assert (card.pipeline_tag, card.base_model) == ("token-classification", None)
 
 
-def test_a_tagger_on_modernbert_is_saved_with_its_logits(folder):
-    tokenizer = AutoTokenizer.from_pretrained(folder / "encoder")
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
-    config = ModernBertConfig(vocab_size=len(tokenizer), **sizes, **special, max_position_embeddings=64)
-    AutoModel.from_config(config).save_pretrained(folder / "modern")
-    tokenizer.save_pretrained(folder / "modern")
-    options = {"pretrain_path": folder / "modern", "num_seeds": 1, "save_model": True, "bf16": False}
-    tag(flags(folder, **options))
-    saved = folder / "output" / "run" / "models" / "names"
-    words = read_columns(str(folder / "names" / "dev.txt")).words[0]
-    model = AutoModelForTokenClassification.from_pretrained(saved).eval()
-    logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
-    expected = np.load(folder / "output" / "run" / "predictions" / "names-42.npz")["dev"][0, : len(words)]
-    assert logits == approx(expected, abs=1e-4)
-    assert pipeline("token-classification", model=str(saved))(" ".join(words))
-
-
 def test_long_sentences_are_predicted_word_by_word(folder):
     names = folder / "names"
     long = "\n".join(line for line in (names / "dev.txt").read_text().splitlines() if line)
@@ -176,23 +155,6 @@ def test_long_sentences_are_predicted_word_by_word(folder):
     assert result.rows["dev"] == 1 and (result.metrics["f1"] or 0) > 0.7
     assert not any(name.startswith("test") for name in result.metrics)
     assert read_columns(str(folder / "output" / "run" / "predictions.txt")).words == words
-
-
-def test_a_data_set_in_bilou_is_predicted_in_bioes(folder):
-    (folder / "set").mkdir()
-    for split, name in (("train", "train"), ("dev", "validation"), ("test", "test")):
-        found = read_columns(str(folder / "names" / f"{split}.txt"))
-        bilou = [[re.sub("^E", "L", re.sub("^S", "U", label)) for label in convert(s, "bioes")] for s in found.labels]
-        tags = [[None] * len(row) for row in bilou] if split == "test" else bilou
-        pairs = zip(found.words, tags, strict=True)
-        lines = [json.dumps({"tokens": words, "tags": tags}) + "\n" for words, tags in pairs]
-        (folder / "set" / f"{name}.jsonl").write_text("".join(lines))
-    options = {**TAGGING, "save_model": False, "train_file": None, "validation_file": None, "num_seeds": 1}
-    tag(flags(folder, **options, dataset_name=folder / "set"))
-    predicted = read_columns(str(folder / "output" / "run" / "predictions.txt"))
-    assert predicted.words == read_columns(str(folder / "names" / "test.txt")).words
-    prefixes = {label[:2] for sentence in predicted.labels for label in sentence}
-    assert prefixes & {"E-", "S-"} and not prefixes & {"L-", "U-"}
 
 
 # ---- multiple choice

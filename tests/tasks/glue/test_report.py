@@ -93,13 +93,6 @@ def test_other_data_than_the_official_are_named(tmp_path):
     assert "RTE train (100 instead of 2490 rows)" in markdown and "CoLA train" not in markdown
 
 
-def test_the_same_results_give_the_same_bytes(folders):
-    before = write(folders)
-    results = folders[0] / "results.jsonl"
-    results.write_text("".join(reversed(results.read_text().splitlines(keepends=True))))
-    assert write(folders) == before
-
-
 def test_every_published_row_has_a_source():
     assert [row.split for row in PUBLISHED] == ["dev"] * 10 + ["test"] * 7
     for row in (*PUBLISHED, *TAGGING.published, *CHOICE.published):

@@ -1,7 +1,5 @@
 """Rows and files of the three forms as questions: exact texts and answers, and what is refused."""
 
-import json
-
 from electra.tasks.multiple_choice.data import load_splits, parse_question
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -73,17 +71,3 @@ def test_csv_and_jsonl_files_are_read(tmp_path, name, text, lines):
 )
 def test_bad_files_are_refused_with_their_line(tmp_path, name, text, place):
     assert place in refused(lambda: read(tmp_path / name, text))
-
-
-def test_several_files_are_one_split(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({**GENERAL, "question": name}) + "\n")
-    paths = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
-    assert [q.first for q in load_splits({"dev": paths, "train": paths[:1]}, None, None)["dev"]] == ["a", "b"]
-
-
-def test_a_folder_is_read_as_a_data_set(tmp_path):
-    for split in ("train", "validation"):
-        (tmp_path / f"{split}.jsonl").write_text(json.dumps(SWAG) + "\n")
-    (question,) = load_splits({}, str(tmp_path), None)["dev"]
-    assert (question.first, question.answer) == ("Ann sings.", 1)
