@@ -7,11 +7,9 @@ import copy
 from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
-from accelerate import PartialState
 from transformers import TrainingArguments
 
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
@@ -31,7 +29,7 @@ from electra.options import (
     option,
     rules_of,
 )
-from electra.pretraining.device import choose_for_device, compiles_by_default
+from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes
 from electra.recipes import RECIPES
 from electra.tokenizers.options import TokenizerArguments, TokenizerPathArguments
 
@@ -148,6 +146,9 @@ class PretrainingArguments(TrainingArguments):
         "Mixed precision in bfloat16. Not set: true if the GPU or CPU supports it, else fp16 on a GPU.",
         resuming="recorded",
     )
+    budget: str | None = option(
+        None, "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial."
+    )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")
     ddp_find_unused_parameters: bool | None = option(
@@ -166,8 +167,7 @@ class PretrainingArguments(TrainingArguments):
         if not torch.accelerator.is_available():
             self.use_cpu = True  # otherwise transformers refuses bf16 on a CPU
         choose_for_device(self)
-        if self.use_cpu:  # transformers would leave --ddp_timeout out
-            PartialState(cpu=True, backend=self.ddp_backend, timeout=timedelta(seconds=self.ddp_timeout))
+        join_processes(self)
         try:
             super().__post_init__()
         except (ValueError, TypeError, ImportError, OSError, OverflowError) as error:

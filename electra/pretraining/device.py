@@ -1,17 +1,29 @@
 """What a run chooses by itself for the device that it trains on: precision, workers, compilation.
 
-Options that are given win. Nothing here changes what is computed, except for its precision.
+Processes are connected here, too, and the loss of one becomes a line with what to do. Options that are given win.
+Nothing here changes what is computed, except for its precision.
 """
 
 import os
+import re
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from accelerate import PartialState
 
+from electra.io.checkpoints import describe_latest_valid
+from electra.io.errors import UserError
 from electra.runtime.hardware import computes_bf16, computes_fp16
 
 MOST_WORKERS = 4
 """Loader processes of a run on a GPU; one prepares the batches of several million tokens a second."""
+_LOST = re.compile(
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|timed out|\bgloo\b|\bnccl\b|TCPStore", re.IGNORECASE
+)
+"""Messages of gloo, NCCL and the TCP store; gloo's errors have no class of their own."""
 
 
 def choose_for_device(training: Any) -> None:
@@ -24,6 +36,41 @@ def choose_for_device(training: Any) -> None:
     if training.dataloader_num_workers is None:
         cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         training.dataloader_num_workers = max(0, min(MOST_WORKERS, cores - 1)) if has_cuda else 0
+
+
+def join_processes(training: Any) -> None:
+    """Connect the processes of a run where transformers would not do it right."""
+    environ = os.environ
+    timeout = timedelta(seconds=training.ddp_timeout)
+    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_one_host = environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE")
+    if restarts != "0" and is_one_host and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun's store still has the addresses of the killed processes (issue 135712 of pytorch).
+        store = dist.TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
+        dist.init_process_group(
+            training.ddp_backend or ("gloo" if training.use_cpu else "nccl"),
+            store=dist.PrefixStore(restarts, store),
+            rank=int(environ["RANK"]),
+            world_size=int(environ["WORLD_SIZE"]),
+            timeout=timeout,
+        )
+    if training.use_cpu:  # transformers would leave --ddp_timeout out
+        PartialState(cpu=True, backend=training.ddp_backend, timeout=timeout)
+
+
+def explain_failure(error: Exception, training: Any, run: Path) -> UserError | None:
+    """The failure of the compiler or of another process in one line; None for other errors."""
+    if type(error).__module__.startswith("torch._dynamo"):
+        reason = " ".join(str(error).split("\n")[:2])
+        return UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false")
+    is_lost = isinstance(error, dist.DistError) or _LOST.search(str(error))
+    if training.world_size == 1 or not is_lost:
+        return None
+    return UserError(
+        f"another of the {training.world_size} processes has ended or cannot be reached; "
+        f"{describe_latest_valid(run)}; start the same command again on all hosts, with --auto_resume or "
+        "--resume_from_checkpoint"
+    )
 
 
 def compiles_by_default(training: Any) -> bool:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 QUICKSTART = CONFIGS / "pretraining" / "quickstart.yaml"
 MOST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
 """A run has at least so many evaluations, checkpoints and log lines, unless the steps between them are given."""
+SIZED = {"model_size", "hidden_size", "init_discriminator", "init_generator"}
+"""Options beside which --budget does not choose a recipe."""
 WARM_UP = 10
 """A warm-up that is not given is at most this part of the run."""
 
@@ -41,6 +43,10 @@ def parse_arguments(argv: list[str]) -> Configuration:
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
     groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited)
     training = groups[-1]
+    if training.budget and not SIZED & (command_line.flags | command_line.lines):
+        from electra.pretraining.trial import recipe_for  # imports networks and data sets
+
+        return parse_arguments([*argv, "--model_size", recipe_for(training)])
     record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
@@ -122,6 +128,10 @@ def _is_adam(c: Configuration) -> bool:
     return c.training.optim.value in ("adamw_torch_fused", "adamw_torch")
 
 
+def _is_new(c: Configuration) -> bool:
+    return c.training.resume_from_checkpoint is None and not c.training.auto_resume
+
+
 NEEDS = (
     Need(
         "token_cache",
@@ -200,6 +210,8 @@ NEEDS = (
         "it needs held-out text and --eval_strategy steps or epoch",
     ),
     Need("plan", lambda c: c.training.resume_from_checkpoint is None, "it is for a new run"),
+    Need("budget", _is_new, "it is for a new run"),
+    Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
     Need("adam_bias_correction", _is_adam, "it needs --optim adamw_torch_fused or adamw_torch"),
     Need(
         "load_best_model_at_end metric_for_best_model greater_is_better auto_find_batch_size batch_eval_metrics "

@@ -25,7 +25,7 @@ from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
 from electra.pretraining.run_folder import Origin, check_resumed, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer
-from electra.pretraining.trial import Clock, announce_trial, trial_arguments
+from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.gpu import tune_for_gpu
 from electra.runtime.tracking import RecordSettings, check_trackers
@@ -39,18 +39,21 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         return
 
     data = load_data(args, run.checkpoint)
-    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
+    has_held_out = data.evaluation is not None
+    args = resolve(args, run, len(data.policy), has_held_out)
     model = build_model(args, data.tokenizer, run.checkpoint)
     args = with_given_parts(args, model, data.tokenizer)
     origin = check_resumed(run, origin_of(args, data.text))
 
     plan = make_plan(args, model, data, origin.changes)
+    if args.training.budget:
+        args = fit_to_budget(args, time_steps(args, model, data, plan), plan)
+        args = resolve(args, run, len(data.policy), has_held_out)
+        model = build_model(args, data.tokenizer)
+        plan = make_plan(args, model, data)
     announce_plan(args, plan)
     if args.training.plan:
-        clock = Clock()
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            make_trainer(trial_arguments(args, folder), model, data, plan, None, [clock]).train()
-        announce_trial(clock, args.training, plan)
+        announce_trial(time_steps(args, model, data, plan), args.training, plan)
         return
 
     save_options(args.record, run, data.tokenizer)
@@ -70,6 +73,14 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         training = args.training
         name = training.hub_model_id or run.folder.name
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
+
+
+def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
+    """Train the model for a few steps in a temporary folder, and measure their time."""
+    clock = Clock()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        make_trainer(trial_arguments(args, folder), model, data, plan, None, [clock]).train()
+    return clock
 
 
 def make_callbacks(args: Configuration, model: ElectraForJointPretraining, plan: Plan) -> list[TrainerCallback]:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 METRICS_NAME = "metrics.json"
 STATE_NAME = "trainer_state.json"
-_OF_START = ("resume_from_checkpoint", "auto_resume")
+_OF_START = ("resume_from_checkpoint", "auto_resume", "budget")
 """Options that say how a command starts, not what the run is."""
 _LOCKS: dict[Path, BaseFileLock] = {}
 """Held by this process, by run folder, so that two processes never write the same run."""

@@ -31,11 +31,11 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.io.checkpoints import UNFINISHED
-from electra.io.errors import UserError
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
 from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
+from electra.pretraining.device import explain_failure
 from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, fixed_metrics, token_records
 from electra.pretraining.plan import Plan
@@ -101,11 +101,11 @@ class ElectraTrainer(Trainer):
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().train(resume_from_checkpoint, *args, **kwargs)
-        except RuntimeError as error:
-            if not type(error).__module__.startswith("torch._dynamo"):
+        except (RuntimeError, OSError) as error:
+            failure = explain_failure(error, self.args, self.run_folder)
+            if failure is None:
                 raise
-            reason = " ".join(str(error).split("\n")[:2])
-            raise UserError(f"the training step cannot be compiled: {reason}; add --torch_compile false") from error
+            raise failure from error
         finally:
             self.checkpoints.wait()
 

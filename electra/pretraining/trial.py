@@ -1,23 +1,35 @@
-"""Ten steps of a run before it starts, for `--plan`: their time and memory."""
+"""Ten steps of a run before it starts: `--plan` prints their time and memory, `--budget` makes steps of the time."""
 
 import logging
+import re
 import sys
 import time
 from dataclasses import replace
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.io.console import format_bytes, format_seconds
+from electra.io.errors import UserError
 from electra.pretraining.configuration import Configuration, PretrainingArguments
-from electra.pretraining.plan import Plan
+from electra.pretraining.plan import MOST_EPOCHS, Plan
+from electra.runtime.hardware import measure_matmul_flops
 
 logger = logging.getLogger(__name__)
 
 TRIAL_STEPS = 10
 """Timed steps of a trial, after one for warm-up."""
+TRIAL_SECONDS = 20.0
+"""A trial of one process ends after this time, with the steps that it has."""
+RECIPE_FLOPS = {"tiny": 5.5e14, "mini": 7.1e15, "small": 1.2e18, "base": 6.7e19, "large": 9.1e20}
+"""FLOPs of all steps of a recipe by 6 N T and attention."""
+UTILIZATION = 0.25
+"""Share of the rate of a matrix product that training reaches, for the choice of a recipe."""
+OVERHEAD = 0.1
+"""Share of a --budget for evaluations, checkpoints and the export."""
 
 
 class Clock(TrainerCallback):
@@ -27,17 +39,24 @@ class Clock(TrainerCallback):
     """
 
     def __init__(self) -> None:
-        self.since = time.monotonic()
+        self.started = time.monotonic()
+        self.since: float | None = None
+        """The end of the first step."""
+        self.steps = 1
         self.seconds_per_step = 0.0
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.global_step not in (1, state.max_steps):
+        # Several processes must stop after the same step.
+        is_late = args.world_size == 1 and time.monotonic() - self.started > TRIAL_SECONDS
+        if 1 < state.global_step < state.max_steps and not is_late:
             return
         if args.device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.monotonic()
-        self.seconds_per_step = (now - self.since) / max(1, state.global_step - 1)
-        self.since = now
+        self.steps = max(1, state.global_step - 1)
+        self.seconds_per_step = (now - (self.since or self.started)) / self.steps
+        self.since = self.since or now
+        control.should_training_stop = control.should_training_stop or is_late
 
 
 def trial_arguments(args: Configuration, folder: str) -> Configuration:
@@ -52,16 +71,17 @@ def trial_arguments(args: Configuration, folder: str) -> Configuration:
         report_to=[],
         disable_tqdm=not sys.stderr.isatty(),
     )
-    return replace(args, training=training)
+    # A gate needs evaluations; without it both networks are trained, which is the longest step.
+    return replace(args, training=training, objective=replace(args.objective, generator_gate=[]))
 
 
 def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> None:
-    """Log the speed and the peak memory that a trial has measured, and how long the run would take."""
+    """Log the speed and the peak memory that a trial has measured, and what the run would take."""
     rate = plan.tokens_per_step / clock.seconds_per_step
     duration = format_seconds(clock.seconds_per_step * plan.steps)
     logger.info(
-        f"trial          {clock.seconds_per_step:.3g} s for a step, {3600 / clock.seconds_per_step:,.0f} steps in an "
-        f"hour, {rate:,.0f} tokens/s with padding: about {duration} without evaluations and checkpoints"
+        f"trial          {clock.steps} steps of {clock.seconds_per_step:.3g} s, {rate:,.0f} tokens/s with padding: "
+        f"about {duration} without evaluations and checkpoints"
     )
     if training.device.type == "cuda":
         logger.info("               peak memory %s", format_bytes(torch.cuda.max_memory_allocated()))
@@ -70,3 +90,36 @@ def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> 
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         logger.info("               peak memory %s, of the whole process", format_bytes(peak))
+
+
+# ---- a budget of time
+
+
+def seconds_of(budget: str) -> float:
+    """Seconds of a time such as 90m, 2h or 1.5d."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", budget.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise UserError(f"--budget {budget} is not a time; write 90m, 2h or 1.5d")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
+
+
+def recipe_for(training: PretrainingArguments) -> str:
+    """The largest recipe whose steps fit into --budget by the rate of a matrix product on this device; else tiny."""
+    flops = seconds_of(str(training.budget)) * UTILIZATION * measure_matmul_flops(training.device, torch.float32)
+    fitting = [name for name, needed in RECIPE_FLOPS.items() if needed <= flops]
+    (recipe,) = broadcast_object_list([fitting[-1] if fitting else "tiny"])
+    return str(recipe)
+
+
+def fit_to_budget(args: Configuration, clock: Clock, plan: Plan) -> Configuration:
+    """The options with the steps that --budget allows by the time of a step; text is repeated 40 times at most."""
+    seconds = seconds_of(str(args.training.budget))
+    affordable = int(seconds * (1 - OVERHEAD) / clock.seconds_per_step)
+    useful = MOST_EPOCHS * plan.segments_per_epoch // plan.batch_size
+    if useful < affordable:
+        logger.warning("the text lasts for %d epochs, or %d steps, less than the time: add text", MOST_EPOCHS, useful)
+    (steps,) = broadcast_object_list([max(1, min(affordable, useful))])
+    size = args.model.model_size
+    logger.info("budget         %s: --model_size %s --max_steps %d", format_seconds(seconds), size, steps)
+    training = args.training.with_values(max_steps=steps)
+    return replace(args, training=training, record={**args.record, "max_steps": steps})

@@ -1,13 +1,15 @@
 """The same run on one process, on two hosts, and with accumulation: the same text, masks and weights.
 
 Real commands by torchrun and gloo; a host is a torchrun of its own. Without dropout, whose random numbers are each
-process's own. A host that is killed ends the other one, with a checkpoint to go on from.
+process's own. A host that is killed ends the other one with one line and a checkpoint to go on from.
 """
 
+import re
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,10 +17,10 @@ from pytest import approx
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from electra.io.checkpoints import find_damage, latest_valid_checkpoint
+from electra.io.checkpoints import find_damage
 from electra.pretraining.command import main as pretrain
 from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json, torchrun
-from tests.pretraining.runs import FAST, flags, write_corpus
+from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -78,21 +80,67 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
             assert_close(tensor, weights[name], rtol=0, atol=1e-4)
 
 
-def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path):
+@parametrize("lost", [0, 1])
+def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path, lost):
     write_corpus(tmp_path / "corpus.txt")
     hosts = start_hosts(options(tmp_path, "hosts", max_steps=100_000, save_steps=5), tmp_path)
     try:
         while not list(tmp_path.glob("output/hosts/checkpoint-*")):
             assert all(host.poll() is None for host in hosts), (tmp_path / "host-0.log").read_text()
             time.sleep(0.1)
-        host = psutil.Process(hosts[1].pid)
+        host = psutil.Process(hosts[lost].pid)
         for process in (*host.children(recursive=True), host):
             process.kill()
-        assert hosts[0].wait(timeout=300) == 1  # torchrun's own code for a process that failed
+        assert hosts[1 - lost].wait(timeout=300) == 1  # torchrun's own code for a process that failed
     finally:
         for host in hosts:
             host.kill()
-    assert find_damage(latest_valid_checkpoint(tmp_path / "output" / "hosts")) is None
+    said = (tmp_path / f"host-{1 - lost}.log").read_text()
+    (error,) = re.findall(r"^error: (.*)", said, re.MULTILINE)
+    assert error.startswith("another of the 2 processes has ended or cannot be reached; ")
+    named = re.search(r"the last good checkpoint is (\S+);", error)
+    assert named is not None and find_damage(Path(named[1])) is None
+    assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
+
+
+def stop_a_worker(torchrun, run, log, send):
+    """Wait for a checkpoint of the run, then send a signal to the process of rank 1."""
+    while not list(run.glob("checkpoint-*")):
+        assert torchrun.poll() is None, log.read_text()
+        time.sleep(0.05)
+    (worker,) = (p for p in psutil.Process(torchrun.pid).children() if p.environ().get("RANK") == "1")
+    send(worker)
+
+
+def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    launcher = ["--standalone", "--nproc_per_node=2", "--max_restarts=3"]
+    log = tmp_path / "torchrun.log"
+    run = tmp_path / "output" / "killed"
+    lengths = {"max_steps": 60, "save_steps": 3, "save_total_limit": 2}
+    killed = start(options(tmp_path, "killed", auto_resume=True, **lengths), *launcher, log=log)
+    try:
+        stop_a_worker(killed, run, log, psutil.Process.kill)
+        assert killed.wait(timeout=300) == 0, log.read_text()
+    finally:
+        killed.kill()
+    assert "resuming" in log.read_text()
+    whole = start(options(tmp_path, "whole", **lengths), *launcher, log=log)
+    assert whole.wait(timeout=300) == 0, log.read_text()
+    assert_same_state(run / "checkpoint-60", run.with_name("whole") / "checkpoint-60")
+
+
+def test_a_process_that_hangs_ends_the_run_after_the_time_out(tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    log = tmp_path / "torchrun.log"
+    argv = options(tmp_path, "hangs", max_steps=100_000, save_steps=3, ddp_timeout=20)
+    hanging = start(argv, "--standalone", "--nproc_per_node=2", log=log)
+    try:
+        stop_a_worker(hanging, tmp_path / "output" / "hangs", log, psutil.Process.suspend)
+        assert hanging.wait(timeout=200) == 1
+    finally:
+        hanging.kill()
+    assert "error: another of the 2 processes has ended or cannot be reached; " in log.read_text()
 
 
 SLOW_CACHE = """

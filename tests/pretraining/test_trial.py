@@ -1,14 +1,63 @@
-"""Ten steps before a run, for --plan: what is printed and measured."""
+"""Ten steps before a run: what --plan prints, how --budget becomes a recipe and steps, which are those of the run."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
+from pytest import approx
 from transformers import TrainerControl, TrainerState
 
+from electra.pretraining import trial
 from electra.pretraining.command import main
-from electra.pretraining.trial import Clock
+from electra.pretraining.options import parse_arguments
+from electra.pretraining.plan import training_flops
+from electra.pretraining.trial import RECIPE_FLOPS, Clock, recipe_for, seconds_of
+from tests.conftest import refused
+from tests.helpers import parametrize
 from tests.pretraining.runs import flags
+from tests.test_configs import networks
+
+
+def test_times_are_read():
+    assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 s")] == [5400, 7200, 129_600, 30]
+    for wrong in ("2", "h", "0h", "two hours", "2w"):
+        assert f"--budget {wrong} " in refused(lambda wrong=wrong: seconds_of(wrong))
+
+
+@parametrize("name", RECIPE_FLOPS)
+def test_the_flops_of_recipes_are_those_of_their_plans(name):
+    args = parse_arguments(["--train_file=text", f"--model_size={name}"])
+    sizes = {"max_length": args.segments.max_length, "batch_size": args.training.segments_per_step}
+    flops, _ = training_flops(networks(args).config, **sizes, steps=args.training.max_steps)
+    assert RECIPE_FLOPS[name] == approx(flops, rel=0.05)
+
+
+def test_the_largest_recipe_that_fits_is_chosen(monkeypatch):
+    monkeypatch.setattr(trial, "measure_matmul_flops", lambda *_: 1e12)
+    for name in ("tiny", "mini", "small"):
+        seconds = RECIPE_FLOPS[name] / 1e12 / trial.UTILIZATION
+        training = SimpleNamespace(budget=f"{seconds * 1.01:.0f}s", device=torch.device("cpu"))
+        assert recipe_for(training) == name
+    assert recipe_for(SimpleNamespace(budget="1s", device=None)) == "tiny"
+
+
+@pytest.mark.slow
+def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
+    left_out = ("--max_steps", "--save_steps", "--logging_steps", "--warmup_steps")
+    argv = [word for word in flags(folder) if not word.startswith(left_out)]
+    main([*argv, "--budget=2s"])
+    options = yaml.safe_load((folder / "output" / "run" / "config.yaml").read_text())
+    steps = options["max_steps"]
+    assert 0 < steps < 10_000 and "budget" not in options
+    assert (folder / "output" / "run" / f"checkpoint-{steps}").is_dir()
+    for given in ("--max_steps=3", "--auto_resume"):
+        assert "--budget" in refused(lambda given=given: main([*argv, "--budget=2s", given]))
+    capsys.readouterr()
+    main([*argv, "--budget=1d", "--plan"])
+    printed = capsys.readouterr().out
+    assert "the text lasts for 40 epochs" in printed and "teaches little" not in printed
 
 
 @pytest.mark.slow
@@ -17,17 +66,32 @@ def test_a_plan_measures_a_few_steps_and_leaves_no_run(folder, capsys):
     output = capsys.readouterr().out
     lines = {line[:15].strip(): line for line in output.splitlines()}
     assert {"corpus", "discriminator", "training", "compute", "trial"} <= set(lines)
-    assert " s for a step" in lines["trial"] and "peak memory" in output
+    assert " steps of" in lines["trial"] and "peak memory" in output
     assert {path.name for path in folder.iterdir()} == {"corpus.txt", "cache"}
 
 
 def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch):
     waits = []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(step))
-    now = iter([0.0, 5.0, 9.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    for device in ("cuda", "cpu"):
+        clock = Clock()
+        for step in range(1, 12):
+            state = TrainerState(global_step=step, max_steps=11)
+            args = SimpleNamespace(device=torch.device(device), world_size=1)
+            clock.on_step_end(args, state, TrainerControl())
+        assert waits == [1, 11] and clock.steps == 10
+
+
+@parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 2)])
+def test_a_slow_trial_ends_after_its_time(monkeypatch, seconds, steps):
+    now = [1.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = Clock()
-    for step in range(1, 12):
+    control = TrainerControl()
+    step = 0
+    while not control.should_training_stop:
+        step += 1
+        now[0] += seconds
         state = TrainerState(global_step=step, max_steps=11)
-        clock.on_step_end(SimpleNamespace(device=torch.device("cuda")), state, TrainerControl())
-    assert waits == [1, 11] and clock.seconds_per_step == 0.4
+        clock.on_step_end(SimpleNamespace(device=torch.device("cpu"), world_size=1), state, control)
+    assert (clock.steps, clock.seconds_per_step) == (steps, seconds)
