@@ -142,7 +142,6 @@ REPORT = [
         edit(f"{DONE}/trainer_state.json", '"global_step"', '"step"'),
         *(remove(f"{DONE}/checkpoint-{step}/trainer_state.json") for step in (2, 4)),
     ),
-    ({"output": ""}, "--output html"),
 ]
 CASES = [
     (command, *case)
