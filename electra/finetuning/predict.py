@@ -1,6 +1,7 @@
 """The command `electra predict`: what a fine-tuned model that was saved answers to the rows of a file.
 
     electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
+    cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
 Rows are read, answered and written in windows of `WINDOW` rows, so that memory does not grow with the file. Within a
 window they are batched by length, and written in the order of the input. The network is put together from the modules
@@ -10,8 +11,10 @@ that it was trained with, so that its answers are those that were scored.
 import csv
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from itertools import islice
 from typing import IO, Any, NamedTuple
@@ -34,6 +37,7 @@ from electra.runtime.hardware import computes_bf16
 PREDICTORS = {
     "SequenceClassification": "electra.tasks.classify.predict",
     "TokenClassification": "electra.tasks.tagging.predict",
+    "MultipleChoice": "electra.tasks.multiple_choice.predict",
     "QuestionAnswering": "electra.tasks.squad.predict",
 }
 """End of the name of a model's class -> module with a function `predictor`, imported when it is needed."""
@@ -80,7 +84,7 @@ def open_saved(path: str) -> tuple[Saved, str]:
     architecture, *_ = config.architectures or [""]
     head = architecture.rpartition("For")[2]
     if head not in PREDICTORS:
-        raise UserError(f"{path} is a model for {head}, whose answers only an evaluation writes")
+        raise UserError(f"{path} is a model for {head or 'nothing'}; name one that was fine-tuned")
     model, _ = load_network(getattr(transformers, f"AutoModelFor{head}"), source, config)
     settings = {"task": run["task"], **run["settings"]}
     return Saved(model, load_tokenizer_beside_model(source), settings), PREDICTORS[head]
@@ -125,25 +129,28 @@ def as_json(value: Any) -> str:
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
-    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet")
-    parser.add_argument("--output_file", metavar="PATH", required=True, help="where rows and answers go")
+    parser.add_argument("file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; - is the standard input")
+    parser.add_argument(
+        "--output_file", metavar="PATH", help="where rows and answers go; default: the standard output"
+    )
     parser.add_argument("--text_column", metavar="NAME", help="column of the text; default: as in training")
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
     given = parser.parse_args(argv)
-    setup_logging()
+    setup_logging(sys.stderr)  # the standard output may be the rows
     predict(given)
 
 
 def predict(given: Any) -> None:
-    """Answer the rows of a file; the output appears when it is complete."""
+    """Answer the rows of a file; an output file appears when it is complete."""
     saved, module = open_saved(given.model)
     predictor: Predictor = import_module(module).predictor(saved, given)
     forward = forward_of(predictor, saved, given.per_device_eval_batch_size)
     form = form_of(given.file)
     rows = read_rows(given.file)
     answered = 0
-    with open_new(expand(given.output_file)) as file:
+    output: Any = open_new(expand(given.output_file)) if given.output_file else nullcontext(sys.stdout)
+    with output as file:
         while window := list(islice(rows, WINDOW)):
             items = [predictor.parse(columns, place) for place, columns in window]
             answers = predictor.answer(items, forward)

@@ -48,20 +48,26 @@ def step_loss(
     logits: Tensor,
     labels: Tensor,
     num_items_in_batch: Tensor | int | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """The contribution of a batch to the mean loss over the `num_items_in_batch` examples of its step, ().
 
     Args:
         logits: (B, C); C = 1 for a regression.
         labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
+        weights: (C,) of the classes, or of a yes to each of them; not for a number.
     """
     logits = logits.float()
+    if weights is not None:
+        weights = weights.to(logits.device)
     if labels.is_floating_point():
         losses = (logits.squeeze(1) - labels.float()).square()
     elif labels.dim() == 2:
-        losses = nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            logits, labels.float(), pos_weight=weights, reduction="none"
+        )
     else:
-        losses = nn.functional.cross_entropy(logits, labels, reduction="none")
+        losses = nn.functional.cross_entropy(logits, labels, weights, reduction="none")
     return losses.mean() if num_items_in_batch is None else losses.sum() / num_items_in_batch
 
 

@@ -6,7 +6,9 @@ quoted as a whole: few programs quote there.
 """
 
 import csv
+import io
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +33,8 @@ LARGEST_CELL = 2**31 - 1
 def read_rows(path: str | Path) -> Iterator[Row]:
     """Place and columns of each row; blank lines are left out. A file of another extension than TABLES is plain text.
 
+    The path "-" is the standard input: JSON lines if its first character is a brace, otherwise csv.
+
     Raises:
         UserError: the file is damaged or not UTF-8, its header is wrong, or a row has another number of cells.
     """
@@ -39,7 +43,8 @@ def read_rows(path: str | Path) -> Iterator[Row]:
         if suffix == ".parquet":
             yield from _parquet_rows(path)
             return
-        with open(expand(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
+        with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
             if suffix in DELIMITERS:
                 yield from csv_rows(file, DELIMITERS[suffix], path)
             elif suffix in JSON_LINES:
@@ -59,7 +64,11 @@ def text_of(row: Mapping[str, Any], column: str, place: str) -> str:
 
 
 def form_of(path: str | Path) -> str:
-    """The extension of a file, in lower case."""
+    """The extension of a file, in lower case; of the standard input, that of the format that it has."""
+    if path == "-":
+        waiting: Any = sys.stdin.buffer
+        start = waiting.peek(100).removeprefix(b"\xef\xbb\xbf").lstrip()
+        return ".jsonl" if start[:1] == b"{" else ".csv"
     return Path(path).suffix.lower()
 
 

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import sys
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from electra.finetuning.predict import main, write_rows
 from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.glue.command import main as glue
+from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.predict import parse
@@ -26,6 +29,8 @@ from tests.tasks.classify.files import flags as text_flags
 from tests.tasks.classify.files import write_lines, write_texts
 from tests.tasks.glue.files import flags as glue_flags
 from tests.tasks.glue.files import write_encoder, write_glue
+from tests.tasks.multiple_choice.files import flags as choice_flags
+from tests.tasks.multiple_choice.files import write_questions
 from tests.tasks.squad.files import flags as squad_flags
 from tests.tasks.squad.files import write_squad
 from tests.tasks.tagging.files import flags as tag_flags
@@ -111,13 +116,12 @@ def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_pairs_of_glue_are_answered(tmp_path, glue_tokenizer):
+def test_pairs_of_glue_are_found_by_their_columns(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer)
     write_glue(tmp_path / "glue", "STS-B")
     glue(glue_flags(tmp_path, tasks=["stsb"], head="hf", **OPTIONS))
     (result,) = read_results(tmp_path / "output" / "run" / "results.jsonl")
-    columns = ["--text_column", "sentence1", "--text_pair_column", "sentence2"]
-    answers_of(tmp_path / "output" / "run", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv", *columns)
+    answers_of(tmp_path / "output" / "run", tmp_path / "glue" / "STS-B" / "dev.tsv", tmp_path / "stsb.csv")
     rows = list(csv.DictReader((tmp_path / "stsb.csv").open(), delimiter="\t"))
     numbers = [[float(row[name]) for name in ("score", "prediction")] for row in rows]
     assert np.corrcoef(np.array(numbers).T)[0, 1] == approx(result.metrics["pearson"], abs=1e-5)
@@ -161,6 +165,30 @@ def test_answers_are_those_that_were_scored(folder, tmp_path):
     texts, odds = read_json(predictions), read_json(predictions.with_name("null_odds.json"))
     for row in found:
         assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])
+
+
+@pytest.mark.slow
+def test_choices_are_those_that_were_scored(folder, tmp_path):
+    write_questions(folder / "quiz")
+    choose(choice_flags(folder, experiment_name="quiz", **OPTIONS))
+    model = folder / "output" / "quiz"
+    found = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
+    scored = list(csv.DictReader((model / "predictions.csv").open()))
+    assert [(row["prediction"], row["choice"]) for row in found] == [(r["prediction"], r["choice"]) for r in scored]
+
+
+@pytest.mark.slow
+def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbinary):
+    content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
+    for given, expected in (
+        (content, b'{"text": "a", "prediction"'),
+        (b"text\r\na\r\n", b"text,prediction,probability\n"),
+    ):
+        stream = io.BufferedReader(io.BytesIO(given))
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+        capfdbinary.readouterr()
+        main([str(reviews), "-"])
+        assert capfdbinary.readouterr().out.startswith(expected)
 
 
 # ---- what is refused

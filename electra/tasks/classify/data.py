@@ -6,6 +6,7 @@ each range of numbers, has the same share in them.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -121,9 +122,9 @@ def find_kind(labels: Sequence[Any], separator: str | None) -> str:
 
 
 def class_names(label: Any, separator: str | None) -> list[str]:
-    """The classes in one label."""
+    """The classes in one label. Whole numbers lose the `.0` that tables add to columns with gaps."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
-    names = [str(part).strip() for part in parts]
+    names = [re.sub(r"^(-?\d+)\.0$", r"\1", str(part).strip()) for part in parts]
     return [name for name in names if name]
 
 

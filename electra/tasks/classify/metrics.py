@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
@@ -116,4 +117,8 @@ def details(logits: Matrix, references: References) -> dict[str, Any]:
     if labels.kind != NUMBER:
         answers = decide(labels, mean_by_text(logits, references.owners))
         text = classification_report(references.matrix, answers, target_names=labels.classes, zero_division=0.0)
+    if labels.kind == SINGLE:
+        right = pd.Series(names_of(labels, references.matrix), name="label")
+        chosen = pd.Series(names_of(labels, answers), name="answer")
+        text += "\n" + pd.crosstab(right, chosen).to_string()
     return {"baseline": baseline, "text": text}

@@ -37,6 +37,9 @@ class ClassifyArguments(FileTaskArguments):
         "What is read of a text of more than --max_length tokens. truncate: its beginning; windows: pieces that "
         "overlap by a quarter, whose logits are averaged.",
     )
+    class_weights: Literal["none", "balanced"] = option(
+        "none", "balanced: rare classes count more in the loss, in inverse proportion to their frequency."
+    )
     train_fractions: list[float] = option(
         [1.0],
         "Share of the training data to use, in (0, 1]. Several: a learning curve, from the encoder and from fresh "

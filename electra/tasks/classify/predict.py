@@ -1,6 +1,6 @@
 """Rows with texts -> their classes, with probabilities, or their numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,21 +18,36 @@ KINDS = {
     "regression": NUMBER,
 }
 """transformers' name of a problem -> kind of the labels; otherwise one of several classes."""
+GLUE_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 String", "#2 String"),
+)
+"""Columns of GLUE's pairs."""
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
-    """Reads the columns of the options `given`, by default those of training."""
+    """Reads the columns of the options `given`, by default those of training or of GLUE."""
     text = given.text_column or saved.settings.get("text_column")
     pair = given.text_pair_column or saved.settings.get("text_pair_column")
+    is_glue = "label_kind" not in saved.settings and text is None
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
     labels = Labels(KINDS.get(config.problem_type, SINGLE), classes)
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         PaddingCollator(saved.tokenizer.pad_token_id),
-        partial(read_example, (text, pair, None)),
+        partial(read_glue if is_glue else read_example, (text, pair, None)),
         partial(answer, saved, labels),
     )
+
+
+def read_glue(columns: Sequence[str | None], row: Mapping[str, Any], place: str) -> Example:
+    """`read_example` of a pair if the row has one, else of a single text."""
+    text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
+    return read_example((text, pair, None), row, place)
 
 
 def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[dict[str, Any]]:

@@ -8,14 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy.special import logit
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
+from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.io.rows import Row, read_rows
 from electra.tasks.classify.data import (
@@ -53,11 +56,14 @@ RECORDED = (
     *COLUMNS,
     "label_separator",
     "long_texts",
+    "class_weights",
     "train_fractions",
     "validation_fraction",
     "eval_seed",
 )
 """Options that a score depends on."""
+IMBALANCED = 10
+"""Say so if the most frequent class has this many times the texts of the rarest."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +85,7 @@ def open_task(args: Arguments) -> Task:
     data = read_labelled(options)
     kind = data.labels.kind
     settings = {name: getattr(options, name) for name in RECORDED}
+    weights = class_weights(data) if options.class_weights == "balanced" else None
     return file_task(
         CLASSIFY,
         options,
@@ -86,6 +93,7 @@ def open_task(args: Arguments) -> Task:
         settings={"label_kind": kind, **settings, **data_settings(options)},
         load=partial(load, data, options.long_texts == "windows"),
         head=partial(head, data.labels),
+        loss=partial(step_loss, weights=weights),
         metrics=by_split(score),
         is_collapsed=is_collapsed,
         predictions=predictions,
@@ -114,8 +122,22 @@ def read_labelled(options: Any) -> Labelled:
     if not splits["train"] or not splits["dev"]:
         raise UserError("there are too few texts to train on and to hold out; add some, or give a --validation_file")
     data = Labelled(labels, splits)
-    logger.info("labels         %s: %.500s", labels.kind, ", ".join(labels.classes))
+    log_labels(data)
     return data
+
+
+def log_labels(data: Labelled) -> None:
+    """What the labels are, how frequent they are, and which texts are in two splits."""
+    shares = data.matrix("train").mean(0)
+    shown = [f"{name}: {share:.1%}" for name, share in zip(data.labels.classes, shares, strict=False)]
+    logger.info("labels         %s, %.500s", data.labels.kind, ", ".join(shown))
+    if shares.max() >= IMBALANCED * shares.min():
+        logger.info("               imbalanced: consider --class_weights balanced, and macro F1")
+    known = {example[:2] for example in data.splits["train"]}
+    for split in data.splits.keys() - {"train"}:
+        repeated = sum(example[:2] in known for example in data.splits[split])
+        if repeated:
+            logger.warning("%d texts of %s are also in the training data: scores are too good", repeated, split)
 
 
 def read_splits(options: Any) -> dict[str, list[Example]]:
@@ -150,6 +172,8 @@ def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, t
     splits = {}
     for split, examples in data.splits.items():
         rows, owners = encode_texts(examples, tokenizer, tuning.max_length, in_windows)
+        cut = np.unique(owners[rows.lengths >= tuning.max_length])
+        logger.info("%-14s %d of %d texts have %d tokens or more", split, len(cut), len(examples), tuning.max_length)
         matrix = None
         if examples[0].label is not None:
             matrix = data.matrix(split)
@@ -166,6 +190,14 @@ def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, t
 
 
 # ---- the model
+
+
+def class_weights(data: Labelled) -> Tensor:
+    """Weights (C,) of the classes, or of a yes to each, in inverse proportion to their frequency."""
+    shares = torch.tensor(data.matrix("train").mean(0), dtype=torch.float32).clamp(min=1e-6)
+    if data.labels.kind == SINGLE:
+        return 1 / (len(shares) * shares)
+    return (1 - shares) / shares
 
 
 def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithHead:

@@ -43,7 +43,9 @@ def main(argv: list[str] | None = None) -> None:
         help="tokens that are read at once; default: 128",
     )
     args = parser.parse_args(argv)
-    check(0 < args.false_alarm_rate < 1, "false_alarm_rate", args.false_alarm_rate, "in (0, 1)")
+    for name in ("threshold", "false_alarm_rate"):
+        value = getattr(args, name)
+        check(0 < value < 1, name, value, "in (0, 1)")
     setup_logging()
     from electra.tasks.detect.task import detect  # takes seconds: help and wrong options come before
 

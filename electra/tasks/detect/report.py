@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
-from electra.report.blocks import Block, Heading, Items, Report, Text, table_of
+from electra.report.blocks import Block, Heading, Items, Passage, Report, Text, table_of
 from electra.tasks.detect.scores import Judged
 
+CONTEXT = 50
+"""Tokens on each side of the worst one of a text that the page shows."""
 DEFINITIONS = (
     "D is the probability with which the discriminator takes a token for replaced. The score of a text is the mean "
     "of its D.",
@@ -63,6 +65,7 @@ class Scores:
 def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
     """The page of `detect`: `summary` as in summary.json, and the worst lines of scores.jsonl."""
     rows = []
+    passages: list[Block] = []
     for line in worst:
         spans = sorted(line["spans"], key=lambda span: -span[2])
         words = [line["text"][start:end] for start, end, _ in spans[:10]]
@@ -73,14 +76,33 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
                 "worst spans": ", ".join(words),
             }
         )
+        passages += [Heading(line["place"], 3), Passage(pieces(line))]
     table = table_of(rows)
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
     agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
     if agreement:
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]
-    blocks += [Heading("Worst texts"), table, Heading("Definitions"), Items(DEFINITIONS)]
+    blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]
+    blocks += [Heading("Definitions"), Items(DEFINITIONS)]
     return Report("Words that look wrong", blocks, table)
+
+
+def pieces(line: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """The surroundings of the worst token of a text: tokens with D, and the text between them without."""
+    tokens = line["tokens"]
+    if not tokens:
+        return []
+    center = max(range(len(tokens)), key=lambda number: tokens[number][2])
+    near = tokens[max(0, center - CONTEXT) : center + CONTEXT]
+    position = near[0][0]
+    found: list[tuple[str, float | None]] = []
+    for start, end, p in near:
+        begin = max(position, start)  # pieces of one character have the same start and end
+        found.append((line["text"][position:begin], None))
+        found.append((line["text"][begin:end], p))
+        position = max(position, end)
+    return found
 
 
 def rounded(numbers: Mapping[str, float]) -> dict[str, str]:

@@ -34,6 +34,7 @@ def examples(labels):
     [
         (["good", "bad", "good"], None, Labels(SINGLE, ["bad", "good"])),
         (["10", "9", "-1"], None, Labels(SINGLE, ["-1", "9", "10"])),
+        (["1.0", "0"], None, Labels(SINGLE, ["0", "1"])),
         ([True, False], None, Labels(SINGLE, ["False", "True"])),
         (["好", "坏", "1.0.0"], None, Labels(SINGLE, ["1.0.0", "坏", "好"])),
         ([["a", "b"], [], ["c"]], None, Labels(SEVERAL, ["a", "b", "c"])),

@@ -53,9 +53,10 @@ def test_the_constant_answer_is_the_majority_or_the_mean():
     assert baseline["rmse"] == approx(0.5) and np.isnan(baseline["pearson"])
 
 
-def test_details_have_each_class():
+def test_details_have_each_class_and_the_confusions():
     lines = [line.split() for line in details(ANSWERS, ONE)["text"].split("\n")]
     assert ["red", "1.00", "0.50", "0.67", "2"] in lines and ["green", "0.67", "1.00", "0.80", "2"] in lines
+    assert lines[-3:] == [["label"], ["green", "2", "0"], ["red", "1", "1"]]
 
 
 def test_one_answer_to_all_is_collapsed():

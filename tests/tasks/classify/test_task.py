@@ -2,18 +2,22 @@
 
 import csv
 import json
+import logging
 
 import pytest
+import torch
 from pytest import approx
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers import pipeline
 
+from electra.finetuning.trainer import step_loss
 from electra.options import as_flags
 from electra.report.command import main as report
 from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.classify.command import parse_arguments
 from electra.tasks.classify.encoding import encode_texts
-from electra.tasks.classify.task import open_task
+from electra.tasks.classify.task import class_weights, open_task
 from electra.tasks.glue.command import main as glue
 from tests.conftest import refused
 from tests.helpers import parametrize, read_json
@@ -48,6 +52,29 @@ def opened(**options):
     task = open_task(parse_arguments(words))
     data, *_ = task.load.args
     return data
+
+
+def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("electra"), "propagate", True)
+    rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
+    train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
+    dev = write_table(tmp_path / "dev.csv", ["text", "label"], rows[1:4])
+    with caplog.at_level("INFO", "electra"):
+        data = opened(train_file=train, validation_file=dev)
+    for said in ("rare: 5.0%, usual: 95.0%", "imbalanced", "3 texts of dev are also in the training data"):
+        assert said in caplog.text
+    assert class_weights(data).tolist() == approx([10, 10 / 19])
+
+
+def test_weights_of_classes_are_those_of_torch():
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor([0.5, 1.0, 3.0])
+    numbers = torch.tensor([0, 1, 2, 2, 1, 0])
+    expected = cross_entropy(logits, numbers, weights, reduction="sum") / 6
+    assert step_loss(logits, numbers, 6, weights).item() == approx(expected.item())
+    several = torch.tensor([[1, 0, 1]] * 6)
+    expected = binary_cross_entropy_with_logits(logits, several.float(), pos_weight=weights)
+    assert step_loss(logits, several, several.numel(), weights).item() == approx(expected.item())
 
 
 def test_a_share_of_the_training_data_is_held_out(folder):
@@ -118,7 +145,7 @@ def test_scores_are_those_of_glue_for_the_same_rows(tmp_path, glue_tokenizer):
 
 @pytest.fixture(scope="module")
 def reviews(folder):
-    return run(folder, "reviews", "csv")
+    return run(folder, "reviews", "csv", class_weights="balanced")
 
 
 @pytest.mark.slow
@@ -126,17 +153,17 @@ def test_classes_that_a_word_names_are_learned(reviews):
     first, second = read_results(reviews / "results.jsonl")
     assert first.metrics["accuracy"] == 1 and second.metrics["accuracy"] > 0.9
     assert set(first.metrics) == {"accuracy", "macro_f1", "micro_f1", "mcc"}
-    assert first.settings["label_kind"] == "single"
+    assert first.settings["label_kind"] == "single" and first.settings["class_weights"] == "balanced"
     rows = list(csv.DictReader((reviews / "predictions.csv").open()))
     assert all(row["label"] == row["prediction"] for row in rows) and rows[0]["row"].endswith("dev.csv:2")
 
 
 @pytest.mark.slow
-def test_the_report_has_baseline_and_classes(reviews):
+def test_the_report_has_baseline_classes_and_confusions(reviews):
     text = (reviews / "report.md").read_text()
     assert "| majority or mean |" in text and "| 50.0 | 33.3 | 50.0 | 0.0 |" in text
     lines = [line.split() for line in text.split("\n")]
-    assert ["good", "1.00", "1.00", "1.00", "8"] in lines
+    assert ["good", "1.00", "1.00", "1.00", "8"] in lines and ["bad", "8", "0"] in lines
     report([str(reviews)])
     assert (reviews / "report.md").read_text() == text
 

@@ -9,7 +9,7 @@ from pytest import approx
 
 from electra.tasks.detect.command import main
 from electra.tasks.detect.data import read_texts
-from electra.tasks.detect.report import Scores
+from electra.tasks.detect.report import Scores, pieces
 from electra.tasks.detect.scores import Detector, Judged
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
@@ -96,6 +96,16 @@ def test_the_command_writes_lines_summary_and_page(world, capsys):
     assert "texts.jsonl:3" in page and "Agreement with the labels" in page
 
 
+def test_a_passage_is_the_text_around_its_worst_token():
+    text = "ab " * 300
+    tokens = [[start, start + 2, 0.0] for start in range(0, 900, 3)]
+    tokens[200][2] = 0.9
+    found = pieces({"text": text, "tokens": tokens})
+    shown = "".join(piece for piece, _ in found)
+    assert shown in text and len(shown) == 100 * 3 - 1
+    assert [p for _, p in found if p] == [0.9]
+
+
 def test_texts_have_labels_or_spans_or_none(tmp_path):
     (tmp_path / "a.csv").write_bytes('\ufefftext,label\r\n"a ""b""\nc",1\r\nd,0\r\n'.encode())
     first, second = read_texts(str(tmp_path / "a.csv"), "text")
@@ -120,6 +130,7 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
         (["a.txt", "--pretrain_path", "run/generator"], "no head that finds replaced tokens"),
         (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no head"),
         (["a.txt", *FLAGS, "--false_alarm_rate", "1.5"], "--false_alarm_rate 1.5"),
+        (["a.txt", *FLAGS, "--threshold", "1.5"], "--threshold 1.5"),
         (["a.txt", *FLAGS, "--validation_file", "empty.txt"], "empty.txt has no text"),
         (["zero.txt", *FLAGS], "zero.txt has no text"),
         (["cut.csv", *FLAGS], "cut.csv:3 cannot be read"),

@@ -1,0 +1,30 @@
+"""Rows with questions -> the number and the text of the chosen answer, and its probability."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from scipy.special import softmax
+
+from electra.finetuning.predict import Predictor, Saved
+from electra.tasks.multiple_choice.data import Question, parse_question
+from electra.tasks.multiple_choice.task import ChoiceCollator, ChoiceScorer, encode_questions
+
+
+def predictor(saved: Saved, given: Any) -> Predictor:
+    return Predictor(
+        ChoiceScorer(saved.model.base_model, "hf", 0.0),
+        ChoiceCollator(saved.tokenizer.pad_token_id),
+        parse_question,
+        partial(answer, saved),
+    )
+
+
+def answer(saved: Saved, questions: Sequence[Question], forward: Any) -> list[dict[str, Any]]:
+    answers = []
+    rows = encode_questions(questions, saved.tokenizer, saved.settings["max_length"])
+    for question, logits in zip(questions, forward(rows), strict=True):
+        shares = softmax(logits[: len(question.choices)].astype(float))
+        best = int(shares.argmax())
+        answers.append({"prediction": best, "choice": question.choices[best], "probability": float(shares[best])})
+    return answers
