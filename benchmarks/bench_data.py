@@ -53,7 +53,6 @@ def compare_cache_building(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, r
     times = [(seconds(bare), seconds(ours)) for _ in range(rounds)]
     bare_median, our_median = (statistics.median(column) for column in zip(*times, strict=True))
     megabytes = sum(len(document.encode()) for document in documents) / 1e6
-    print(f"{megabytes:.1f} MB, {rounds} rounds, alternating, medians")
     print(f"encode_batch_fast  {bare_median:6.2f} s  {megabytes / bare_median:6.2f} MB/s")
     print(f"token cache        {our_median:6.2f} s  {megabytes / our_median:6.2f} MB/s")
     print(f"cache / bare       {bare_median / our_median:6.2f}")

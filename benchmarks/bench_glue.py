@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
@@ -115,9 +116,7 @@ def main() -> None:
     encoder = fresh_encoder(args.from_scratch, args.tokenizer_path)
     options = ["--from_scratch", args.from_scratch, *rest]
     found = [compare(encoder, task, args, options) for task in args.tasks]
-    print("task   tokens   ours /s   default /s   ratio")
-    form = "{task:6} {mean_tokens:6.1f} {ours:9.1f} {default:12.1f} {ratio:7.2f}"
-    print("\n".join(form.format(**row) for row in found))
+    print(pd.DataFrame(found).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -21,16 +21,10 @@ import torch
 from torch.utils.benchmark import Timer
 from transformers import TrainerCallback
 
-from benchmarks.bench_pretraining import bare_loop
+from benchmarks.bench_pretraining import bare_loop, make_trainer_of, wait_for_device
 from electra.io.console import environment
 from electra.io.files import write_json
 from electra.options import as_flags
-from electra.pretraining.data import load_data
-from electra.pretraining.model import build_model
-from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.plan import make_plan
-from electra.pretraining.run import make_trainer
-from electra.pretraining.run_folder import open_run
 from electra.pretraining.trainer import ElectraTrainer
 from electra.runtime.hardware import device_name, measure_matmul_flops
 
@@ -56,12 +50,7 @@ class Bench:
         self.is_rehearsal = is_rehearsal
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.steps = 4 if is_rehearsal else 50
-        self.dtype = torch.bfloat16
         self.text: dict[str, Any] = {"dataset_name": "builtin"}
-
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
     def seconds(self, statement: str, **names: Any) -> float:
         """Of a statement, the median of half a second."""
@@ -76,25 +65,16 @@ class Bench:
         given = {
             **sizes,
             **self.text,
-            "cache_dir": self.work / "cache",
-            "output_dir": self.work / "output",
+            "cache_dir": str(self.work / "cache"),
+            "output_dir": str(self.work / "output"),
             "per_device_train_batch_size": batch,
             "max_length": length,
             "max_steps": 3 * self.steps,
             "warmup_steps": 2,
-            "eval_strategy": "no",
-            "save_strategy": "no",
             "logging_steps": self.steps,
-            "validation_fraction": 0,
-            "disable_tqdm": True,
             **options,
         }
-        args = parse_arguments(as_flags({name: str(v) if isinstance(v, Path) else v for name, v in given.items()}))
-        run = open_run(args)
-        data = load_data(args, None)
-        args = resolve(args, run, len(data.policy), has_held_out=False)
-        model = build_model(args, data.tokenizer)
-        return make_trainer(args, model, data, make_plan(args, model, data), None, [])
+        return make_trainer_of(as_flags(given))
 
     def speed(self, **options: Any) -> dict[str, Any]:
         """Tokens a second of `train()`, by the last two windows; utilization; peak memory."""
@@ -124,7 +104,7 @@ class Windows(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step % self.bench.steps == 0:
-            self.bench.wait()
+            wait_for_device()
             now = time.perf_counter()
             self.seconds.append(now - self.started)
             self.started = now
@@ -134,10 +114,10 @@ def peaks(bench: Bench) -> dict[str, Any]:
     """Rates of matrix products and of copies."""
     size = 2**20 if bench.is_rehearsal else 2**30
     block = torch.empty(size, dtype=torch.uint8, device=bench.device)
-    copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=bench.wait)
+    copy = bench.seconds("a.copy_(b); wait()", a=torch.empty_like(block), b=block, wait=wait_for_device)
     return {
         "device": device_name(bench.device),
-        "matmul_flops": measure_matmul_flops(bench.device, bench.dtype, 0.1 if bench.is_rehearsal else 3.0),
+        "matmul_flops": measure_matmul_flops(bench.device, torch.bfloat16, 0.1 if bench.is_rehearsal else 3.0),
         "copy_bytes_per_second": 2 * size / copy,
     }
 
@@ -214,35 +194,32 @@ ROWS = {row.__name__: row for row in (peaks, waits, ladder, plain, base, correct
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="json file, written after each row")
-    parser.add_argument("--work", type=Path, default=Path("bench_gpu"), help="folder of token cache and runs")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes: does every row run?")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # this process is one row
+    parser.add_argument("--row", choices=list(ROWS), help="this row alone, in this process; replaces the file")
     options = parser.parse_args()
-    if options.one:
-        write_json(ROWS[options.rows[0]](Bench(options.work, options.rehearse)), options.output)
+    if options.row:
+        write_json(ROWS[options.row](Bench(Path("bench_gpu"), options.rehearse)), options.output)
         return
     told: dict[str, Any] = json.loads(options.output.read_text()) if options.output.is_file() else {}
-    told |= {"command": sys.argv, "environment": environment()}
-    for name in options.rows:
+    told["environment"] = environment()
+    for name in ROWS:
         if "error" in told.get(name, {"error": ""}):
             told[name] = run_row(name, options)
             write_json(told, options.output)
-        print(name, json.dumps(told[name])[:200])
+        print(name)
 
 
 def run_row(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """A row's numbers, or the end of what it wrote before it failed."""
     part = options.output.with_suffix(f".{name}.json")
-    command = [sys.executable, "-m", "benchmarks.bench_gpu", f"--output={part}", f"--work={options.work}", "--one"]
-    command += ["--rows", name, *["--rehearse"] * options.rehearse]
-    started = time.monotonic()
+    command = [sys.executable, "-m", "benchmarks.bench_gpu", f"--output={part}", f"--row={name}"]
+    command += ["--rehearse"] if options.rehearse else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         return {"error": (done.stderr or done.stdout)[-2000:]}
     numbers: dict[str, Any] = json.loads(part.read_text())
     part.unlink()
-    return {**numbers, "row_seconds": time.monotonic() - started}
+    return numbers
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ the process on a CPU, of the allocator on a GPU.
 """
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import resource
@@ -24,7 +23,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
@@ -45,28 +44,8 @@ from electra.runtime.hardware import measure_matmul_flops
 
 WARM_UP = 3
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-def flags(case: dict[str, Any], options: argparse.Namespace, folder: str) -> list[str]:
-    """Of run_pretraining.py."""
-    values = {
-        "model_size": case["size"],
-        "train_file": options.train_file,
-        "tokenizer_path": options.tokenizer_path,
-        "max_length": case["length"],
-        "per_device_train_batch_size": case["batch"],
-        "bf16": case["precision"] == "bf16",
-        "max_steps": options.steps + WARM_UP,
-        "output_dir": folder,
-        "cache_dir": options.cache_dir,
-        "eval_strategy": "no",
-        "save_strategy": "no",
-        "logging_steps": 10**6,
-        "report_to": "none",
-        "disable_tqdm": True,
-        "validation_fraction": 0,
-    }
-    return [*as_flags(values), *options.rest]
+ANSWERS: dict[str, Callable[[], Any]] = {}
+"""Of this process, see `start`."""
 
 
 class Ends(TrainerCallback):
@@ -77,25 +56,30 @@ class Ends(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step in (WARM_UP, state.max_steps):
-            _wait()
+            wait_for_device()
             self.times.append(time.perf_counter())
 
 
-def _wait() -> None:
+def wait_for_device() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def make(case: dict[str, Any], options: argparse.Namespace, folder: str) -> tuple[ElectraTrainer, float]:
-    """The trainer of a run, and its FLOPs per step."""
-    args = parse_arguments(flags(case, options, folder))
+def make_trainer_of(words: list[str]) -> ElectraTrainer:
+    """The trainer of a run without evaluation, from options of run_pretraining.py."""
+    only_training = {
+        "eval_strategy": "no",
+        "save_strategy": "no",
+        "validation_fraction": 0,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    args = parse_arguments([*as_flags(only_training), *words])
     run = open_run(args)
-    data = load_data(args, run.checkpoint)
-    args = resolve(args, run, len(data.policy), has_held_out=data.evaluation is not None)
+    data = load_data(args, None)
+    args = resolve(args, run, len(data.policy), has_held_out=False)
     model = build_model(args, data.tokenizer)
-    plan = make_plan(args, model, data)
-    trainer = make_trainer(args, model, data, plan, None, [])
-    return trainer, plan.flops / plan.steps
+    return make_trainer(args, model, data, make_plan(args, model, data), None, [])
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
@@ -127,7 +111,7 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
             torch.nn.utils.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad()
-        _wait()
+        wait_for_device()
         return (time.perf_counter() - started) / steps
 
     return take
@@ -150,81 +134,71 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def work(way: str, case: dict[str, Any], options: argparse.Namespace, connection: Connection) -> None:
-    """A process: takes a turn whenever it is asked to."""
-    torch.set_num_threads(options.threads)
-    os.environ["PYTHONWARNINGS"] = "ignore"
-    with contextlib.ExitStack() as stack:
-        silence = stack.enter_context(open(os.devnull, "w"))
-        stack.enter_context(contextlib.redirect_stdout(silence))
-        stack.enter_context(contextlib.redirect_stderr(silence))
-        if way == "plain":  # nothing of what ours does to its process or its networks
-            pretraining_run.tune_process = lambda device: None
-            pretraining_run.tune_networks = lambda model: None
-        trainer, flops = make(case, options, stack.enter_context(tempfile.TemporaryDirectory()))
-        take = bare_loop(trainer, way == "plain", case["precision"])
-        take(WARM_UP)
-        answers: dict[str, Callable[[], Any]] = {
-            "step": lambda: take(options.steps),
-            "train": lambda: through_trainer(trainer),
-            "peak": lambda: measure_matmul_flops(trainer.args.device, DTYPES[case["precision"]], 3.0),
-            "memory": peak_memory,
-        }
-        connection.send(flops)
-        while (asked := connection.recv()) != "end":
-            connection.send(answers[asked]())
-    connection.close()
+def start(way: str, precision: str, options: argparse.Namespace) -> None:
+    """Begin a process: what it answers when it is asked."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
+    if way == "plain":  # nothing of what ours does to its process or its networks
+        pretraining_run.tune_process = lambda device: None
+        pretraining_run.tune_networks = lambda model: None
+    folder = tempfile.TemporaryDirectory()
+    values = {
+        "model_size": options.size,
+        "train_file": options.train_file,
+        "tokenizer_path": options.tokenizer_path,
+        "max_length": options.length,
+        "per_device_train_batch_size": options.batch,
+        "bf16": precision == "bf16",
+        "max_steps": options.steps + WARM_UP,
+        "logging_steps": 10**6,
+        "output_dir": folder.name,
+    }
+    trainer = make_trainer_of([*as_flags(values), *options.rest])
+    take = bare_loop(trainer, way == "plain", precision)
+    take(WARM_UP)
+    ANSWERS["folder"] = folder.cleanup
+    ANSWERS["step"] = lambda: take(options.steps)
+    ANSWERS["train"] = lambda: through_trainer(trainer)
+    ANSWERS["peak"] = lambda: measure_matmul_flops(trainer.args.device, DTYPES[precision], 3.0)
+    ANSWERS["flops"] = lambda: trainer.plan.flops / trainer.plan.steps
+    ANSWERS["memory"] = peak_memory
 
 
-def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of all ways, by turns, and what follows from them."""
+def answer(what: str) -> Any:
+    """What this process measures."""
+    return ANSWERS[what]()
+
+
+def compare(precision: str, options: argparse.Namespace) -> dict[str, str]:
+    """The row of the table: rates by turns, and what follows from them."""
     context = multiprocessing.get_context("spawn")
-    with contextlib.ExitStack() as stack:  # whatever happens, no process outlives this one
-        ends, processes, flops = {}, [], 0.0
-        for way in ("plain", "ours"):
-            ends[way], other = context.Pipe()
-            processes.append(context.Process(target=work, args=(way, case, options, other)))
-            processes[-1].start()
-            stack.callback(processes[-1].terminate)
-            other.close()
-            flops = ends[way].recv()
-
-        def ask(way: str, what: str) -> Any:
-            ends[way].send(what)
-            return ends[way].recv()
-
-        seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train": []}
-        memory: dict[str, int] = {}
-        for _ in range(options.rounds):
-            seconds["plain"].append(ask("plain", "step"))
-            seconds["ours"].append(ask("ours", "step"))
-            # Before train(), which has an optimizer of its own.
-            memory = memory or {way: ask(way, "memory") for way in ends}
-            seconds["train"].append(ask("ours", "train"))
-        peak = ask("ours", "peak")
-        for way in ends:
-            ends[way].send("end")
-        for process in processes:
-            process.join()
-    median = {way: statistics.median(values) for way, values in seconds.items()}
-    tokens = case["batch"] * case["length"]
-    return {
-        **case,
-        "tokens_per_second": {way: tokens / value for way, value in median.items()},
-        "speedup": median["plain"] / median["ours"],
-        "memory_bytes": memory,
-        "matmul_flops": peak,
-        "mfu": flops / median["train"] / peak,
+    pools = {
+        way: ProcessPoolExecutor(1, context, initializer=start, initargs=(way, precision, options))
+        for way in ("plain", "ours")
     }
 
+    def ask(way: str, what: str) -> Any:
+        return pools[way].submit(answer, what).result()
 
-def row_of(case: dict[str, Any]) -> dict[str, str]:
-    rates = case["tokens_per_second"]
-    row = {name: str(case[name]) for name in ("size", "length", "batch", "precision")}
-    row |= {f"{way} tokens/s": f"{rate:,.0f}" for way, rate in rates.items()}
-    row |= {f"memory, {way}": f"{count / 1e9:.2f} GB" for way, count in case["memory_bytes"].items()}
-    row["speedup"] = f"{case['speedup']:.2f}"
-    row["MFU"] = f"{100 * case['mfu']:.0f} % of {case['matmul_flops'] / 1e9:,.0f} GFLOP/s"
+    seconds: dict[str, list[float]] = {"plain": [], "ours": [], "train()": []}
+    memory: dict[str, int] = {}
+    for _ in range(options.rounds):
+        seconds["plain"].append(ask("plain", "step"))
+        seconds["ours"].append(ask("ours", "step"))
+        # Before train(), which has an optimizer of its own.
+        memory = memory or {way: ask(way, "memory") for way in pools}
+        seconds["train()"].append(ask("ours", "train"))
+    peak = ask("ours", "peak")
+    flops = ask("ours", "flops")
+    for way, pool in pools.items():
+        ask(way, "folder")
+        pool.shutdown()
+    median = {way: statistics.median(values) for way, values in seconds.items()}
+    tokens = options.batch * options.length
+    row = {"size": options.size, "length": str(options.length), "batch": str(options.batch), "precision": precision}
+    row |= {f"{way} tokens/s": f"{tokens / value:,.0f}" for way, value in median.items()}
+    row |= {f"memory, {way}": f"{count / 1e9:.2f} GB" for way, count in memory.items()}
+    row["speedup"] = f"{median['plain'] / median['ours']:.2f}"
+    row["MFU"] = f"{100 * flops / median['train()'] / peak:.0f} % of {peak / 1e9:,.0f} GFLOP/s"
     return row
 
 
@@ -235,18 +209,12 @@ def main() -> None:
     parser.add_argument("--size", default="small", choices=["small", "base", "large"])
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=32, help="segments of a step")
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="of each way in a round")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--cache_dir", default="cache")
     options, rest = parser.parse_known_args()
     options.rest = rest  # goes to run_pretraining.py
-    found = []
-    for precision in options.precisions:
-        case = {"size": options.size, "length": options.length, "batch": options.batch, "precision": precision}
-        found.append(compare(case, options))
-    print(to_markdown([table_of([row_of(case) for case in found])]))
+    rows = [compare(precision, options) for precision in DTYPES]
+    print(to_markdown([table_of(rows)]))
 
 
 if __name__ == "__main__":

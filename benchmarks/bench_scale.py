@@ -1,21 +1,15 @@
-"""The data path at the size of a large corpus: a synthetic index, and several processes that build a cache.
+"""The data path at the size of a large corpus: a synthetic index.
 
     python -m benchmarks.bench_scale index --documents 20000000 --folder /tmp/index
-    python -m benchmarks.bench_scale build --train_file wiki.txt --tokenizer_path tokenizer --rounds 3
 
 `index` writes the index of a cache, 20 bytes a document, whose tokens are holes of a sparse file, and then measures,
 each in a process of its own, a first start and a later one: seconds after the imports until the first batch, of the
 wall clock and of a core, and anonymous memory at its peak, which no other process shares. It counts the places that
 2^20 samples are read from.
-
-`build` compares one process of `electra cache --shard` with two at once, each with one thread: seconds of the wall
-clock and of a core, with the imports, alternating, medians.
 """
 
 import argparse
 import json
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -96,7 +90,6 @@ def start(folder: Path) -> None:
     started = time.perf_counter()
     assert find_damage(folder) is None
     cache = TokenCache(folder)
-    opened = time.perf_counter()
 
     def split() -> dict[str, object]:
         left_out = held_out_documents(cache.content_hashes, 0.005, 42)
@@ -104,7 +97,6 @@ def start(folder: Path) -> None:
         return {"left_out": left_out, "corpus": fingerprints[0], "training_text": fingerprints[1]}
 
     left_out = remembered(folder.with_suffix(".npz"), split)["left_out"]
-    found = time.perf_counter()
     policy = make_policy("windows", cache, Documents(len(cache), left_out), max_length=512, seed=1)
     segments = TrainingSegments(policy, num_samples=10**12, seed=1)
     collate = SegmentCollator(101, 102, 0)
@@ -112,8 +104,7 @@ def start(folder: Path) -> None:
     ended = time.perf_counter()
     cpu = time.process_time() - cpu_before
     print(
-        f"{ended - started:6.2f} s to the first batch (check and open {opened - started:.2f}, split "
-        f"{found - opened:.2f}, windows and batch {ended - found:.2f}), {cpu:.2f} s of one core; anonymous memory "
+        f"{ended - started:6.2f} s to the first batch, {cpu:.2f} s of one core; anonymous memory "
         f"{memory.peak / len(cache):.2f} bytes a document, {memory.peak / 1e6:.0f} MB"
     )
     times = []
@@ -121,7 +112,7 @@ def start(folder: Path) -> None:
         began = time.process_time()
         collate(segments.__getitems__(range(first, first + 128)))
         times.append(time.process_time() - began)
-    print(f"{1000 * statistics.median(times):6.1f} ms of a core for a batch of 128 x 512; {len(policy):,} windows")
+    print(f"{1000 * statistics.median(times):6.1f} ms of a core for a batch of 128 x 512")
 
 
 def count_places(folder: Path) -> None:
@@ -157,56 +148,16 @@ def measure_index(folder: Path, documents: int) -> None:
     count_places(folder)
 
 
-def cpu_seconds() -> float:
-    """Of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def build(train_file: list[str], tokenizer_path: str, shards: list[str]) -> tuple[float, float]:
-    """Seconds of the wall clock and of a core until processes, one for each shard, have ended, with their imports."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "electra", "cache", "--train_file", *train_file]
-        command += ["--tokenizer_path", tokenizer_path, "--cache_dir", folder]
-        environment = {**os.environ, "RAYON_NUM_THREADS": "1"}
-        began = time.perf_counter()
-        used = cpu_seconds()
-        jobs = [
-            subprocess.Popen([*command, "--shard", shard], env=environment, stdout=subprocess.DEVNULL)
-            for shard in shards
-        ]
-        if any(job.wait() for job in jobs):
-            raise SystemExit("a build failed")
-        return time.perf_counter() - began, cpu_seconds() - used
-
-
-def compare_builds(train_file: list[str], tokenizer_path: str, rounds: int) -> None:
-    size = sum(os.path.getsize(file) for file in train_file)
-    kinds = {"one process": ["0/1"], "two processes": ["0/2", "1/2"]}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
-    for _ in range(rounds):
-        for name, shards in kinds.items():
-            times[name].append(build(train_file, tokenizer_path, shards))
-    for name, seconds in times.items():
-        wall, cpu = (statistics.median(column) for column in zip(*seconds, strict=True))
-        print(f"{name:16s} {wall:7.1f} s, {cpu:7.1f} s of a core, {size / wall / 1e6:5.2f} MB/s", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("index", "start", "build"))
+    parser.add_argument("what", choices=("index", "start"))
     parser.add_argument("--documents", type=int, default=20_000_000)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir(), "electra-index"))
-    parser.add_argument("--train_file", nargs="+", default=[])
-    parser.add_argument("--tokenizer_path")
-    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     if args.what == "index":
         measure_index(args.folder, args.documents)
-    elif args.what == "start":
-        start(args.folder)
     else:
-        compare_builds(args.train_file, args.tokenizer_path, args.rounds)
+        start(args.folder)
 
 
 if __name__ == "__main__":

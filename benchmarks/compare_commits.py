@@ -8,9 +8,7 @@ differs. Both commits take five minutes on an idle core; --runs chooses some of 
 """
 
 import argparse
-import io
 import json
-import math
 import multiprocessing
 import os
 import random
@@ -19,10 +17,12 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 TOLERANCE = 1e-6
 NOT_COMPARED = re.compile(r"runtime|per_second|eta|energy|memory|watt|hours|cache_bytes")
@@ -173,18 +173,19 @@ def numbers_of(folder: Path) -> dict[str, float]:
     """Every compared number by run and name."""
     found: dict[str, Any] = {}
     for path in sorted(folder.glob("output/*/*.json*")):
-        run, content = path.parent.name, path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8")
+        groups: list[tuple[str, dict[str, Any]]] = []
         if path.name == "metrics.json":
             values = json.loads(content)
-            for column, metrics in {"plan": values["plan"], **values["held_out"]}.items():
-                found |= {f"{run} {column} {name}": value for name, value in metrics.items()}
+            groups = [("plan", values["plan"]), *values["held_out"].items()]
         elif path.name == "trainer_state.json":
-            for line in json.loads(content)["log_history"]:
-                found |= {f"{run} step {line['step']} {name}": value for name, value in line.items()}
+            groups = [(f"step {line['step']}", line) for line in json.loads(content)["log_history"]]
         elif path.name == "results.jsonl":
             for result in map(json.loads, content.splitlines()):
-                name = result["task"].replace(folder.name, "")  # some tasks are named after their folder
-                found |= {f"{run} {name} seed {result['seed']} {m}": v for m, v in result["metrics"].items()}
+                task = result["task"].replace(folder.name, "")  # some tasks are named after their folder
+                groups.append((f"{task} seed {result['seed']}", result["metrics"]))
+        for group, values in groups:
+            found |= {f"{path.parent.name} {group} {name}": value for name, value in values.items()}
     return {name: v for name, v in found.items() if isinstance(v, int | float) and not NOT_COMPARED.search(name)}
 
 
@@ -192,10 +193,11 @@ def checkout_of(name: str, folder: Path) -> Path:
     """A folder itself, or the files of a commit of this repository in `folder`."""
     if Path(name).is_dir():
         return Path(name).resolve()
-    command = ["git", "-C", str(Path(__file__).parent.parent), "archive", name]
-    content = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+    folder.mkdir(parents=True)
+    archive = folder / "commit.tar"
+    command = ["git", "-C", str(Path(__file__).parent.parent), "archive", name, "--output", str(archive)]
+    subprocess.run(command, check=True)
+    shutil.unpack_archive(archive, folder, filter="data")
     return folder
 
 
@@ -220,18 +222,13 @@ def main() -> None:
         process.join()
         is_same &= process.exitcode == 0
         numbers.append(numbers_of(folder))
-    before, after = numbers
-    for name in sorted(before.keys() ^ after.keys()):
-        print(f"only {'before' if name in before else 'after'}: {name}")
-    shared = sorted(before.keys() & after.keys())
-    differing = 0
-    for name in shared:
-        pair = float(before[name]), float(after[name])
-        if not math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=TOLERANCE) and not all(map(math.isnan, pair)):
-            differing += 1
-            print(f"differs: {name}: {pair[0]:g} before, {pair[1]:g} after")
-    print(f"{len(shared) - differing:,} of {len(shared):,} numbers agree to {TOLERANCE:g}")
-    sys.exit(not is_same or bool(differing) or before.keys() != after.keys())
+    table = pd.DataFrame(dict(zip(("before", "after"), numbers, strict=True)), dtype=float)
+    is_close = np.isclose(table.before, table.after, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    differing = table[~is_close]
+    if len(differing):
+        print(differing.to_string())
+    print(f"{is_close.sum():,} of {len(table):,} numbers agree to {TOLERANCE:g}")
+    sys.exit(not is_same or len(differing) > 0)
 
 
 if __name__ == "__main__":

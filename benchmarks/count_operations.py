@@ -12,6 +12,7 @@ without or with a mask. Needs a C++ compiler.
 import argparse
 import collections
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -35,9 +36,6 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.recipes import RECIPES
 from electra.runtime.cpu import tune_networks
 from electra.runtime.gpu import tune_for_gpu
-
-COUNT_LIMIT = 12
-"""Operations that are listed by name for each phase."""
 
 
 def build_library(folder: Path) -> Path:
@@ -87,7 +85,7 @@ class Count(TorchDispatchMode):
         super().__init__()
         self.phase = ""
         self.operations: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-        self.bytes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        self.bytes = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
@@ -101,7 +99,7 @@ class Count(TorchDispatchMode):
         distinct = {id(t): t for t in (*ins, *outs)}.values()
         self.operations[self.phase][name] += 1
         sizes = (min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in distinct)
-        self.bytes[self.phase][name] += sum(sizes)
+        self.bytes += sum(sizes)
         return result
 
 
@@ -152,19 +150,12 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--padded", action="store_true", help="the batch has an attention mask")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if LIBRARY not in os.environ:
         start_with_a_gpu()
     believe_in_a_gpu()
     count = count_step(options.model_size, options.batch, options.length, options.padded)
-    print("| phase | operations | GB | most of them |\n|---|---|---|---|")
-    for phase, names in count.operations.items():
-        most = ", ".join(f"{number} {name}" for name, number in names.most_common(COUNT_LIMIT))
-        print(f"| {phase} | {sum(names.values()):,} | {sum(count.bytes[phase].values()) / 1e9:.2f} | {most} |")
-    operations = sum(sum(names.values()) for names in count.operations.values())
-    total = sum(sum(sizes.values()) for sizes in count.bytes.values())
-    print(f"| all | {operations:,} | {total / 1e9:.2f} | |")
+    operations = sum(names.total() for names in count.operations.values())
+    print(json.dumps({"operations": operations, "bytes": count.bytes, "phases": count.operations}))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,6 @@ def train(name: str, seed: int, recipe: list[str], folder: Path, threads: int) -
         "minutes": found["compute"]["training_seconds"] / 60,
         "cpu_minutes": (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 60,
         "steps": found["plan"]["steps"],
-        "tokens": found["compute"]["tokens"],
         "device": found["compute"]["device"],
     }
     write_json({**told, "origin": origin}, run / "speedrun.json")
@@ -174,7 +173,6 @@ def main(argv: list[str] | None = None) -> None:
         "threads": options.threads,
         "seeds": seeds,
         "test_set": test_set.fingerprint,
-        "frequencies_auc": test_set.frequencies_auc,
         **environment(),
     }
     with (folder / "records.jsonl").open("a") as file:

@@ -1,6 +1,7 @@
 """Kill a tiny run at random moments, start it again each time, and compare it with a run that nobody disturbed.
 
-    python -m tests.chaos         the kills shared out to every entry of MATRIX
+    python -m tests.chaos                                      the kills shared out to every entry of MATRIX
+    python -m tests.chaos --kills 2 --segment_policy google    to the entries with this policy
 
 After each kill every checkpoint must be whole; in the end weights, optimizer and schedule must be equal bit for bit.
 """
@@ -138,11 +139,13 @@ def disturb(folder, kills, seed, **options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--segment_policy", help="entries of MATRIX with this policy alone")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     total = Counter()
-    for number, options in enumerate(MATRIX):
-        kills = args.kills // len(MATRIX) + (number < args.kills % len(MATRIX))
+    entries = [entry for entry in MATRIX if args.segment_policy in (None, entry.get("segment_policy"))]
+    for number, options in enumerate(entries):
+        kills = args.kills // len(entries) + (number < args.kills % len(entries))
         if not kills:
             continue
         started = time.monotonic()

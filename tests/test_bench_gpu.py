@@ -36,15 +36,16 @@ def test_rows_that_are_missing_or_failed_are_measured_again(tmp_path, monkeypatc
         return {"done": 2}
 
     monkeypatch.setattr(bench_gpu, "run_row", run_row)
-    monkeypatch.setattr(sys, "argv", ["bench_gpu", f"--output={output}", "--rows", "peaks", "waits", "base"])
+    monkeypatch.setattr(sys, "argv", ["bench_gpu", f"--output={output}"])
     bench_gpu.main()
     told = read_json(output)
-    assert measured == ["waits", "base"] and [told[row]["done"] for row in ("peaks", "waits", "base")] == [1, 2, 2]
+    assert measured == list(bench_gpu.ROWS)[1:]
+    assert [told[row]["done"] for row in ("peaks", "waits", "base")] == [1, 2, 2]
 
 
 def test_the_device_is_waited_for_at_the_ends_of_windows_only(tmp_path, monkeypatch):
     waits = []
-    monkeypatch.setattr(bench_pretraining, "_wait", lambda: waits.append(trainer.state.global_step))
+    monkeypatch.setattr(bench_pretraining, "wait_for_device", lambda: waits.append(trainer.state.global_step))
     write_corpus(tmp_path / "corpus.txt")
     trainer = make(tmp_path, **FAST, save_strategy="no", max_steps=bench_pretraining.WARM_UP + 4, logging_steps=100)
     take = bench_pretraining.bare_loop(trainer, is_plain=False, precision="fp32")
