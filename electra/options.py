@@ -183,7 +183,9 @@ class CommandLine(HfArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
-        for title, names in [("Options", {"help", "config"}), *map(_title_and_names, self.dataclass_types)]:
+        sections = [("Options", {"help", "config"})]
+        sections += map(_title_and_names, self.dataclass_types)
+        for title, names in sections:
             formatter.start_section(title)
             for action in self._actions:
                 if action.dest in names and not action.option_strings[0].startswith("--no_"):
@@ -273,7 +275,9 @@ class CommandLine(HfArgumentParser):
 def _title_and_names(group: type) -> tuple[str, set[str]]:
     """What the help says of a group: the first line of its docstring, and its options, but those of transformers."""
     ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
-    return str(inspect.getdoc(group)).splitlines()[0].rstrip("."), set().union(*map(inspect.get_annotations, ours))
+    title = str(inspect.getdoc(group)).splitlines()[0]
+    names = set().union(*map(inspect.get_annotations, ours))
+    return title.rstrip("."), names
 
 
 def _is_replaced(name: str, flags: Values) -> bool:

@@ -48,7 +48,8 @@ class Sample:
 
 def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = None) -> None:
     """Write samples.json into a run folder; `step`: of the networks."""
-    write_json({"step": step, "samples": [asdict(sample) for sample in samples]}, folder / SAMPLES_NAME)
+    values = [asdict(sample) for sample in samples]
+    write_json({"step": step, "samples": values}, folder / SAMPLES_NAME)
 
 
 def read_samples(folder: Path) -> list[Sample]:
@@ -56,7 +57,8 @@ def read_samples(folder: Path) -> list[Sample]:
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
-    return [Sample(**values) for values in json.loads(path.read_text(encoding="utf-8"))["samples"]]
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [Sample(**values) for values in content["samples"]]
 
 
 def marked(token: str) -> str:

@@ -124,7 +124,8 @@ def environment(slot: int, parallel: int, group: str) -> dict[str, str]:
     """The environment of a process: its share of the cores, one of several GPUs, and the name of wandb's group."""
     values = {"WANDB_RUN_GROUP": group, **os.environ}
     if parallel > 1:
-        values.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // parallel)))
+        share = (os.cpu_count() or 1) // parallel
+        values.setdefault("OMP_NUM_THREADS", str(max(1, share)))
     all_gpus = ",".join(map(str, range(torch.cuda.device_count())))
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", all_gpus).split(",")
     values["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
@@ -132,7 +133,12 @@ def environment(slot: int, parallel: int, group: str) -> dict[str, str]:
 
 
 def commands_of(
-    sweep: Sweep, folder: Path, name: str, values: Mapping[str, Any], flags: Sequence[str], glue: Sequence[str]
+    sweep: Sweep,
+    folder: Path,
+    name: str,
+    values: Mapping[str, Any],
+    flags: Sequence[str],
+    glue: Sequence[str],
 ) -> dict[str, list[str]]:
     """Verb -> command line of the commands of a point, one after the other."""
     electra = [sys.executable, "-m", "electra"]
@@ -239,7 +245,8 @@ def report(sweep: Sweep, folder: Path) -> None:
 
     A median is undefined if one of its points has no value: the median of the others would be too good.
     """
-    table = pd.DataFrame([json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))])
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
+    table = pd.DataFrame(map(json.loads, texts))
     table.to_csv(folder / "results.csv", index=False)
     glue = [name for name in table if name == "AVG" or name.startswith("median/")]
     metrics = list(dict.fromkeys([*glue, sweep.metric]))

@@ -80,7 +80,8 @@ def _dataset_source(
     """A Hub data set, or a folder written by `datasets.save_to_disk`."""
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
-    is_saved = any(os.path.isfile(os.path.join(dataset_id, name)) for name in ("dataset_dict.json", "state.json"))
+    signs = [os.path.join(dataset_id, sign) for sign in ("dataset_dict.json", "state.json")]
+    is_saved = any(map(os.path.isfile, signs))
     if not is_saved and name in SHORT_NAMES:
         dataset_id, default_config = SHORT_NAMES[name]
         config = config or default_config
@@ -101,7 +102,8 @@ def _dataset_source(
     def read(start: int, end: int) -> Iterator[str]:
         first = max(0, start) * len(dataset) // size_bytes
         last = min(size_bytes, end) * len(dataset) // size_bytes
-        rows = dataset.select_columns([options.text_column]).with_format("arrow").select(range(first, last))
+        column = dataset.select_columns([options.text_column])
+        rows = column.with_format("arrow").select(range(first, last))
         for table in rows.iter(batch_size=ROWS_PER_BATCH):
             for value in table.column(0).to_pylist():
                 yield as_document(value, options.text_column, f"dataset {name}")
@@ -240,7 +242,8 @@ def find_files(entry: str) -> list[str]:
     if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "**")
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    found = {os.path.abspath(path) for path in paths if os.path.isfile(path) and kind(path)[0]}
+    files = [path for path in paths if os.path.isfile(path)]
+    found = {os.path.abspath(path) for path in files if kind(path)[0]}
     if not found:
         raise UserError(f"train_file {entry!r}: no such file or folder, or no file in it is {SUPPORTED}")
     return sorted(found)

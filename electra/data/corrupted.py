@@ -78,7 +78,10 @@ class CorruptedSegments(Dataset):
 
         As in `SegmentCollator`, a batch without padding has no `attention_mask`.
         """
-        found = {name: torch.from_numpy(np.stack([row[name] for row in rows]).astype(np.int64)) for name in rows[0]}
+        found = {}
+        for name in rows[0]:
+            column = np.stack([row[name] for row in rows])
+            found[name] = torch.from_numpy(column.astype(np.int64))
         batch = {
             "input_ids": found["original_ids"],
             "corrupted_input_ids": found["corrupted_ids"],

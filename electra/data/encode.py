@@ -73,10 +73,11 @@ class Encoder:
         lines_per_document = [len(document) for document in documents]
         tokens_before = np.concatenate([[0], line_tokens.cumsum()])
         document_tokens = np.diff(tokens_before[np.cumsum([0, *lines_per_document])])
+        hashes = [content_hash(text.encode("utf-8")) for text in texts]
         columns = [
             _list_array(document_tokens, values),
             _list_array(lines_per_document, line_tokens.astype(np.uint32)),
-            pa.array([content_hash(text.encode("utf-8")) for text in texts], type=pa.uint64()),
+            pa.array(hashes, type=pa.uint64()),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         has_tokens = pa.array(document_tokens > 0)
@@ -111,5 +112,6 @@ def _batches(documents: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _list_array(sizes: Any, values: Any) -> pa.ListArray:
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+    ends = np.cumsum(sizes)
+    offsets = np.concatenate([[0], ends])
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))

@@ -98,7 +98,9 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
             lengths[document] = len(tokens)
             hashes[document] = content_hash(tokens.tobytes())
         has_tokens = lengths > 0
-        files.append((str(path.resolve()), dtype, starts[has_tokens], lengths[has_tokens], hashes[has_tokens]))
+        starts = starts[has_tokens]
+        lengths = lengths[has_tokens]
+        files.append((str(path.resolve()), dtype, starts, lengths, hashes[has_tokens]))
     every_length = np.concatenate([np.empty(0), *(lengths for _, _, _, lengths, _ in files)])
     if len(every_length) == 0:
         raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")

@@ -97,7 +97,8 @@ class TrainingSegments(Dataset):
         for epoch in np.unique(epochs).tolist():  # one or two: the positions of a batch are consecutive
             places = np.flatnonzero(epochs == epoch)
             shuffled = permute_locally(numbers[places] % size, size, self.seed, _SHUFFLE, epoch)
-            rows.update(zip(places.tolist(), self.policy.cut(epoch, shuffled), strict=True))
+            cut = self.policy.cut(epoch, shuffled)
+            rows.update(zip(places.tolist(), cut, strict=True))
         seeds = random_bits(self.seed, _TRAINING_MASK, numbers)
         return with_mask_seeds([rows[place] for place in range(len(numbers))], seeds)
 
@@ -116,7 +117,8 @@ class EvaluationSegments(Dataset):
 
     def __post_init__(self) -> None:
         size = len(self.policy)
-        chosen = permute(np.arange(min(size, self.max_segments)), size, self.seed, _SHUFFLE)
+        count = min(size, self.max_segments)
+        chosen = permute(np.arange(count), size, self.seed, _SHUFFLE)
         self.indices = np.sort(chosen)
 
     def __len__(self) -> int:
@@ -124,7 +126,8 @@ class EvaluationSegments(Dataset):
 
     def spread(self, count: int) -> list[int]:
         """Positions of at most `count` segments, evenly over the text."""
-        places = np.linspace(0, len(self) - 1, count).round().astype(int)
+        evenly = np.linspace(0, len(self) - 1, count)
+        places = evenly.round().astype(int)
         return sorted({*places.tolist()})
 
     def __getitems__(self, positions: Sequence[int]) -> list[Row]:
@@ -197,7 +200,8 @@ class SegmentCollator:
         width = max(map(len, lengths))
         if width > 1:
             width += -width % _WIDTH_STEP if self.length else 0
-            batch["segment_lengths"] = np.array([row + [0] * (width - len(row)) for row in lengths])
+            padded = [row + [0] * (width - len(row)) for row in lengths]
+            batch["segment_lengths"] = np.array(padded)
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 

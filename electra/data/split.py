@@ -88,7 +88,8 @@ def _count_distinct(hashes: Bits) -> int:
             end += len(own)
         ordered = room[:end]
         ordered.sort()
-        distinct += int((ordered[1:] != ordered[:-1]).sum()) + bool(end)
+        is_new = ordered[1:] != ordered[:-1]
+        distinct += int(is_new.sum()) + bool(end)
     return distinct
 
 

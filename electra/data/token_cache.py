@@ -48,7 +48,8 @@ class TokenCache:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.description: dict[str, Any] = json.loads((self.path / DESCRIPTION_NAME).read_text())
+        text = (self.path / DESCRIPTION_NAME).read_text()
+        self.description: dict[str, Any] = json.loads(text)
         self.num_tokens: int = self.description["tokens"]
         self.lengths: Lengths = self._array("lengths")
         """Tokens of each document, int32 (D,)."""
@@ -123,7 +124,11 @@ def locate_tokens(table: pa.Table, buffer: pa.Buffer) -> tuple[str, Ints, Length
     return dtype.name, np.concatenate(starts), np.concatenate(lengths)
 
 
-def write_index(folder: Path, files: list[IndexedFile], description: dict[str, Any]) -> None:
+def write_index(
+    folder: Path,
+    files: list[IndexedFile],
+    description: dict[str, Any],
+) -> None:
     """Complete a cache whose files are there: arrays of all documents, description, manifest."""
     paths, dtypes, starts, lengths, hashes = zip(*files, strict=True)
     for name, arrays in (("starts", starts), ("lengths", lengths), ("hashes", hashes)):

@@ -39,7 +39,8 @@ def load_or_train_tokenizer(
     seed: int = 42,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a corpus: from the cache, or trained now and written there."""
-    key = json.dumps([corpus.fingerprint(), {**asdict(options), "seed": seed}], sort_keys=True)
+    recipe = {**asdict(options), "seed": seed}
+    key = json.dumps([corpus.fingerprint(), recipe], sort_keys=True)
     target = Path(cache_dir) / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     build_folder(target, "the tokenizer", lambda new: save_tokenizer(*train_on_corpus(corpus, options, seed), new))
     return load_tokenizer(str(target))

@@ -50,7 +50,8 @@ def write_manifest(folder: Path, *editable: str) -> None:
         path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "blake2b": _checksum(path)}
         for path in files
     }
-    write_file((json.dumps({"files": entries}, indent=2) + "\n").encode(), folder / MANIFEST_NAME)
+    text = json.dumps({"files": entries}, indent=2)
+    write_file(f"{text}\n".encode(), folder / MANIFEST_NAME)
     for subfolder in (folder, *(path for path in paths if path.is_dir())):
         sync_folder(subfolder)
 
@@ -93,7 +94,8 @@ def _checksum(path: Path) -> str:
 
 def checkpoints_of(run: Path) -> list[Path]:
     """The checkpoint-N folders of a run, valid or not, the last step first."""
-    named = [path for path in run.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
+    folders = [path for path in run.iterdir() if path.is_dir()]
+    named = [path for path in folders if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(named, key=step_of, reverse=True)
 
 

@@ -21,7 +21,8 @@ class UserError(ValueError):
 
 def first_line(error: Exception) -> str:
     """The first line of an error of a library, which often has many or none; else the error's type."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -51,7 +51,8 @@ def open_new(path: Path) -> Iterator[IO[str]]:
 
 def write_json(values: dict[str, Any], path: Path) -> None:
     """`write_file` of a mapping as JSON; nan and infinity become null."""
-    write_file((json.dumps(_finite(values), indent=2, allow_nan=False) + "\n").encode(), path)
+    text = json.dumps(_finite(values), indent=2, allow_nan=False)
+    write_file(f"{text}\n".encode(), path)
 
 
 def _finite(value: Any) -> Any:

@@ -31,7 +31,8 @@ def push_run(
     Raises:
         UserError: the run has no networks, or an upload fails; the message names the command that repeats it.
     """
-    networks = [run / name for name in ("discriminator", "generator") if (run / name / "config.json").is_file()]
+    folders = [run / name for name in ("discriminator", "generator")]
+    networks = [folder for folder in folders if (folder / "config.json").is_file()]
     if not networks:
         raise UserError(f"{run} has no discriminator/ or generator/; name the folder of a finished pre-training run")
     api = HfApi(token=token)

@@ -227,7 +227,12 @@ class Networks(NamedTuple):
         return is_known or bool(getattr(self.discriminator.config, ENERGY_KEY, False))
 
 
-def load_networks(checkpoint: str, generator: str | None = None, *, of_any_type: bool = False) -> Networks:
+def load_networks(
+    checkpoint: str,
+    generator: str | None = None,
+    *,
+    of_any_type: bool = False,
+) -> Networks:
     """Load the networks that a user names, with their heads.
 
     Args:

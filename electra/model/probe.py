@@ -118,7 +118,9 @@ def probe(
 
 @torch.no_grad()
 def corrupt(
-    generator: PreTrainedModel, batch: dict[str, Tensor], config: ElectraPretrainingConfig
+    generator: PreTrainedModel,
+    batch: dict[str, Tensor],
+    config: ElectraPretrainingConfig,
 ) -> tuple[MaskedText, Tensor]:
     """What the generator sees, and the text with its samples at the masked positions, int64 (B, L); see `probe`."""
     input_ids = batch["input_ids"]
@@ -135,7 +137,11 @@ def corrupt(
 
 
 def inspect_texts(
-    networks: Networks, texts: Sequence[str], *, seed: int = 0, mlm_probability: float | None = None
+    networks: Networks,
+    texts: Sequence[str],
+    *,
+    seed: int = 0,
+    mlm_probability: float | None = None,
 ) -> list[Sample]:
     """One sample per text; the same seed gives the same masks and replacements.
 
@@ -175,7 +181,8 @@ def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
     """
-    names = [name or f"[{i}]" for i, name in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True)]
+    known = tokenizer.convert_ids_to_tokens(list(ids))
+    names = [name or f"[{i}]" for i, name in zip(ids, known, strict=True)]
     marks_beginnings = any(name.startswith(("Ġ", "▁")) for name in names)
     texts = []
     for token_id, name in zip(ids, names, strict=True):

@@ -109,7 +109,14 @@ def trained_positions(config: PreTrainedConfig) -> int:
     return min(longest, getattr(config, POSITIONS_KEY, longest))
 
 
-def resize(config: PreTrainedConfig, *, vocab_size: int, pad_token_id: int, positions: int, layers: int) -> None:
+def resize(
+    config: PreTrainedConfig,
+    *,
+    vocab_size: int,
+    pad_token_id: int,
+    positions: int,
+    layers: int,
+) -> None:
     """Change the sizes in a configuration; `positions` are tokens of the longest text."""
     longest = longest_text(config)
     config.vocab_size = vocab_size

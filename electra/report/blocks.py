@@ -94,8 +94,12 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     markdown = folder / "report.md"
     page = folder / "report.html"
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(to_markdown([Heading(report.title, 1), *report.blocks]).encode(errors="backslashreplace"), markdown)
-    write_file(to_html(report.title, report.blocks).encode(errors="backslashreplace"), page)
+    texts = {
+        markdown: to_markdown([Heading(report.title, 1), *report.blocks]),
+        page: to_html(report.title, report.blocks),
+    }
+    for path, text in texts.items():
+        write_file(text.encode(errors="backslashreplace"), path)
     return [markdown, page]
 
 

@@ -46,7 +46,8 @@ class Card:
             f'tokenizer = AutoTokenizer.from_pretrained("{self.folder}")',
             f'model = {self.auto_class}.from_pretrained("{self.folder}")',
         ]
-        blocks: list[Block] = [Heading(self.title, 1), Text(self.about), Code("\n".join(lines), "python")]
+        blocks: list[Block] = [Heading(self.title, 1), Text(self.about)]
+        blocks.append(Code("\n".join(lines), "python"))
         if self.fine_tune:
             blocks += [Text("Fine-tune it:"), Code(self.fine_tune, "bash")]
         blocks += [Heading(self.scores_title), self.scores, Heading("Training")]

@@ -52,7 +52,10 @@ def main(argv: list[str] | None = None) -> None:
 def kind_of(folder: Path) -> str | None:
     """The package in electra/tasks of an evaluation, as its environment.json records it; None for other folders."""
     path = folder / ENVIRONMENT_NAME
-    return json.loads(path.read_text(encoding="utf-8")).get("kind") if path.is_file() else None
+    if not path.is_file():
+        return None
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    return recorded.get("kind")
 
 
 def glue_section(evaluation: Path, run: Path) -> list[Block]:
@@ -64,4 +67,5 @@ def glue_section(evaluation: Path, run: Path) -> list[Block]:
     blocks = [Heading(REPORTING.title), about, *REPORTING.section(summaries), Items(REPORTING.definitions)]
     record = read_run(run)
     compute = record.metrics.get("compute", {})
-    return [*blocks, *efficiency_section(record.name, record.plan, compute, summaries[0].averages)]
+    cost = efficiency_section(record.name, record.plan, compute, summaries[0].averages)
+    return [*blocks, *cost]

@@ -61,7 +61,8 @@ def make_panels(runs: Sequence[RunRecord]) -> list[Panel]:
             panels[name].curves.append(curve)
             if kind == "held-out" and name in baselines:
                 ends = [0.0, run.step * scale]
-                panels[name].curves.append(Curve(number, "frequencies", ends, 2 * [baselines[name]]))
+                values = 2 * [baselines[name]]
+                panels[name].curves.append(Curve(number, "frequencies", ends, values))
     return [panel for panel in panels.values() if panel.curves]
 
 

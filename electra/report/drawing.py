@@ -39,7 +39,9 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
     rows = math.ceil(len(panels) / columns)
     lines: dict[str, Any] = {}
     with rc_context(_SETTINGS):
-        figure = Figure(figsize=(3.6 * max(2, columns), 2.5 * rows + 0.6), dpi=110, layout="constrained")
+        width = 3.6 * max(2, columns)
+        height = 2.5 * rows + 0.6
+        figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
         for position, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(rows, columns, position)
             axes.set_title(panel.title, fontsize=9)
@@ -52,7 +54,8 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
                 known = [*lines, label]
                 number = curve.run if len(runs) > 1 else known.index(label)
                 style = STYLES[curve.kind.partition(":")[0]]
-                (line,) = axes.plot(curve.x, curve.y, color=COLOURS[number % len(COLOURS)], label=label, **style)
+                colour = COLOURS[number % len(COLOURS)]
+                (line,) = axes.plot(curve.x, curve.y, color=colour, label=label, **style)
                 line.set_rasterized(len(curve.x) > MOST_POINTS)
                 lines.setdefault(label, line)
         figure.legend(handles=lines.values(), loc="outside lower center", ncols=columns, frameon=False)
@@ -71,5 +74,6 @@ def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
 
     content = io.BytesIO()
     with rc_context(_SETTINGS):
-        figure.savefig(content, format=form, metadata={"Date": None} if form == "svg" else None)
+        metadata = {"Date": None} if form == "svg" else None
+        figure.savefig(content, format=form, metadata=metadata)
     return content.getvalue()

@@ -40,7 +40,10 @@ NOTES = (
 
 
 def efficiency_section(
-    name: str, plan: Mapping[str, Any], compute: Mapping[str, Any], averages: Mapping[str, float | None]
+    name: str,
+    plan: Mapping[str, Any],
+    compute: Mapping[str, Any],
+    averages: Mapping[str, float | None],
 ) -> list[Block]:
     """The row of a run above the published ones; empty if the run does not say how long it trained.
 

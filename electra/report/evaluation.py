@@ -155,7 +155,8 @@ class Reporting:
         """A row per run: the scores and, behind them, the averages."""
         rows = []
         for run in runs:
-            starts = dict.fromkeys(r.start.split("-")[0] for s in run.tasks.values() for r in s.results)
+            results = [result for summary in run.tasks.values() for result in summary.results]
+            starts = dict.fromkeys(result.start.split("-")[0] for result in results)
             row = {
                 "Run": run.name,
                 "Model": run.model,

@@ -64,8 +64,13 @@ def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> list
     panels = make_panels(runs)
     titles = ", ".join(panel.title for panel in panels)
     figure = Figure(render(draw(panels, runs, x_label(runs)), "svg"), f"Curves of {titles}")
-    blocks += [Items([note for run in runs for note in run.notes]), Heading("Curves"), figure]
-    blocks += [*_held_out(runs), *more, *_sizes(runs), *_samples(runs), *_options(runs)]
+    notes = [note for run in runs for note in run.notes]
+    blocks += [Items(notes), Heading("Curves"), figure]
+    blocks += _held_out(runs)
+    blocks += more
+    blocks += _sizes(runs)
+    blocks += _samples(runs)
+    blocks += _options(runs)
     return blocks
 
 
@@ -138,7 +143,11 @@ def _cell(key: str, value: Any) -> str:
 # ---- files
 
 
-def write_report(folders: Sequence[Path], output: Path | None = None, more: Sequence[Block] = ()) -> list[Path]:
+def write_report(
+    folders: Sequence[Path],
+    output: Path | None = None,
+    more: Sequence[Block] = (),
+) -> list[Path]:
     """Write report.html and training_curves.png; returns their files. Runs may be unfinished.
 
     Without `output`, their folder is the run's, or that of the first of several runs. For `more` see `report_blocks`.
@@ -151,7 +160,8 @@ def write_report(folders: Sequence[Path], output: Path | None = None, more: Sequ
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
     page = to_html(title, report_blocks(runs, more))
     write_file(page.encode(errors="backslashreplace"), page_file)
-    write_file(render(draw(make_panels(runs), runs, x_label(runs)), "png"), picture_file)
+    picture = draw(make_panels(runs), runs, x_label(runs))
+    write_file(render(picture, "png"), picture_file)
     return [page_file, picture_file]
 
 

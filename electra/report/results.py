@@ -169,13 +169,17 @@ class RunSummary:
 
 
 def summarize(
-    results: Sequence[Result], name: str, known: Mapping[str, ScoredTask], averages: Mapping[str, Sequence[str]]
+    results: Sequence[Result],
+    name: str,
+    known: Mapping[str, ScoredTask],
+    averages: Mapping[str, Sequence[str]],
 ) -> list[RunSummary]:
     """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`."""
     models = list(dict.fromkeys(result.model for result in results))
     summaries = []
     for model in models:
-        own = sorted((result for result in results if result.model == model), key=lambda result: result.seed)
+        own = [result for result in results if result.model == model]
+        own.sort(key=lambda result: result.seed)
         tasks = {}
         for task_name, task in known.items():
             runs = tuple(result for result in own if result.task == task_name)

@@ -46,7 +46,10 @@ class RunRecord:
     def held_out(self) -> dict[str, dict[str, float]]:
         """Columns of held-out metrics; none before the run ends."""
         columns = self.metrics.get("held_out", {})
-        return {name: {k: v for k, v in column.items() if v is not None} for name, column in columns.items()}
+        found = {}
+        for name, column in columns.items():
+            found[name] = {metric: value for metric, value in column.items() if value is not None}
+        return found
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:

@@ -89,8 +89,11 @@ class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
         count = values.numel()
-        bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        kept = (bits[:count] >= threshold - 2**15).view(torch.uint8).view(values.shape)
+        numbers = torch.empty((count + 3) // 4, dtype=torch.int64)
+        numbers.random_(-(2**63), None)
+        bits = numbers.view(torch.int16)[:count]
+        is_kept = bits >= threshold - 2**15
+        kept = is_kept.view(torch.uint8).view(values.shape)
         ctx.save_for_backward(kept)
         ctx.scale = 2**16 / (2**16 - threshold) if threshold < 2**16 else 0.0
         return values * kept.to(values.dtype).mul_(ctx.scale)

@@ -61,7 +61,8 @@ def tune_for_gpu(model: nn.Module) -> None:
     """Cast the input of query, key and value once, and embed token types without an index."""
     module: Any
     for module in model.modules():
-        if all(isinstance(getattr(module, name, None), nn.Linear) for name in ("query", "key", "value")):
+        layers = [getattr(module, name, None) for name in ("query", "key", "value")]
+        if all(isinstance(layer, nn.Linear) for layer in layers):
             module.register_forward_pre_hook(_cast_input)
         table = getattr(module, "token_type_embeddings", None)
         if type(table) is nn.Embedding and table.num_embeddings == 2:

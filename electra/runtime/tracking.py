@@ -39,7 +39,11 @@ class RecordSettings(TrainerCallback):
             wandb.config.update(self.settings, allow_val_change=True)
 
 
-def track_results(report_to: Sequence[str], scalars: Mapping[str, float], files: Sequence[Path]) -> None:
+def track_results(
+    report_to: Sequence[str],
+    scalars: Mapping[str, float],
+    files: Sequence[Path],
+) -> None:
     """Send final results to wandb; on the main process, after everything else is written.
 
     It gets the scalars, and the pages (.html) and pictures (.png) among the files, by their stems.
@@ -51,7 +55,10 @@ def track_results(report_to: Sequence[str], scalars: Mapping[str, float], files:
     try:
         if wandb.run is not None:
             media = {".html": wandb.Html, ".png": wandb.Image}
-            shown = {file.stem: media[file.suffix](str(file)) for file in files if file.suffix in media}
-            wandb.run.log({**scalars, **shown})
+            logs: dict[str, Any] = dict(scalars)
+            for file in files:
+                if file.suffix in media:
+                    logs[file.stem] = media[file.suffix](str(file))
+            wandb.run.log(logs)
     except Exception as error:  # whatever it raises
         logger.warning("wandb: results could not be sent: %s", " ".join(str(error).split()))

@@ -165,10 +165,11 @@ def _further_merges(
         initial_alphabet=sorted(names),
         show_progress=False,
     )
-    trained = json.loads(train_on_words(models.BPE(), trainer, rewritten).to_str())["model"]["merges"]
+    trained = train_on_words(models.BPE(), trainer, rewritten)
+    state = json.loads(trained.to_str())
     merges = []
     known = set(symbols)
-    for pair in trained:
+    for pair in state["model"]["merges"]:
         first, second = ("".join(names[symbol] for symbol in side) for side in pair)
         is_short = len(_text(backend, first + second)) <= LONGEST_TOKEN
         if is_short and _has_letters(backend, first + second) and known.issuperset((first, second)):

@@ -183,7 +183,9 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
         model["unk_token"] = rename(model["unk_token"])
     if "merges" in model:
         model["merges"] = [[a, b] for a, b in model["merges"] if special.isdisjoint((a, b, a + b))]
-    return Tokenizer.from_str(json.dumps({**state, "truncation": None, "padding": None, "post_processor": None}))
+    for name in ("truncation", "padding", "post_processor"):
+        state[name] = None
+    return Tokenizer.from_str(json.dumps(state))
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -161,7 +161,9 @@ def _case_folding(options: TokenizerArguments) -> list[normalizers.Normalizer]:
 
 
 def count_words(
-    documents: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+    documents: Iterable[str],
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
 ) -> dict[str, int]:
     """Count every pre-token, in Rust on all cores, while the documents are streamed."""
     counter = Tokenizer(models.WordLevel())
@@ -188,7 +190,11 @@ def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
     return set(ranked[: max(kept, min(COMMON_CHARACTERS, vocab_size // 4))])
 
 
-def train_on_words(model: models.Model, trainer: trainers.Trainer, words: dict[str, int]) -> Tokenizer:
+def train_on_words(
+    model: models.Model,
+    trainer: trainers.Trainer,
+    words: dict[str, int],
+) -> Tokenizer:
     """Train on counted words, which have no plain space, by repeating each as often as it was counted."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +48,10 @@ class PackedPolicy(Policy):
     def cut(self, epoch: int, indices: Ints) -> list[Segment | PackedRow]:
         is_packed = indices < self.places.rows  # the windows of longer documents come after them
         packed = iter(self._packed(epoch, indices[is_packed]))
-        windows = iter(self.windows.cut(epoch, indices[~is_packed] - self.places.rows) if self.windows else [])
+        windows: Iterator[Segment] = iter(())
+        if self.windows:
+            others = indices[~is_packed] - self.places.rows
+            windows = iter(self.windows.cut(epoch, others))
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
@@ -79,7 +82,8 @@ class PackedPolicy(Policy):
     ) -> Ints:
         """The documents that have these ranks among those of their length in an epoch."""
         counts = self.counts[lengths]
-        turn = np.floor(uniform(self.seed, ROTATION, epoch, lengths) * counts).astype(np.int64)
+        rotation = uniform(self.seed, ROTATION, epoch, lengths)
+        turn = np.floor(rotation * counts).astype(np.int64)
         shuffled = permute((ranks + turn) % counts, counts, self.seed, MEMBER, epoch)
         first_of_length = np.cumsum(self.counts) - self.counts
         return self.short[first_of_length[lengths] + shuffled]
@@ -124,13 +128,17 @@ def _arrange(counts: Ints, max_length: int) -> _Places:
     return _Places(int(repeats_of_kind.sum()), first_row, first, size_of_kind, *columns)
 
 
-def pack_lengths(counts: Sequence[int], capacity: int) -> list[tuple[tuple[int, ...], int]]:
+Kind = tuple[tuple[int, ...], int]
+"""The lengths in a row, and how many such rows."""
+
+
+def pack_lengths(counts: Sequence[int], capacity: int) -> list[Kind]:
     """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
 
     Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
     on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
     """
-    by_room: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in range(capacity + 1)]
+    by_room: list[list[Kind]] = [[] for _ in range(capacity + 1)]
     for length in range(capacity, 0, -1):
         left = counts[length]
         while left:
@@ -140,6 +148,7 @@ def pack_lengths(counts: Sequence[int], capacity: int) -> list[tuple[tuple[int, 
             rows = min(repeats, left // copies)
             if row and rows < repeats:
                 by_room[room].append((row, repeats - rows))
-            by_room[room - copies * length].append((row + (length,) * copies, rows))
+            longer = row + (length,) * copies
+            by_room[room - copies * length].append((longer, rows))
             left -= copies * rows
     return [kind for kinds in by_room for kind in kinds]

@@ -74,9 +74,10 @@ class WindowPolicy(Policy):
         last = len(self.documents) - 1
         rows = block[:, None] * DOCUMENTS_PER_SUM + np.arange(DOCUMENTS_PER_SUM)
         windows = self._windows(self.documents[rows.clip(max=last)])
-        sums = np.column_stack([self._sums[block], windows]).cumsum(axis=1) * self._scale
-        place = (sums[:, 1:] < target[:, None]).sum(axis=1)
-        place = np.minimum(place, last - rows[:, 0])
+        summands = np.column_stack([self._sums[block], windows])
+        sums = summands.cumsum(axis=1) * self._scale
+        is_before = sums[:, 1:] < target[:, None]
+        place = np.minimum(is_before.sum(axis=1), last - rows[:, 0])
         row = rows[:, 0] + place
         each = np.arange(len(indices))
         following = np.where(row == last, self.count, sums[each, place + 1])
@@ -97,8 +98,9 @@ class WindowPolicy(Policy):
         is_single = uniform(self.seed, SINGLE, epoch, indices) >= TWO_SEGMENT_PROBABILITY
         sizes = np.minimum(lengths, self.body + is_single)
         offset = uniform(self.seed, OFFSET, epoch, documents)
-        starts = np.floor((number + offset) * (lengths - sizes + 1) / windows).astype(np.int64)
-        starts = np.minimum(starts, lengths - sizes)
+        last_start = lengths - sizes
+        starts = np.floor((number + offset) * (last_start + 1) / windows).astype(np.int64)
+        starts = np.minimum(starts, last_start)
         where = uniform(self.seed, SPLIT, epoch, indices)
         return split_windows(self.cache, documents, starts, sizes, is_single, where)
 
@@ -140,7 +142,8 @@ class DocumentPolicy(Policy):
         lengths = self.cache.lengths[documents]
         sizes = np.minimum(lengths, self.body)
         starts = np.floor(where * (lengths - sizes + 1)).astype(np.int64)
-        return split_windows(self.cache, documents, starts, sizes, np.ones(len(sizes), dtype=bool), where)
+        is_single = np.ones(len(sizes), dtype=bool)
+        return split_windows(self.cache, documents, starts, sizes, is_single, where)
 
 
 class PairPolicy(DocumentPolicy):
@@ -153,8 +156,10 @@ class PairPolicy(DocumentPolicy):
         return (len(self.documents) + 1) // 2
 
     def cut(self, epoch: int, indices: Ints) -> list[Segment]:
-        members = np.stack([2 * indices, 2 * indices + 1]) % len(self.documents)
-        documents = self.documents[permute(members, len(self.documents), self.seed, PARTNER, epoch)]
+        count = len(self.documents)
+        members = np.stack([2 * indices, 2 * indices + 1]) % count
+        shuffled = permute(members, count, self.seed, PARTNER, epoch)
+        documents = self.documents[shuffled]
         pieces = []
         for side in range(2):
             where = uniform(self.seed, START, epoch, indices, side)
