@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ class StopRequests(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if args.world_size > 1:  # of hosts, which do not wait for their GPUs
-            self._group = torch.distributed.new_group(backend="gloo")
+            timeout = timedelta(seconds=args.ddp_timeout)
+            self._group = torch.distributed.new_group(backend="gloo", timeout=timeout)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.exit_code = self._asked or (OUT_OF_TIME if time.monotonic() >= self.deadline else 0)
