@@ -27,6 +27,9 @@ class Documents:
     def __len__(self) -> int:
         return self._length
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[:].tolist())
+
     def __getitem__(self, places: slice | Ints) -> Ints:
         if not isinstance(places, slice):
             return places + np.searchsorted(self._kept_before, places, side="right")

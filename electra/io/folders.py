@@ -33,7 +33,11 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
             build(unfinished)
             write_manifest(unfinished)
             replace_folder(unfinished, target)
-        except OSError as error:  # a full disk, above all
+        except Exception as error:
+            # A full disk, above all. The Rust side of tokenizers has no type for it: a bare Exception says "os error".
+            is_unnamed = type(error) is Exception and "os error" in str(error)
+            if not is_unnamed and not isinstance(error, OSError):
+                raise
             raise UserError(f"cannot write {what} to {target}: {error}; name another folder") from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -210,6 +210,11 @@ NEEDS = (
         "it needs held-out text and --eval_strategy steps or epoch",
     ),
     Need("plan", lambda c: c.training.resume_from_checkpoint is None, "it is for a new run"),
+    Need(
+        "init_discriminator",
+        lambda c: not _starts_from_generator(c),
+        "--objective two_stage starts the discriminator from the generator; add --no_init_from_generator",
+    ),
     Need("budget", _is_new, "it is for a new run"),
     Need("max_steps", lambda c: c.training.budget is None, "--budget sets it"),
     Need("adam_bias_correction", _is_adam, "it needs --optim adamw_torch_fused or adamw_torch"),

@@ -14,7 +14,7 @@ def test_without_a_corpus_the_quickstart_runs(tmp_path):
         ["--generator_size=0.5", "--max_steps=2", "--dataset_sampling=0.03", "--max_eval_segments=20"],
         tmp_path,
     )
-    assert "quickstart.yaml" in out and "--train_file" in out and "output/quickstart/discriminator" in out
+    assert "quickstart.yaml" in out and "--train_file" in out and "--pretrain_path output/quickstart" in out
     folder = tmp_path / "output" / "quickstart"
     assert {path.name for path in folder.iterdir()} == {
         "checkpoint-2",

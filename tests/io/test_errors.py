@@ -31,7 +31,9 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
     assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
 
 
-@parametrize("error", [RuntimeError("a bug"), OSError("no number"), ModuleNotFoundError(name="tocrh")])
+@parametrize(
+    "error", [ValueError("a bug"), RuntimeError("a bug"), OSError("no number"), ModuleNotFoundError(name="tocrh")]
+)
 def test_an_error_of_the_program_is_not_hidden(error):
     with raises(type(error)):
         run_script(Mock(side_effect=error))

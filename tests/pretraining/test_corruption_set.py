@@ -118,7 +118,7 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     make_set(command(finished_run, held_out, other, "--seed=1"))
     main([f"--resume_from_checkpoint={run}", "--max_steps=3", f"--eval_corruption={other}"])
     (words,) = read_json(run / "metrics.json")["plan"]["changes"]
-    assert "held_out_text" in words
+    assert "other held-out text" in words
     other.unlink()
     make_set(command(finished_run, held_out, other, "--seed=2"))  # another set under the same name
     main([f"--resume_from_checkpoint={run}", "--max_steps=4"])

@@ -164,7 +164,6 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
         ({"init_discriminator": "{folder}/damaged"}, "damaged weights"),
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
         ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
-        ({"init_generator": "{folder}/of_other", "generator_size": None}, "another tokenizer of_other"),
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
         ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
         ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
@@ -174,15 +173,14 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
     ids=str,
 )
 def test_what_cannot_be_continued_is_one_line(finished_run, wordpiece_tokenizer, tmp_path, options, named):
-    for name in ("damaged", "incomplete", "bare", "of_other"):
+    for name in ("damaged", "incomplete", "bare"):
         shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
     kept = weights(finished_run / "discriminator")
     del kept["electra.encoder.layer.0.output.dense.weight"]
     save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
-    for name in ("other", "of_other"):
-        wordpiece_tokenizer.save_pretrained(tmp_path / name)
+    wordpiece_tokenizer.save_pretrained(tmp_path / "other")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).unlink()
     options = {k: v.format(folder=tmp_path, run=finished_run) if isinstance(v, str) else v for k, v in options.items()}

@@ -207,6 +207,15 @@ def test_text_that_spells_a_special_token_is_text(algorithm, lowercase):
         assert backend.encode(sentence).ids == tokenizer(sentence, add_special_tokens=False)["input_ids"]
 
 
+def test_a_unigram_model_finds_no_special_token_in_text():
+    pieces = [("<unk>", 0.0), ("<mask>", 0.0), ("▁", -1.0), ("<", -2.0), ("mask", -2.0), (">", -2.0)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, mask_token="<mask>", unk_token="<unk>")
+    assert tokenizer("<mask>")["input_ids"] == [1]
+    assert plain_backend(tokenizer).encode("<mask>").ids == [2, 3, 4, 5]
+
+
 @parametrize("ignore_merges", [True, False])
 def test_a_bpe_model_does_not_merge_its_way_to_a_special_token(ignore_merges):
     vocab = {"<SEP>": 0, "<": 1, "S": 2, "E": 3, "P": 4, ">": 5, "<S": 6, "EP": 7, "<SEP": 8, "x": 9}
