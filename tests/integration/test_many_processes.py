@@ -152,9 +152,9 @@ from electra.pretraining.options import parse_arguments
 
 build = shards.build_shard
 
-def slowly(*args):
+def slowly(*args, **options):
     time.sleep(7)  # several times the time-out of a collective
-    build(*args)
+    build(*args, **options)
 
 shards.build_shard = slowly
 args = parse_arguments(sys.argv[1:])
