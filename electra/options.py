@@ -17,6 +17,7 @@ import ast
 import difflib
 import inspect
 import json
+import math
 import sys
 from argparse import Action, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,11 +127,13 @@ def check(condition: bool, name: str, value: Any, expected: str) -> None:
 
 
 def check_options(options: Any) -> None:
-    """Refuse values that are out of the range of their option."""
+    """Refuse values that are out of the range of their option, or not finite: those break a run much later."""
     for f in fields(options):
         value = getattr(options, f.name, None)
         valid = rules_of(f).valid
         for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, float):
+                check(math.isfinite(one), f.name, one, "a finite number")
             if valid and one is not None:
                 check(valid.holds(one), f.name, one, valid.expected)
 

@@ -152,7 +152,8 @@ class ElectraTrainer(Trainer):
         return norm
 
     def floating_point_ops(self, inputs: dict[str, Tensor | Any]) -> int:
-        return 0  # the plan counts them
+        """Of both networks, by the plan's count; Trainer adds them up as `total_flos`."""
+        return int(self.plan.flops / self.plan.total_tokens * inputs["input_ids"].numel())
 
     # ---- optimizer and schedule
 

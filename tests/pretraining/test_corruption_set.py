@@ -1,6 +1,5 @@
 """A fixed corrupted test set: its labels, its bytes, who may use it, and that it does not depend on the run."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +122,7 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     make_set(command(finished_run, held_out, other, "--seed=2"))  # another set under the same name
     main([f"--resume_from_checkpoint={run}", "--max_steps=4"])
     (_, words) = read_json(run / "metrics.json")["plan"]["changes"]
-    before, now = re.search("held_out_text (\\w+) instead of (\\w+)", words).groups()
-    assert before != now
+    assert "other held-out text" in words
     assert "fixed: untrained" not in read_json(run / "metrics.json")["held_out"]
 
 
