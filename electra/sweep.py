@@ -41,7 +41,7 @@ logger = logging.getLogger("electra.sweep")
 PROGRAMS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue"}
 """Program of a sweep file -> the command's verb."""
 SAMPLERS: dict[str, Any] = {"grid": RandomSampler, "random": RandomSampler, "bayes": TPESampler}
-"""By method. Those of a grid have nothing to draw."""
+"""Method -> the sampler of optuna. A grid has nothing to draw."""
 RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 """wandb's distributions of numbers between `min` and `max`."""
 Commands = Callable[[str, Mapping[str, Any]], dict[str, list[str]]]
@@ -79,16 +79,21 @@ def read_sweep(path: Path) -> Sweep:
         UserError: the file cannot be read, or has something that works with wandb's agent only.
     """
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = dict(read_yaml(path.read_text(encoding="utf-8")) or {})
         verb = PROGRAMS[content.pop("program")]
         sampler = SAMPLERS[content["method"]](seed=0)
         metric = content.pop("metric")
+        content["parameters"] = dict(content["parameters"])
         sweep = Sweep(verb, sampler, metric["name"], metric.get("goal", "minimize"), **content)
-    except (KeyError, TypeError, *YAML_ERRORS) as error:  # an entry is missing or unknown
-        raise UserError(f"{path} is no sweep of a program and method that are known here: {error}") from error
+    except (KeyError, TypeError, ValueError, *YAML_ERRORS) as error:  # an entry is missing or unknown
+        raise UserError(
+            f"{path} is no sweep ({error}); it needs program ({' or '.join(PROGRAMS)}), "
+            f"method ({' or '.join(SAMPLERS)}), metric with its name, and parameters"
+        ) from error
     for name, spec in sweep.parameters.items():
-        has_values = "value" in spec or "values" in spec
-        is_range = {"min", "max"} <= set(spec) and spec.get("distribution", "uniform") in RANGES
+        keys = set(spec) if isinstance(spec, dict) else set()
+        has_values = not keys.isdisjoint({"value", "values"})
+        is_range = {"min", "max"} <= keys and spec.get("distribution", "uniform") in RANGES
         if not has_values and (sweep.method == "grid" or not is_range):
             raise UserError(
                 f"{path}: parameter {name} needs value or values; without a grid, min and max with one of "

@@ -92,12 +92,20 @@ def draw(sweep, count):
         ({"parameters": {"x": {"distribution": "log_normal", "mu": 0}}, "method": "random"}, "x needs.*log_uniform"),
         ({"early_terminate": {"type": "hyperband"}}, "early_terminate"),
         ({"program": "train.py"}, "train.py"),
+        ({"parameters": {"learning_rate": 1e-3}}, "learning_rate needs value"),
+        ({"parameters": ["learning_rate"]}, "parameters"),
     ],
 )
 def test_a_wrong_entry_is_named_in_one_line(tmp_path, keys, named):
     with raises(UserError, match=named) as raised:
         sweep_of(tmp_path, **keys)
     assert str(raised.value).startswith(str(tmp_path / "sweep.yaml")) and "\n" not in str(raised.value)
+
+
+def test_an_empty_file_is_no_sweep(tmp_path):
+    (tmp_path / "sweep.yaml").write_text("")
+    with raises(UserError, match=r"is no sweep .* it needs program"):
+        read_sweep(tmp_path / "sweep.yaml")
 
 
 def test_random_points_have_their_distributions(tmp_path):

@@ -58,10 +58,8 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        code, message = (
-            2,
-            "error: not enough memory; use smaller batches (with more --gradient_accumulation_steps) or networks",
-        )
+        code = 2
+        message = "error: not enough memory; use smaller batches (with more --gradient_accumulation_steps) or networks"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise

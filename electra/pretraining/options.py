@@ -258,7 +258,7 @@ def _check_gate(c: Configuration, gate: list[str]) -> None:
 
     rows = rows_of(objective_of(c.objective.objective, _is_uniform(c)))
     metrics = ["loss", *(name for name, _ in rows)]
-    if len(gate) != 2 or gate[0] not in metrics or not re.fullmatch(r"-?\d+(\.\d+)?", gate[1]):
+    if len(gate) != 2 or gate[0] not in metrics or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
         raise UserError(
             f"--generator_gate {' '.join(gate)} is not possible: expected METRIC THRESHOLD, such as discriminator_auc "
             f"0.6; metrics of --objective {c.objective.objective} are {', '.join(metrics)}"

@@ -42,7 +42,7 @@ def test_the_gate_asks_the_last_evaluation_after_step_0():
 def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
     (tmp_path / "gate.yaml").write_text("generator_gate: [discriminator_auc, 0.6]\n")
     from_file = parse_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
-    from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", "0.6"])
+    from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", ".6"])
     for args in (from_file, from_flags):
         assert args.gate == Gate("discriminator_auc", 0.6)
 
