@@ -2,12 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.io.errors import UserError
 from electra.io.files import expand
+from electra.io.rows import Row
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Names of the splits here and on the Hub."""
@@ -92,3 +93,22 @@ def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:
     if missing:
         raise UserError(f"the data set {name} has no split {missing[0]}; its splits are {' '.join(tables)}")
     return {split: tables[theirs] for split, theirs in SPLITS.items() if theirs in tables}
+
+
+def table_rows(table: Any, source: str) -> Iterator[Row]:
+    """Place and columns of each row of a table of `datasets`; classes have their names, None where they are hidden."""
+    classes = {}
+    for column, kind in table.features.items():
+        names = getattr(getattr(kind, "feature", kind), "names", None)  # of a list, or of one class
+        if names:
+            classes[column] = names
+    for number, row in enumerate(table):
+        for column, names in classes.items():
+            row[column] = _named(row[column], names)
+        yield f"{source} row {number}", row
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return None if value in (None, -1) else names[value]

@@ -22,7 +22,7 @@ from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.predict import parse
-from electra.tasks.tagging.spans import spans_of
+from electra.tasks.tagging.schemes import entities_of
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.classify.files import flags as text_flags
@@ -141,7 +141,7 @@ def test_spans_are_those_that_were_scored(folder, tmp_path):
     written = (model / "predictions.txt").read_text().strip().split("\n\n")
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
-        spans = [list(span) for span in spans_of([(n, n + 1) for n in range(len(labels))], labels)]
+        spans = [[first, last + 1, label] for label, first, last in entities_of(labels)]
         assert tokens["prediction"] == spans and len(tokens["probability"]) == len(spans)
         texts = ["  ".join(tokens["tokens"][first:end]) for first, end, _ in spans]
         assert [characters["text"][first:end] for first, end, _ in characters["prediction"]] == texts

@@ -16,13 +16,12 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from electra.finetuning.config import Arguments, Tuning
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables
+from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables, table_rows
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
 from electra.finetuning.trainer import step_loss
 from electra.io.errors import UserError
 from electra.io.rows import Row, read_rows
 from electra.tasks.classify.data import (
-    LABEL_COLUMNS,
     NUMBER,
     SEVERAL,
     SINGLE,
@@ -30,7 +29,6 @@ from electra.tasks.classify.data import (
     Labels,
     choose_examples,
     find_labels,
-    first_of,
     number_label,
     read_examples,
 )
@@ -150,19 +148,9 @@ def read_splits(options: Any) -> dict[str, list[Example]]:
         tables = load_tables(options.dataset_name, options.dataset_config_name, "name a file with --train_file")
         for split, theirs in SPLITS.items():
             if theirs in tables:
-                rows[split] = table_rows(tables[theirs], theirs, options.label_column)
+                rows[split] = table_rows(tables[theirs], theirs)
     columns = [getattr(options, name) for name in COLUMNS]
     return {split: read_examples(found, columns, split != "test") for split, found in rows.items()}
-
-
-def table_rows(table: Any, split: str, label_column: str | None) -> Iterator[Row]:
-    """The rows of a split of a data set, with the names of classes; -1 is a hidden label."""
-    column = label_column or first_of(LABEL_COLUMNS, table.features)
-    names = getattr(table.features.get(column), "names", None)
-    for number, row in enumerate(table):
-        if names:
-            row[column] = [*names, None][row[column]]
-        yield f"{split} row {number}", row
 
 
 def load(data: Labelled, in_windows: bool, tokenizer: PreTrainedTokenizerBase, tuning: Tuning) -> TaskData:

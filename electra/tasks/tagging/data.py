@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from electra.finetuning.sources import load_hub_splits
+from electra.finetuning.sources import load_hub_splits, table_rows
 from electra.io.errors import UserError
 from electra.io.rows import JSON_LINES, read_rows
 from electra.tasks.tagging.columns import Sentences, read_columns
-from electra.tasks.tagging.rows import read_sentences, read_table
+from electra.tasks.tagging.rows import read_sentences
 
 ROW_FILES = (*JSON_LINES, ".parquet")
 """Other files have columns."""
@@ -23,11 +23,12 @@ def load_splits(
     splits = {}
     if dataset_name is not None:
         for split, table in load_hub_splits(dataset_name, config).items():
-            splits[split] = read_table(table, f"{dataset_name} {split}", label_column, needs_labels=split != "test")
+            rows = table_rows(table, f"{dataset_name} {split}")
+            splits[split] = read_sentences(rows, label_column, needs_labels=split != "test")
         return splits
     for split, path in files.items():
         if Path(path).suffix.lower() in ROW_FILES:
-            splits[split] = read_sentences(read_rows(path), label_column, {}, needs_labels=split != "test")
+            splits[split] = read_sentences(read_rows(path), label_column, needs_labels=split != "test")
         else:
             splits[split] = read_columns(path, column_number(label_column), needs_labels=split != "test")
     return splits

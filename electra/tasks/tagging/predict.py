@@ -12,8 +12,8 @@ from scipy.special import softmax
 from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import text_of
-from electra.tasks.tagging.schemes import LABEL, OUTSIDE
-from electra.tasks.tagging.spans import Bounds, spans_of, words_of
+from electra.tasks.tagging.schemes import LABEL, OUTSIDE, entities_of
+from electra.tasks.tagging.spans import Bounds, words_of
 from electra.tasks.tagging.task import EncoderWithTagger
 from electra.tasks.tagging.windows import make_windows
 
@@ -51,10 +51,12 @@ def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: An
     shares = windows.predictions(softmax(logits, axis=-1).max(-1))
     answers = []
     for (_, bounds), chosen, probabilities in zip(items, numbers, shares, strict=True):
-        spans = spans_of(bounds, [tags[number] for number in chosen])
+        spans = []
         certainties = []
-        for span in spans:
-            words = zip(bounds, probabilities, strict=True)
-            certainties.append(min(share for (start, end), share in words if span.start <= start and end <= span.end))
-        answers.append({"prediction": [list(span) for span in spans], "probability": certainties})
+        for label, first, last in entities_of([tags[number] for number in chosen]):
+            start, _ = bounds[first]
+            _, end = bounds[last]
+            spans.append([start, end, label])
+            certainties.append(min(probabilities[first : last + 1]))
+        answers.append({"prediction": spans, "probability": certainties})
     return answers

@@ -1,11 +1,11 @@
 """Rows of words with labels, or of texts with spans, from data sets and files -> sentences.
 
-tokens or words   with a column of labels, such as tags: names, or numbers of classes
+tokens or words   with a column of labels, such as tags
 text              with entities: spans of characters with a label, see spans.py
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from electra.io.errors import UserError
@@ -14,31 +14,15 @@ from electra.tasks.tagging.columns import DOCUMENT, Sentences
 from electra.tasks.tagging.spans import labels_of, read_entities, words_of
 
 
-def read_table(
-    table: Any,
-    source: str,
-    label_column: str | None,
-    *,
-    needs_labels: bool = True,
-) -> Sentences:
-    """`read_sentences` of a split of a data set, whose labels may be numbers of classes."""
-    rows = [(f"{source} row {number}", row) for number, row in enumerate(table)]
-    classes = {name: getattr(getattr(kind, "feature", None), "names", None) for name, kind in table.features.items()}
-    return read_sentences(rows, label_column, classes, needs_labels=needs_labels)
-
-
 def read_sentences(
     rows: Iterable[Row],
     label_column: str | None,
-    classes: Mapping[str, Sequence[str] | None],
     *,
     needs_labels: bool = True,
 ) -> Sentences:
     """Reads rows of words and labels, or of texts and spans.
 
-    Args:
-        classes: column -> names of labels that are numbers.
-        needs_labels: otherwise there are no labels if one is missing, null or -1.
+    Without `needs_labels` there are no labels if one is missing, null or -1.
     """
     words: list[list[str]] = []
     labels: list[list[str] | None] = []
@@ -48,7 +32,7 @@ def read_sentences(
             found, tags = read_text(row, place)
         else:
             found = list(map(str, tokens))
-            tags = read_labels(row, label_column, classes, place)
+            tags = read_labels(row, label_column, place)
         if not found or found == [DOCUMENT]:
             continue
         if tags is None and needs_labels:
@@ -66,7 +50,6 @@ def read_sentences(
 def read_labels(
     row: Mapping[str, Any],
     label_column: str | None,
-    classes: Mapping[str, Sequence[str] | None],
     place: str,
 ) -> list[str] | None:
     """The labels by name, from the column, by default the only one that ends in tags or labels; None if hidden."""
@@ -76,9 +59,6 @@ def read_labels(
     tags = row.get(columns[0]) if columns else None
     if tags is None or any(tag in (None, -1) for tag in tags):
         return None
-    names = classes.get(columns[0])
-    if names is not None:
-        tags = [names[tag] for tag in tags]
     if not all(isinstance(tag, str) for tag in tags):
         raise UserError(f"{place} has labels without a name, {tags}; choose other data")
     return list(tags)

@@ -41,8 +41,7 @@ def convert(labels: Sequence[str], scheme: str) -> list[str]:
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     """Type, first and last word of each entity."""
     bioes = [re.sub("^L-", "E-", re.sub("^U-", "S-", label)) for label in labels]
-    entities: list[tuple[str, int, int]] = get_entities(bioes)
-    return entities
+    return get_entities(bioes)
 
 
 def choose_scheme(sentences: Labels, asked: str) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from electra.io.errors import UserError
-from electra.tasks.tagging.schemes import OUTSIDE, entities_of
+from electra.tasks.tagging.schemes import OUTSIDE
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -46,11 +46,6 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> lis
             labels[number] = f"I-{span.label}"
         labels[inside[0]] = f"B-{span.label}"
     return labels
-
-
-def spans_of(words: Sequence[Bounds], labels: Sequence[str]) -> list[Span]:
-    """The entities that labels with prefixes, in any scheme, make of words."""
-    return [Span(words[first][0], words[last][1], label) for label, first, last in entities_of(labels)]
 
 
 def read_entities(row: Mapping[str, Any], place: str) -> list[Span]:

@@ -5,6 +5,7 @@ from collections import Counter
 import datasets
 import pytest
 
+from electra.finetuning.sources import table_rows
 from electra.io.rows import read_rows
 from electra.tasks.classify.data import (
     NUMBER,
@@ -18,7 +19,6 @@ from electra.tasks.classify.data import (
     number_label,
     read_examples,
 )
-from electra.tasks.classify.task import table_rows
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -125,7 +125,7 @@ def test_names_of_classes_come_from_a_data_set():
     names = datasets.ClassLabel(names=["neg", "pos"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names})
     table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, -1]}, features)
-    found = list(table_rows(table, "test", None))
+    found = list(table_rows(table, "test"))
     assert found == [("test row 0", {"text": "a", "label": "pos"}), ("test row 1", {"text": "b", "label": None})]
 
 

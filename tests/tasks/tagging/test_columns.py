@@ -3,10 +3,11 @@
 import datasets
 from pytest import raises
 
+from electra.finetuning.sources import table_rows
 from electra.io.errors import UserError
 from electra.tasks.tagging.columns import as_columns, read_columns
 from electra.tasks.tagging.data import load_splits
-from electra.tasks.tagging.rows import read_table
+from electra.tasks.tagging.rows import read_sentences
 
 TEXT = """-DOCSTART- -X- O
 
@@ -62,17 +63,17 @@ def test_a_data_set_gives_names_of_classes():
     names = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
     columns = {"tokens": [["Ann", "Lee"], [], ["-DOCSTART-"], ["x"]], "ner_tags": [[1, 2], [], [0], [0]]}
-    sentences = read_table(datasets.Dataset.from_dict(columns, features), "data set d train", None)
+    sentences = read_sentences(table_rows(datasets.Dataset.from_dict(columns, features), "d"), None)
     assert sentences.words == [["Ann", "Lee"], ["x"]] and sentences.labels == [["B-PER", "I-PER"], ["O"]]
 
 
 def test_a_test_split_with_hidden_labels_is_one_without():
     for hidden in ([[-1, -1], [-1]], [[None, None], [None]], [None, None]):
         split = datasets.Dataset.from_dict({"tokens": [["a", " "], ["c"]], "tags": hidden})
-        found = read_table(split, "data set d test", None, needs_labels=False)
+        found = read_sentences(table_rows(split, "d"), None, needs_labels=False)
         assert found.labels is None and found.words == [["a", " "], ["c"]]
         with raises(UserError, match="row 0"):
-            read_table(split, "data set d train", None)
+            read_sentences(table_rows(split, "d"), None)
 
 
 def test_a_data_set_that_does_not_fit_is_refused():
@@ -84,7 +85,7 @@ def test_a_data_set_that_does_not_fit_is_refused():
         ({"tokens": [["a"]], "tags": [["O"]]}, "chunks", "no labels"),
     ):
         with raises(UserError, match=message):
-            read_table(datasets.Dataset.from_dict(columns), "d", column)
+            read_sentences(table_rows(datasets.Dataset.from_dict(columns), "d"), column)
 
 
 def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):

@@ -3,7 +3,7 @@
 import json
 
 from electra.tasks.tagging.data import load_splits
-from electra.tasks.tagging.spans import Span, labels_of, spans_of, words_of
+from electra.tasks.tagging.spans import Span, labels_of, words_of
 from tests.conftest import refused
 from tests.helpers import parametrize
 
@@ -18,9 +18,6 @@ def test_words_are_cut_where_a_span_ends():
     ]  # fmt: skip
     labels = labels_of(words, spans, "row")
     assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O", "O"]
-    assert spans_of(words, labels) == spans
-    bioes = ["B-PER", "I-PER", "I-PER", "E-PER", "O", "S-LOC", "O", "S-X", "O", "O"]
-    assert spans_of(words, bioes) == spans
     assert len(words_of(TEXT)) == 9
 
 
