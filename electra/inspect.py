@@ -13,7 +13,7 @@ import logging
 from electra.io.console import setup_logging
 from electra.io.errors import Parser
 from electra.options import INSIDE, check
-from electra.report.blocks import text_table
+from electra.report.blocks import Table, text_table
 from electra.samples import Sample, marked
 
 logger = logging.getLogger("electra.inspect")
@@ -74,5 +74,5 @@ def to_terminal(sample: Sample) -> str:
         was = original.strip() if token != original else ""
         rows.append([shown, was, f"{p:.3f}"])
     if rows:
-        lines += ["", text_table(["token", "was", sample.score], rows)]
+        lines += ["", text_table(Table(["token", "was", sample.score], rows))]
     return "\n".join(lines)

@@ -56,8 +56,7 @@ def folder_of(evaluation: Evaluation, task: Task) -> Path:
 def read_saved(evaluation: Evaluation, task: Task) -> dict[str, Any]:
     """The result of the run whose model is saved; empty if there is none."""
     path = folder_of(evaluation, task) / RESULT_NAME
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return values
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def save_model(

@@ -160,8 +160,7 @@ class TaskModel(nn.Module):
     ) -> Tensor:
         """The last hidden states (B, L, D); arguments int64 (B, L). An encoder with one type ignores token types."""
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
-        return hidden
+        return self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types)[0]
 
 
 class EncoderWithHead(TaskModel):
@@ -205,16 +204,13 @@ class EncoderWithHead(TaskModel):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Logits, float32 (B, num_labels); arguments as in `hidden_states`."""
-        logits: Tensor
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         if self.head_name == "hf":
-            logits = self.head(hidden, attention_mask).logits
-            return logits
+            return self.head(hidden, attention_mask).logits
         with full_precision(hidden):
             if self.head_name == "mean_pool":
                 is_token = attention_mask.unsqueeze(2).float()
                 features = (hidden.float() * is_token).sum(1) / is_token.sum(1)
             else:
                 features = hidden[:, 0].float()
-            logits = self.head(features)
-        return logits
+            return self.head(features)

@@ -5,7 +5,6 @@ Several commands may do so at once on one folder, on one machine or on many that
 
 import copy
 import logging
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +23,9 @@ from electra.finetuning.plan import PlannedTask, log_plan, plan_runs, unfinished
 from electra.finetuning.task import Task
 from electra.finetuning.trainer import Logits, fine_tune
 from electra.io.files import replace_folder, write_file, write_json
-from electra.report.blocks import text_table, write_report
+from electra.report.blocks import write_report
 from electra.report.evaluation import percent
-from electra.report.results import RESULTS_NAME, Result, read_results
+from electra.report.results import RESULTS_NAME, Result, defined, read_results
 from electra.runtime.tracking import RecordSettings, check_trackers, track_results
 
 WAIT = 10.0
@@ -159,7 +158,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
     result = Result(
         task=task.name,
         seed=seed,
-        metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
+        metrics={name: defined(value) for name, value in metrics.items()},
         collapsed=any(task.is_collapsed(logits, references[name]) for name, logits in development.items()),
         epoch=round(outcome.epoch, 6),
         start=start,
@@ -252,10 +251,7 @@ def finish(evaluation: Evaluation) -> None:
     """Print the table of results, write the reports and the cards of saved models."""
     if not evaluation.results:  # other commands make all runs
         return
-    report = evaluation.kind.reporting.report([evaluation.folder])
-    reports = write_report(report, evaluation.folder)
-    table = text_table(report.table.header, report.table.rows)
-    logger.info("\n%s\n\nreports        %s", table, "  ".join(map(str, reports)))
+    write_report(evaluation.kind.reporting.report([evaluation.folder]), evaluation.folder)
     for task in evaluation.tasks:
         copy_predictions(evaluation, task)
         describe_model(evaluation, task)

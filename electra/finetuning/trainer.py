@@ -190,10 +190,8 @@ class FineTuner(Trainer):
         rows = torch.utils.data.Subset(unlabelled, order.tolist())
         # The data loader draws random numbers. Evaluation must not change the random numbers of training.
         with torch.random.fork_rng(devices=[]):
-            sorted_logits = self.predict(rows).predictions
-        logits = np.empty_like(sorted_logits)
-        logits[order] = sorted_logits
-        return logits
+            logits = self.predict(rows).predictions
+        return logits[np.argsort(order)]
 
 
 class Outcome(NamedTuple):

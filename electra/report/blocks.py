@@ -4,6 +4,7 @@ Blocks hold plain text; the renderers escape it. Names of models and folders may
 """
 
 import base64
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from jinja2 import Environment, PackageLoader
 
 from electra.io.files import write_file
 from electra.samples import Sample, marked
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,18 +92,16 @@ class Report:
     table: Table
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write report.md and report.html into a folder."""
-    markdown = folder / "report.md"
-    page = folder / "report.html"
+def write_report(report: Report, folder: Path) -> None:
+    """Write report.md and report.html into a folder; log the table and where they are."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
-        markdown: to_markdown([Heading(report.title, 1), *report.blocks]),
-        page: to_html(report.title, report.blocks),
+        folder / "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
+        folder / "report.html": to_html(report.title, report.blocks),
     }
     for path, text in texts.items():
         write_file(text.encode(errors="backslashreplace"), path)
-    return [markdown, page]
+    logger.info("\n%s\n\nreports        %s", text_table(report.table), "  ".join(map(str, texts)))
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -108,9 +109,9 @@ def to_markdown(blocks: Sequence[Block]) -> str:
     return _render("page.md", blocks=blocks)
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def text_table(table: Table) -> str:
     """The table for a terminal: the first column aligned to the left, the others to the right."""
-    lines = [header, *rows]
+    lines = [table.header, *table.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
     for line in lines:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser
-from electra.report.blocks import Block, Heading, Items, Text, text_table, write_report
+from electra.report.blocks import Block, Heading, Items, Text, write_report
 from electra.report.efficiency import efficiency_section
 from electra.report.page import write_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME
@@ -40,12 +40,10 @@ def main(argv: list[str] | None = None) -> None:
     kind = kind_of(given.folders[0])
     if kind:
         report = import_module(f"electra.tasks.{kind}.report").report(given.folders)
-        logger.info("%s\n", text_table(report.table.header, report.table.rows))
-        paths = write_report(report, given.output or given.folders[0])
-    else:
-        section = [] if given.glue is None else glue_section(given.glue, given.folders[0])
-        paths = write_run_report(given.folders, given.output, section)
-    for path in paths:
+        write_report(report, given.output or given.folders[0])
+        return
+    section = [] if given.glue is None else glue_section(given.glue, given.folders[0])
+    for path in write_run_report(given.folders, given.output, section):
         logger.info("%s", path)
 
 

@@ -70,8 +70,7 @@ def read_evaluation(folder: Path) -> list[Result]:
 
 def append_result(path: Path, result: Result) -> None:
     """Append and sync a line, after removing an incomplete last line."""
-    metrics = {name: _defined(value) for name, value in result.metrics.items()}
-    line = json.dumps(result._replace(metrics=metrics)._asdict(), allow_nan=False) + "\n"
+    line = json.dumps(result._asdict(), allow_nan=False) + "\n"
     with open(path, "a+b") as file:
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
@@ -80,7 +79,8 @@ def append_result(path: Path, result: Result) -> None:
         os.fsync(file.fileno())
 
 
-def _defined(value: float | None) -> float | None:
+def defined(value: float | None) -> float | None:
+    """A finite value, otherwise None."""
     return None if value is None or not math.isfinite(value) else value
 
 
@@ -122,7 +122,7 @@ class Spread:
     @property
     def median(self) -> float | None:
         """Undefined values count as the worst; None if the median is one of them."""
-        return _defined(statistics.median([*self.defined, *[-math.inf] * self.undefined]))
+        return defined(statistics.median([*self.defined, *[-math.inf] * self.undefined]))
 
     @property
     def std(self) -> float | None:
@@ -147,7 +147,7 @@ class TaskSummary:
         return {name: self.spread(name) for name in names}
 
     def spread(self, metric: str) -> Spread:
-        return Spread({result.seed: _defined(result.metrics.get(metric)) for result in self.results})
+        return Spread({result.seed: defined(result.metrics.get(metric)) for result in self.results})
 
     @property
     def collapsed(self) -> int:

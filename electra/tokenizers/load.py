@@ -208,5 +208,4 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "
             "corpus needs; choose a fast tokenizer, one with a tokenizer.json"
         )
-    state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
-    return state
+    return json.loads(tokenizer.backend_tokenizer.to_str())

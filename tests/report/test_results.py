@@ -20,7 +20,7 @@ def test_results_are_read_back_in_order(tmp_path):
     path = tmp_path / "results.jsonl"
     assert read_results(path) == []
     for seed in (3, 1, 2):
-        append_result(path, result("rte", seed, {"accuracy": 0.5, "f1": math.nan}))
+        append_result(path, result("rte", seed, {"accuracy": 0.5, "f1": None}))
     assert read_results(path) == [result("rte", seed, {"accuracy": 0.5, "f1": None}) for seed in (3, 1, 2)]
     assert path.read_text().count("\n") == 3 and path.read_text().count('"f1": null') == 3
 
@@ -115,7 +115,7 @@ def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
 
 def test_the_table_of_a_terminal_has_a_row_per_score(tmp_path):
     table = GLUE.report([run_folder(tmp_path / "c", all_tasks("rte"))]).table
-    lines = text_table(table.header, table.rows).splitlines()
+    lines = text_table(table).splitlines()
     assert [line.split("  ")[0] for line in lines[1:]] == ["Seeds", "RTE acc"]
 
 

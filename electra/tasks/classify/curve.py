@@ -3,7 +3,6 @@
 Each point is an evaluation of its own, in a folder such as pretrained-0.05 of the curve's folder.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,12 +11,10 @@ from electra.finetuning.config import Arguments
 from electra.finetuning.evaluation import Evaluation, evaluation_folder
 from electra.finetuning.runner import evaluate
 from electra.io.files import write_file
-from electra.report.blocks import Figure, Heading, text_table, write_report
+from electra.report.blocks import Figure, Heading, write_report
 from electra.report.drawing import render
 from electra.tasks.classify.report import REPORTING
 from electra.tasks.classify.task import open_task
-
-logger = logging.getLogger(__name__)
 
 
 def run_curve(args: Arguments, prefix: str) -> None:
@@ -46,10 +43,9 @@ def run_curve(args: Arguments, prefix: str) -> None:
     report = REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
     figure = draw_curves(points)
     picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
-    paths = write_report(replace(report, blocks=[Heading("Learning curve"), picture, *report.blocks]), folder)
     write_file(render(figure, "png"), folder / "learning_curve.png")
-    table = text_table(report.table.header, report.table.rows)
-    logger.info("\n%s\n\nlearning curve %s", table, "  ".join(map(str, paths)))
+    blocks = [Heading("Learning curve"), picture, *report.blocks]
+    write_report(replace(report, blocks=blocks), folder)
 
 
 def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:

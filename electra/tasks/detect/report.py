@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
-from electra.report.blocks import Block, Heading, Items, Passage, Report, Text, table_of
+from electra.report.blocks import Block, Heading, Items, Passage, Report, Table, Text, table_of
 from electra.tasks.detect.scores import Judged
 
 CONTEXT = 50
@@ -85,7 +85,7 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]
     blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]
-    return Report("Words that look wrong", blocks, table)
+    return Report("Words that look wrong", blocks, Table(table.header, table.rows[:10]))
 
 
 def pieces(line: Mapping[str, Any]) -> list[tuple[str, float | None]]:

@@ -16,7 +16,7 @@ from electra.io.files import expand, open_new, write_json
 from electra.model.configuration import longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.report.blocks import text_table, write_report
+from electra.report.blocks import write_report
 from electra.runtime.cpu import prepare
 from electra.tasks.detect.data import Labelled, read_texts
 from electra.tasks.detect.report import Scores, report
@@ -58,9 +58,7 @@ def detect(args: Namespace) -> None:
         "agreement": scores.agreement(thresholds),
     }
     write_json({**summary, **environment()}, folder / "summary.json")
-    page = report(summary, worst)
-    write_report(page, folder)
-    logger.info("\n%s\n\nfolder         %s", text_table(page.table.header, page.table.rows[:10]), folder)
+    write_report(report(summary, worst), folder)
 
 
 def make_detector(args: Namespace) -> Detector:

@@ -136,8 +136,7 @@ class Scorer:
         if name == "electric":
             return -logits
         if name == "discriminator":
-            found: Values = log_expit(-logits)
-            return found
+            return log_expit(-logits)
         log_q = self.log_q(sentences, masks_rest_of_word=False, temperature=self.temperature)
         return corrected(-logits, log_q, self.replaced_share)
 
@@ -203,5 +202,4 @@ class Scorer:
 
 def corrected(log_odds: Values, log_q: Values, share: float) -> Values:
     """The log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
-    found: Values = log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))
-    return found
+    return log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))

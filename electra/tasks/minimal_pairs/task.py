@@ -19,7 +19,7 @@ from electra.model.networks import is_detector
 from electra.model.pretrained import Networks, load_networks
 from electra.model.probe import run_corruption
 from electra.options import write_yaml
-from electra.report.blocks import text_table, write_report
+from electra.report.blocks import write_report
 from electra.report.results import ENVIRONMENT_NAME
 from electra.runtime.cpu import prepare
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
@@ -119,9 +119,7 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     write_pairs(folder / PAIRS_NAME, pairs, scores)
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
-    found = report([folder])
-    write_report(found, folder)
-    logger.info("\n%s\n\nfolder         %s", text_table(found.table.header, found.table.rows), folder)
+    write_report(report([folder]), folder)
 
 
 def make_scorer(args: MinimalPairArguments, judges: Judges, networks: Networks) -> Scorer:

@@ -11,8 +11,7 @@ from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import text_of
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import SpanModel
-from electra.tasks.squad.task import References
-from electra.tasks.squad.windows import encode_questions
+from electra.tasks.squad.task import encode_split
 
 
 def predictor(saved: Saved, given: Any) -> Predictor:
@@ -31,18 +30,18 @@ def parse(row: Mapping[str, Any], place: str) -> tuple[str, str]:
 
 def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[dict[str, Any]]:
     """The best answer and its share of the n best; "" and the probability of none if that is above one half."""
-    settings = saved.settings
-    may_be_none = settings["task"] == "squad_v2"
-    questions = [Question(str(number), text, number, (), None) for number, (text, _) in enumerate(items)]
-    data = Questions([context for _, context in items], questions, may_be_none, "")
-    lengths = settings["max_length"], settings["max_query_length"], settings["doc_stride"]
-    windows = encode_questions(data, saved.tokenizer, *lengths, is_training=False)
-    sizes = (settings["n_best_size"], settings["max_answer_length"])
-    references = References(data, windows, may_be_none, False, *sizes)
-    decoded = references.decode(forward(windows))
+    may_be_none = saved.settings["task"] == "squad_v2"
+    contexts = []
+    questions = []
+    for number, (text, context) in enumerate(items):
+        contexts.append(context)
+        questions.append(Question(str(number), text, number, (), None))
+    data = Questions(contexts, questions, may_be_none, "")
+    references = encode_split(data, saved.tokenizer, saved.settings)
+    decoded = references.decode(forward(references.windows))
     answers = []
-    for number, odds in decoded.null_odds.items():
-        best = decoded.nbest[number][0]
+    for name, odds in decoded.null_odds.items():
+        best = decoded.nbest[name][0]
         found = {"prediction": best["text"], "probability": best["probability"]}
         if may_be_none and odds > 0:
             found = {"prediction": "", "probability": float(expit(odds))}

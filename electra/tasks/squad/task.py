@@ -5,7 +5,7 @@ scripts read them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,13 +35,14 @@ def open_task(args: Arguments) -> Task:
     options = args.options
     data = load_questions(options)
     is_version_2 = any(split.is_version_2 for split in data.values())
+    data = {split: replace(questions, is_version_2=is_version_2) for split, questions in data.items()}
     settings = {name: getattr(options, name) for name in RECORDED}
     return Task(
         kind=SQUAD,
         name="squad_v2" if is_version_2 else "squad_v1",
         headlines=("f1",),
         settings=settings | data_settings(options),
-        load=partial(load, data, is_version_2, options),
+        load=partial(load, data, options),
         head=head,
         loss=span_loss,
         metrics=metrics,
@@ -53,47 +54,68 @@ def open_task(args: Arguments) -> Task:
 
 @dataclass(frozen=True)
 class References:
-    """The development set: questions as they are in the data, their windows, and how answers are chosen.
+    """Questions, their windows, and the options of the command, which say how answers are chosen.
 
-    Args:
-        n_best_size: number of starts, and of ends for each, that the model returns, and of answers that are kept.
+    `n_best_size` is the number of starts, and of ends for each, that the model returns, and of answers that are kept.
     """
 
     data: Questions
     windows: Windows
-    is_version_2: bool
-    is_joint: bool
-    n_best_size: int
-    max_answer_length: int
+    settings: Mapping[str, Any]
+
+    def candidates(self, rows: Array) -> Candidates:
+        """The output of the model, unpacked."""
+        return Candidates.unpack(rows, self.settings["n_best_size"])
 
     def decode(self, rows: Array) -> Decoded:
         """The answers, from the output of the model."""
-        candidates = Candidates.unpack(rows, self.n_best_size)
-        sizes = (self.n_best_size, self.max_answer_length)
-        return decode(self.data, self.windows, candidates, *sizes, has_classifier=self.is_joint)
+        return decode(
+            self.data,
+            self.windows,
+            self.candidates(rows),
+            self.settings["n_best_size"],
+            self.settings["max_answer_length"],
+            has_classifier=self.settings["head"] == "joint",
+        )
 
 
 def load(
     data: Mapping[str, Questions],
-    is_version_2: bool,
     options: Any,
     tokenizer: PreTrainedTokenizerBase,
     tuning: Tuning,
 ) -> TaskData:
     check_answers(data["train"])
-    lengths = tuning.max_length, options.max_query_length, options.doc_stride
-    sizes = options.n_best_size, options.max_answer_length
+    settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():
-        windows = encode_questions(questions, tokenizer, *lengths, is_training=split == "train")
-        references = References(questions, windows, is_version_2, tuning.head == "joint", *sizes)
-        splits[split] = Split(windows, references, len(questions))
+        references = encode_split(questions, tokenizer, settings, is_training=split == "train")
+        splits[split] = Split(references.windows, references, len(questions))
     return TaskData(splits)
+
+
+def encode_split(
+    data: Questions,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: Mapping[str, Any],
+    *,
+    is_training: bool = False,
+) -> References:
+    windows = encode_questions(
+        data,
+        tokenizer,
+        settings["max_length"],
+        settings["max_query_length"],
+        settings["doc_stride"],
+        is_training,
+    )
+    return References(data, windows, settings)
 
 
 def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> SpanModel:
     dev = data.references["dev"]
-    return SpanModel(encoder, tuning.head, dev.is_version_2, dev.n_best_size, tuning.head_dropout)
+    beam_size = dev.settings["n_best_size"]
+    return SpanModel(encoder, tuning.head, dev.data.is_version_2, beam_size, tuning.head_dropout)
 
 
 def metrics(logits: Logits, references: Mapping[str, References]) -> dict[str, float]:
@@ -101,7 +123,7 @@ def metrics(logits: Logits, references: Mapping[str, References]) -> dict[str, f
     dev = references["dev"]
     decoded = dev.decode(logits["dev"])
     right = dev.data.references
-    if dev.is_version_2:
+    if dev.data.is_version_2:
         return evaluate_v2(right, decoded.predictions, decoded.null_odds)
     return evaluate_v1(right, decoded.predictions)
 
@@ -111,7 +133,7 @@ def is_collapsed(rows: Array, dev: References) -> bool:
 
     Position 0 is skipped: many windows rightly say that they have no answer.
     """
-    candidates = Candidates.unpack(rows, dev.n_best_size)
+    candidates = dev.candidates(rows)
     behind_cls = (candidates.starts > 0).argmax(1)
     starts = candidates.starts[np.arange(len(rows)), behind_cls]
     shares = []
@@ -128,6 +150,6 @@ def predictions(split: str, rows: Array, dev: References) -> dict[str, dict[str,
         "/predictions.json": decoded.predictions,
         "/nbest_predictions.json": decoded.nbest,
     }
-    if dev.is_version_2:
+    if dev.data.is_version_2:
         files["/null_odds.json"] = decoded.null_odds
     return files

@@ -113,8 +113,7 @@ class EncoderWithTagger(TaskModel):
         """Logits of W words, float32 (B, W, num_labels), with their first tokens at `positions`, int64 (B, W)."""
         hidden = self.hidden_states(input_ids, attention_mask)
         words = gather_hidden(hidden, positions)
-        logits: Tensor = self.head(words, torch.ones_like(positions)).logits
-        return logits
+        return self.head(words, torch.ones_like(positions)).logits
 
 
 def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> EncoderWithTagger:

@@ -38,10 +38,9 @@ def folders(tmp_path):
 
 
 def write(folders):
-    paths = write_report(report(folders), folders[0] / "report")
-    assert [path.name for path in paths] == ["report.md", "report.html"]
-    markdown, page = (path.read_text(encoding="utf-8") for path in paths)
-    return markdown, page
+    written = folders[0] / "report"
+    write_report(report(folders), written)
+    return tuple((written / name).read_text(encoding="utf-8") for name in ("report.md", "report.html"))
 
 
 def test_one_row_a_folder_and_details_by_seed(folders):
