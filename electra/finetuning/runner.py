@@ -154,12 +154,12 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
         metrics = task.metrics(outcome.logits, references)
         prefix = f"{task.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
-    development = {name: logits for name, logits in outcome.logits.items() if name.startswith("dev")}
+    development = [split for split in outcome.logits if split.startswith("dev")]
     result = Result(
         task=task.name,
         seed=seed,
         metrics={name: defined(value) for name, value in metrics.items()},
-        collapsed=any(task.is_collapsed(logits, references[name]) for name, logits in development.items()),
+        collapsed=any(task.is_collapsed(outcome.logits[split], references[split]) for split in development),
         epoch=round(outcome.epoch, 6),
         start=start,
         model=model,

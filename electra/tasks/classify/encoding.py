@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import TOKENIZER_BATCH, ColumnRows, Examples, encode, tokenize
+from electra.finetuning.encoding import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode, tokenize
 from electra.io.errors import UserError
 from electra.tasks.classify.data import Example
 
@@ -16,8 +15,8 @@ def encode_texts(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     in_windows: bool,
-) -> tuple[ColumnRows, NDArray[np.int64]]:
-    """Rows of at most `max_length` tokens, and the number of each row's example, (R,), ascending.
+) -> tuple[ColumnRows, Array]:
+    """Rows of at most `max_length` tokens, and the number of each row's example, int64 (R,), ascending.
 
     Without windows, tokens beyond that are left out, of a pair those of the longer text. Windows overlap by a quarter.
     """

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
     accuracy_score,
@@ -20,10 +19,9 @@ from sklearn.metrics import (
     matthews_corrcoef,
 )
 
+from electra.finetuning.encoding import Array
 from electra.finetuning.task import has_one_answer
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Labels
-
-Matrix = NDArray[Any]
 
 
 class References(NamedTuple):
@@ -38,19 +36,19 @@ class References(NamedTuple):
 
     labels: Labels
     matrix: Any
-    owners: Matrix
+    owners: Array
     places: Sequence[str]
-    constant: Matrix
+    constant: Array
 
 
-def mean_by_text(logits: Matrix, owners: Matrix) -> Matrix:
+def mean_by_text(logits: Array, owners: Array) -> Array:
     """The mean of the logits of each text's windows, float64 (N, C), from rows (R, C) of the texts `owners` (R,)."""
     counts = np.bincount(owners)
     firsts = np.cumsum(counts) - counts
     return np.asarray(np.add.reduceat(logits.astype(np.float64), firsts) / counts[:, None])
 
 
-def decide(labels: Labels, logits: Matrix) -> Matrix:
+def decide(labels: Labels, logits: Array) -> Array:
     """What a model answers with logits (N, C), as labels are written (N, C)."""
     if labels.kind == NUMBER:
         return logits
@@ -60,7 +58,7 @@ def decide(labels: Labels, logits: Matrix) -> Matrix:
     return is_answer.astype(np.float64)
 
 
-def names_of(labels: Labels, answers: Matrix) -> list[Any]:
+def names_of(labels: Labels, answers: Array) -> list[Any]:
     """The class of each text, the list of its classes, or its number on the scale of the data."""
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
@@ -69,7 +67,7 @@ def names_of(labels: Labels, answers: Matrix) -> list[Any]:
     return found if labels.kind == SEVERAL else [names[0] for names in found]
 
 
-def score(logits: Matrix, references: References) -> dict[str, float]:
+def score(logits: Array, references: References) -> dict[str, float]:
     """The metrics of a split; logits (R, C)."""
     kind = references.labels.kind
     matrix = references.matrix
@@ -99,7 +97,7 @@ def score(logits: Matrix, references: References) -> dict[str, float]:
         return {**scores, "subset_accuracy": accuracy}
 
 
-def is_collapsed(logits: Matrix, references: References) -> bool:
+def is_collapsed(logits: Array, references: References) -> bool:
     """Whether (almost) all texts get the same answer, of numbers to two digits; also logits that are not finite."""
     answers = decide(references.labels, mean_by_text(logits, references.owners))
     named = []
@@ -108,7 +106,7 @@ def is_collapsed(logits: Matrix, references: References) -> bool:
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
 
-def details(logits: Matrix, references: References) -> dict[str, Any]:
+def details(logits: Array, references: References) -> dict[str, Any]:
     """What a report shows besides the metrics: the scores of the constant answer, and a text about the classes."""
     labels = references.labels
     constant = np.tile(references.constant, (len(references.owners), 1))

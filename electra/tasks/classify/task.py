@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.finetuning.config import Arguments, Tuning
+from electra.finetuning.encoding import Array
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import SPLITS, data_settings, files_by_split, load_tables, table_rows
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task
@@ -72,8 +72,8 @@ class Labelled(NamedTuple):
     labels: Labels
     splits: Mapping[str, Sequence[Example]]
 
-    def matrix(self, split: str) -> NDArray[np.float64]:
-        """The labels (N, C)."""
+    def matrix(self, split: str) -> Array:
+        """The labels, float64 (N, C)."""
         return np.array([example.label for example in self.splits[split]])
 
 
@@ -198,7 +198,7 @@ def head(labels: Labels, encoder: PreTrainedModel, tuning: Tuning, data: TaskDat
 
 def predictions(
     split: str,
-    logits: NDArray[np.float32],
+    logits: Array,
     references: References,
 ) -> dict[str, Any]:
     """A csv row per text, with its place in the data; of the development set also what the report shows."""

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import cut_windows, pad
+from electra.finetuning.encoding import Array, cut_windows, pad
 from electra.model.networks import encode, replaced_logits
 
 
@@ -21,9 +20,9 @@ class Judged(NamedTuple):
         probabilities: D, float32 (N,).
     """
 
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
+    starts: Array
+    ends: Array
+    probabilities: Array
 
     @property
     def mean(self) -> float:
@@ -54,28 +53,34 @@ class Detector:
             verbose=False,
         )
         size = self.max_length - 2
-        sums = []
         windows = []
-        for number, ids in enumerate(encoded["input_ids"]):
-            sums.append(np.zeros((2, len(ids)), dtype=np.float32))
+        count = 0  # tokens of all texts so far
+        edges = []  # where texts end among them
+        for ids in encoded["input_ids"]:
             for start, end in cut_windows(len(ids), size, size // 2, is_last_full=True).tolist():
-                windows.append((number, slice(start, end), ids[start:end]))
-        windows.sort(key=lambda window: len(window[2]))  # similar lengths share a batch
+                windows.append((count + start, ids[start:end]))
+            count += len(ids)
+            edges.append(count)
+        windows.sort(key=lambda window: len(window[1]))  # similar lengths share a batch
+        sums = np.zeros(count, dtype=np.float32)
+        counts = np.zeros(count, dtype=np.float32)
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
-            found = self.probabilities([ids for _, _, ids in batch])
-            for row, (number, place, ids) in zip(found, batch, strict=True):
-                sums[number][0, place] += row[: len(ids)]
-                sums[number][1, place] += 1
+            found = self.probabilities([ids for _, ids in batch])
+            for row, (start, ids) in zip(found, batch, strict=True):
+                place = slice(start, start + len(ids))
+                sums[place] += row[: len(ids)]
+                counts[place] += 1
         judged = []
-        for (total, count), offsets in zip(sums, encoded["offset_mapping"], strict=True):
+        by_text = np.split(sums / counts, edges[:-1])
+        for probabilities, offsets in zip(by_text, encoded["offset_mapping"], strict=True):
             starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
-            judged.append(Judged(starts, ends, total / count))
+            judged.append(Judged(starts, ends, probabilities))
         return judged
 
     @torch.inference_mode()
-    def probabilities(self, rows: Sequence[list[int]]) -> NDArray[np.float32]:
-        """D of tokens without special ones, (B, L)."""
+    def probabilities(self, rows: Sequence[list[int]]) -> Array:
+        """D of tokens without special ones, float32 (B, L)."""
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
         framed = [[before, *row, behind] for row in rows]
@@ -84,5 +89,4 @@ class Detector:
         device = self.network.device
         hidden = encode(self.network, input_ids.to(device), mask.to(device), None)
         logits = replaced_logits(self.network, hidden).float()
-        found: NDArray[np.float32] = logits.sigmoid().cpu().numpy()
-        return found[:, 1:]
+        return logits.sigmoid().cpu().numpy()[:, 1:]

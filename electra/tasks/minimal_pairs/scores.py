@@ -37,17 +37,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import log_expit
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
+from electra.finetuning.encoding import Array
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
-
-Values = NDArray[np.float64]
 
 
 class Sentences(NamedTuple):
@@ -63,11 +61,11 @@ class Sentences(NamedTuple):
         rows: the row of each of these texts, (N,).
     """
 
-    ids: NDArray[np.int64]
-    is_text: NDArray[np.bool_]
-    words: NDArray[np.int64]
-    texts: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    ids: Array
+    is_text: Array
+    words: Array
+    texts: Array
+    rows: Array
 
 
 def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[Sentences]:
@@ -106,7 +104,7 @@ class Scorer:
     replaced_share: float = 0.1275
     temperature: float = 1.0
 
-    def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Values]:
+    def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Array]:
         """The named scores of every text, (N,).
 
         Raises:
@@ -128,7 +126,7 @@ class Scorer:
                 raise UserError(f"the score {name} is not finite: the network has diverged; name another checkpoint")
         return scores
 
-    def terms(self, name: str, sentences: Sentences, logits: Values | None) -> Values:
+    def terms(self, name: str, sentences: Sentences, logits: Array | None) -> Array:
         """What each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
             return self.log_q(sentences, masks_rest_of_word=True)
@@ -141,7 +139,7 @@ class Scorer:
         return corrected(-logits, log_q, self.replaced_share)
 
     @torch.inference_mode()
-    def replaced_logits(self, sentences: Sentences) -> Values:
+    def replaced_logits(self, sentences: Sentences) -> Array:
         """The discriminator's logits, or Electric's energies, (S, L)."""
         logits = []
         for hidden in self._hidden(self.discriminator, sentences.ids):
@@ -150,7 +148,7 @@ class Scorer:
         return np.concatenate(logits)
 
     @torch.inference_mode()
-    def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool, temperature: float = 1.0) -> Values:
+    def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool, temperature: float = 1.0) -> Array:
         """The generator's log probability of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
@@ -184,7 +182,7 @@ class Scorer:
             start = end
         return values
 
-    def _hidden(self, network: Any, inputs: NDArray[np.int64]) -> Iterator[Tensor]:
+    def _hidden(self, network: Any, inputs: Array) -> Iterator[Tensor]:
         """Hidden states of each batch (B, L, D), or the logits of a network that is no backbone."""
         for batch in torch.as_tensor(inputs).split(self.batch_size):
             input_ids = batch.to(network.device)
@@ -200,6 +198,6 @@ class Scorer:
         return states
 
 
-def corrected(log_odds: Values, log_q: Values, share: float) -> Values:
+def corrected(log_odds: Array, log_q: Array, share: float) -> Array:
     """The log probability p of the module's docstring, from log (1 - D) / D, log q and P."""
     return log_expit(log_odds + log_q + np.log(share) - np.log1p(share * np.expm1(log_q)))

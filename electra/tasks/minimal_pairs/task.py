@@ -10,6 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from electra.backbones import BACKBONES
+from electra.finetuning.encoding import Array
 from electra.finetuning.evaluation import model_name
 from electra.io.console import environment
 from electra.io.errors import UserError
@@ -25,7 +26,7 @@ from electra.runtime.cpu import prepare
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import RESULTS_NAME, read_results, report, summarize
-from electra.tasks.minimal_pairs.scores import Scorer, Sentences, Values, encode_sentences
+from electra.tasks.minimal_pairs.scores import Scorer, Sentences, encode_sentences
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def check_folder(folder: Path, about: dict[str, Any]) -> None:
         raise UserError(f"{folder} holds other files or other results; choose another --experiment_name")
 
 
-def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Values]) -> None:
+def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> None:
     """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad]."""
     lines = []
     for row, pair in enumerate(pairs):
@@ -97,8 +98,12 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
             f"--score {' '.join(impossible)} is not possible with {args.pretrain_path}, only "
             f"{' '.join(judges.scores)}; corrected and pll need a --generator, electric an Electric"
         )
-    options = ("generator", "data", "dataset_config_name")
-    about = {"model": args.pretrain_path, **{name: getattr(args, name) for name in options}}
+    about = {
+        "model": args.pretrain_path,
+        "generator": args.generator,
+        "data": args.data,
+        "dataset_config_name": args.dataset_config_name,
+    }
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     check_folder(folder, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
@@ -111,8 +116,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     scores = scorer.scores(groups, names)
     results = {}
     for name, values in scores.items():
-        good, bad = values[0::2], values[1::2]
-        results[name] = summarize(pairs, np.where(good == bad, 0.5, (good > bad).astype(np.float64)))
+        differences = values[0::2] - values[1::2]
+        results[name] = summarize(pairs, (np.sign(differences) + 1) / 2)
     # The results come first, because they identify the folder.
     written = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), "scores": results}
     write_json(written, folder / RESULTS_NAME)
