@@ -100,7 +100,7 @@ def encode(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: i
     return ColumnRows(columns, lengths_of(columns["input_ids"]))
 
 
-def lengths_of(rows: Sequence[Array]) -> Array:
+def lengths_of(rows: Sequence[Any]) -> Array:
     """Number of tokens in each of N rows, (N,)."""
     return np.array([len(row) for row in rows], np.int64)
 

@@ -4,7 +4,6 @@ models/TASK/ has the seed with the best headline in results.jsonl so far. The fo
 line of its run. A missing one is restored by running its seed again.
 """
 
-import json
 import logging
 import shutil
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from electra.finetuning.heads import TransformersHead
 from electra.finetuning.task import Task, TaskData
 from electra.io.console import shown_command
 from electra.io.errors import UserError
-from electra.io.files import expand, may_be_hub_id, replace_folder, write_json
+from electra.io.files import expand, may_be_hub_id, read_json, replace_folder, write_json
 from electra.model.pretrained import silent_transformers
 from electra.options import as_flags
 from electra.report.blocks import Table
@@ -56,7 +55,7 @@ def folder_of(evaluation: Evaluation, task: Task) -> Path:
 def read_saved(evaluation: Evaluation, task: Task) -> dict[str, Any]:
     """The result of the run whose model is saved; empty if there is none."""
     path = folder_of(evaluation, task) / RESULT_NAME
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def save_model(

@@ -189,11 +189,11 @@ class EncoderWithHead(TaskModel):
             nn.Linear(width, width)  # only draws random numbers, as earlier versions did: their results come again
         if head == "hf":
             module = TransformersHead(auto_class, encoder.config, dropout, num_labels)
-        elif head == "mean_pool":
-            hidden_layer = nn.Linear(width, width)
-            module = nn.Sequential(nn.Dropout(dropout), hidden_layer, nn.GELU(), nn.Linear(width, num_labels))
         else:
-            module = nn.Sequential(nn.Dropout(dropout), nn.Linear(width, num_labels))
+            layers: list[nn.Module] = [nn.Dropout(dropout)]
+            if head == "mean_pool":
+                layers += [nn.Linear(width, width), nn.GELU()]
+            module = nn.Sequential(*layers, nn.Linear(width, num_labels))
         super().__init__(encoder, module)
         self.head_name = head
 

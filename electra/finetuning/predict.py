@@ -28,7 +28,7 @@ from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
-from electra.io.files import expand, open_new
+from electra.io.files import expand, open_new, read_json
 from electra.io.rows import DELIMITERS, form_of, read_rows
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
 from electra.runtime.cpu import tune_networks, tune_process
@@ -78,7 +78,7 @@ def open_saved(path: str) -> tuple[Saved, str]:
         folder = models[0]
     if not (folder / RESULT_NAME).is_file():
         raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
-    run = json.loads((folder / RESULT_NAME).read_text(encoding="utf-8"))
+    run = read_json(folder / RESULT_NAME)
     source = str(folder)
     config = read_config(source)
     architecture, *_ = config.architectures or [""]

@@ -256,15 +256,19 @@ def fine_tune(
     tune_process(args.device)
     tune_networks(model)
     trainer = FineTuner(
-        options, model=model, args=args, train_dataset=train, data_collator=collator, compute_loss_func=loss
+        options,
+        model=model,
+        args=args,
+        train_dataset=train,
+        data_collator=collator,
+        compute_loss_func=loss,
+        callbacks=[*callbacks],
     )
 
     def predict() -> Logits:
         return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
 
     best = KeepBest(predict, score)
-    for callback in callbacks:
-        trainer.add_callback(callback)
     if options.select == "best":
         trainer.add_callback(best)
     trainer.train()

@@ -46,7 +46,12 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     code: Any = 0
     message = ""
     try:
-        _run(main)
+        try:
+            main()
+        except Exception:
+            if os.environ.get("ELECTRA_DEBUG") == "1":
+                traceback.print_exc()
+            raise
     except SystemExit as stop:  # all processes raise it at the same point
         code = stop.code
     except KeyboardInterrupt:
@@ -71,15 +76,6 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     if message:
         print(message, file=sys.stderr)  # noqa: T201 - the command's own output
     _exit(code, waits=not message)
-
-
-def _run(main: Callable[[], None]) -> None:
-    try:
-        main()
-    except Exception:
-        if os.environ.get("ELECTRA_DEBUG") == "1":
-            traceback.print_exc()
-        raise
 
 
 def _exit(code: Any, waits: bool) -> NoReturn:

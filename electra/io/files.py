@@ -55,6 +55,14 @@ def write_json(values: dict[str, Any], path: Path) -> None:
     write_file(f"{text}\n".encode(), path)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping in a file; UserError if it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(v) for name, v in value.items()}

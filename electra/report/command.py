@@ -9,13 +9,13 @@ Runs may be unfinished or killed. Evaluations are the folders of
 `electra glue`, `squad`, `tag`, `choose` and `pairs`.
 """
 
-import json
 import logging
 from importlib import import_module
 from pathlib import Path
 
 from electra.io.console import log_plainly
 from electra.io.errors import Parser
+from electra.io.files import read_json
 from electra.report.blocks import Block, Heading, Items, Text, write_report
 from electra.report.efficiency import efficiency_section
 from electra.report.page import write_report as write_run_report
@@ -37,23 +37,16 @@ def main(argv: list[str] | None = None) -> None:
     )
     given = parser.parse_args(argv)
     log_plainly()
-    kind = kind_of(given.folders[0])
-    if kind:
-        report = import_module(f"electra.tasks.{kind}.report").report(given.folders)
-        write_report(report, given.output or given.folders[0])
+    first = given.folders[0]
+    path = first / ENVIRONMENT_NAME
+    recorded = read_json(path) if path.is_file() else {}
+    if "kind" in recorded:  # an evaluation: the name of its package in electra/tasks
+        report = import_module(f"electra.tasks.{recorded['kind']}.report").report(given.folders)
+        write_report(report, given.output or first)
         return
-    section = [] if given.glue is None else glue_section(given.glue, given.folders[0])
+    section = [] if given.glue is None else glue_section(given.glue, first)
     for path in write_run_report(given.folders, given.output, section):
         logger.info("%s", path)
-
-
-def kind_of(folder: Path) -> str | None:
-    """The package in electra/tasks of an evaluation, as its environment.json records it; None for other folders."""
-    path = folder / ENVIRONMENT_NAME
-    if not path.is_file():
-        return None
-    recorded = json.loads(path.read_text(encoding="utf-8"))
-    return recorded.get("kind")
 
 
 def glue_section(evaluation: Path, run: Path) -> list[Block]:

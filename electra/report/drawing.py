@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from electra.report.curves import Curve, Panel
+from electra.report.curves import Panel
 from electra.report.runs import RunRecord
 
 COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#be123c", "#4b5563")
@@ -50,7 +50,9 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
             if position > len(panels) - columns:
                 axes.set_xlabel(x_label)
             for curve in panel.curves:
-                label = label_of(curve, runs)
+                label = LABELS.get(curve.kind, curve.kind)
+                if len(runs) > 1:
+                    label = f"{runs[curve.run].name}, {label}"
                 known = [*lines, label]
                 number = curve.run if len(runs) > 1 else known.index(label)
                 style = STYLES[curve.kind.partition(":")[0]]
@@ -62,18 +64,12 @@ def draw(panels: Sequence[Panel], runs: Sequence[RunRecord], x_label: str) -> An
     return figure
 
 
-def label_of(curve: Curve, runs: Sequence[RunRecord]) -> str:
-    """What the legend calls a curve: its kind, and its run if there are several."""
-    label = LABELS.get(curve.kind, curve.kind)
-    return label if len(runs) == 1 else f"{runs[curve.run].name}, {label}"
-
-
 def render(figure: Any, form: Literal["svg", "png"]) -> bytes:
     """The bytes of a figure."""
     from matplotlib import rc_context
 
     content = io.BytesIO()
+    metadata = {"Date": None} if form == "svg" else None
     with rc_context(_SETTINGS):
-        metadata = {"Date": None} if form == "svg" else None
         figure.savefig(content, format=form, metadata=metadata)
     return content.getvalue()

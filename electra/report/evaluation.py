@@ -11,7 +11,7 @@ from pathlib import Path
 
 from electra.io.errors import UserError
 from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
-from electra.report.results import Result, RunSummary, ScoredTask, Spread, TaskSummary, read_evaluation, summarize
+from electra.report.results import Result, RunSummary, ScoredTask, read_evaluation, summarize
 from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
@@ -122,8 +122,11 @@ class Reporting:
         blocks: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
         blocks += [Heading("By task"), *self._details(runs)]
         found = self.tasks_in(runs)
-        has_average = any(set(names) & set(found) for names in self.averages.values())
-        rows = [row for row in self.published if set(row.scores) & set(found) or (has_average and not row.scores)]
+        has_average = any(found.keys() & names for names in self.averages.values())
+        rows = []
+        for row in self.published:
+            if found.keys() & row.scores or (has_average and not row.scores):
+                rows.append(row)
         dev = [row for row in rows if row.split == "dev"]
         test = [row for row in rows if row.split == "test"]
         if dev:
@@ -143,9 +146,8 @@ class Reporting:
         for run in runs:
             for summary in run.tasks.values():
                 for split, official in summary.task.rows.items():
-                    for number in sorted(
-                        {result.rows.get(split, official) for result in summary.results} - {official}
-                    ):
+                    counts = {result.rows.get(split, official) for result in summary.results}
+                    for number in sorted(counts - {official}):
                         what = f"{summary.task.title} {split} ({number} instead of {official} rows)"
                         remarks.append(f"{run.name}: {what}. The score is not comparable with published ones.")
         overview = self.overview(runs)
@@ -178,18 +180,23 @@ class Reporting:
         for name, task in self.tasks_in(runs).items():
             rows = []
             for run in runs:
-                if name in run.tasks:
-                    summary = run.tasks[name]
-                    for metric, spread in summary.metrics.items():
-                        rows.append(
-                            {
-                                "Run": run.name,
-                                "Metric": self.metrics.get(metric, metric),
-                                "Median": percent(spread.median, 2),
-                                "Std": percent(spread.std, 2, empty=""),
-                                "By seed": _by_seed(summary, spread),
-                            }
-                        )
+                if name not in run.tasks:
+                    continue
+                summary = run.tasks[name]
+                for metric, spread in summary.metrics.items():
+                    by_seed = []
+                    for result in summary.results:
+                        text = f"{result.seed}: {percent(spread.values[result.seed], 2, 'undefined')}"
+                        by_seed.append(f"{text} (collapsed)" if result.collapsed else text)
+                    rows.append(
+                        {
+                            "Run": run.name,
+                            "Metric": self.metrics.get(metric, metric),
+                            "Median": percent(spread.median, 2),
+                            "Std": percent(spread.std, 2, empty=""),
+                            "By seed": ", ".join(by_seed),
+                        }
+                    )
             blocks += [Heading(task.title, 3), table_of(rows)]
         return blocks
 
@@ -248,11 +255,3 @@ def seeds_cell(run: RunSummary) -> str:
     """The number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def _by_seed(summary: TaskSummary, spread: Spread) -> str:
-    texts = []
-    for result in summary.results:
-        text = f"{result.seed}: {percent(spread.values[result.seed], 2, 'undefined')}"
-        texts.append(f"{text} (collapsed)" if result.collapsed else text)
-    return ", ".join(texts)

@@ -4,7 +4,6 @@ A finished run has `trainer_state.json`, `metrics.json`, `config.yaml` and `samp
 checkpoints, each with the log up to its step; the newest counts.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from electra.io.checkpoints import checkpoints_of
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import read_options
+from electra.io.files import read_json, read_options
 from electra.samples import Sample, read_samples
 
 STATE_NAME, METRICS_NAME = "trainer_state.json", "metrics.json"
@@ -65,7 +64,8 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     state = _latest_state(folder)
     step = state["global_step"]
-    metrics = _read_json(folder / METRICS_NAME)
+    metrics_file = folder / METRICS_NAME
+    metrics = read_json(metrics_file) if metrics_file.exists() else {}
     plan = metrics.get("plan", {})
     notes = [f"{folder.name} was resumed with other options: {line}" for line in plan.get("changes", [])]
     if not metrics:
@@ -90,19 +90,9 @@ def _latest_state(folder: Path) -> dict[str, Any]:
 
     At the same step the state of the run folder counts: it contains the last evaluation, too.
     """
-    states = [_read_json(path / STATE_NAME) for path in (folder, *checkpoints_of(folder)[:1])]
+    files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]
+    states = [read_json(file) for file in files if file.exists()]
     states = [state for state in states if state.get("log_history") and "global_step" in state]
     if not states:
         raise UserError(f"{folder} has no training log; name a run that has saved a checkpoint")
     return max(states, key=lambda state: state["global_step"])
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A mapping; empty if the file is missing."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
-    return content

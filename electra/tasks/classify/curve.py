@@ -21,10 +21,9 @@ def run_curve(args: Arguments, prefix: str) -> None:
     """Evaluate every fraction from both starts, then write the report and the picture."""
     folder = evaluation_folder(args, prefix)
     path = args.encoder.pretrain_path
-    encoders = {"scratch": args.encoder}
+    encoders = {args.start: args.encoder}
     if path is not None:
-        fresh = replace(args.encoder, pretrain_path=None, from_scratch=path)
-        encoders = {"pretrained": args.encoder, "scratch": fresh}
+        encoders["scratch"] = replace(args.encoder, pretrain_path=None, from_scratch=path)
     points: dict[str, list[Evaluation]] = {start: [] for start in encoders}
     for start, encoder in encoders.items():
         for fraction in args.options.train_fractions:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from electra.finetuning.encoding import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode, tokenize
+from electra.finetuning.encoding import TOKENIZER_BATCH, Array, ColumnRows, Examples, encode, lengths_of, tokenize
 from electra.io.errors import UserError
 from electra.tasks.classify.data import Example
 
@@ -38,5 +38,4 @@ def encode_texts(
     )
     owners = np.array(columns.pop("overflow_to_sample_mapping"), dtype=np.int64)
     batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
-    lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
-    return ColumnRows(columns, lengths), owners + TOKENIZER_BATCH * batches
+    return ColumnRows(columns, lengths_of(columns["input_ids"])), owners + TOKENIZER_BATCH * batches

@@ -3,12 +3,12 @@
 Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json of the first seed.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from electra.io.files import read_json
 from electra.report.blocks import Block, Code, Heading, Report
 from electra.report.evaluation import Reporting
 from electra.report.results import Result, RunSummary, read_evaluation
@@ -67,7 +67,7 @@ def read_details(folder: Path) -> tuple[Result, dict[str, Any]]:
     """The first result of an evaluation, and its file of details."""
     result = read_evaluation(folder)[0]
     path = folder / "predictions" / f"{result.task}-{result.seed}-details.json"
-    return result, json.loads(path.read_text(encoding="utf-8"))
+    return result, read_json(path)
 
 
 REPORTING = LabelReporting(

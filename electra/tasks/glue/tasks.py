@@ -4,7 +4,7 @@ Wang et al. 2018 define the tasks and their metrics; the headline metric of each
 is not part of GLUE: it has the form and the metrics of CoLA, see demo.py.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from electra.io.errors import UserError
@@ -19,7 +19,6 @@ class GlueTask(ScoredTask):
         text_columns: one or two columns of the Hub's data set.
         labels: class names in the order of their ids; empty for a regression.
         metrics: keys of `electra.tasks.glue.metrics.METRICS`, computed on each development set.
-        test_files: title of the file in a submission, for each test split.
         tsv_columns: the text columns of TSV files, if they differ from the Hub's.
         tsv_label: the column of the label in TSV files.
         has_named_labels: whether TSV files and submissions have names of classes rather than ids.
@@ -28,10 +27,14 @@ class GlueTask(ScoredTask):
     text_columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("accuracy",)
-    test_files: dict[str, str] = field(default_factory=dict)
     tsv_columns: tuple[str, ...] = ()
     tsv_label: str = "label"
     has_named_labels: bool = False
+
+    @property
+    def test_files(self) -> dict[str, str]:
+        """Title of the file in a submission, for each test split."""
+        return TEST_FILES.get(self.name, {"test": self.title})
 
     @property
     def is_regression(self) -> bool:
@@ -45,6 +48,12 @@ class GlueTask(ScoredTask):
         return tuple(str(number) for number, _ in enumerate(self.labels))
 
 
+TEST_FILES = {
+    "mnli": {"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
+    "ax": {"ax": "AX"},
+    "demo": {},
+}
+"""Tasks whose test files are not one with the task's title."""
 REGRESSION_RANGE = (0.0, 5.0)
 """Scale of STS-B: from no to full similarity."""
 SENTENCE = ("sentence",)
@@ -75,7 +84,6 @@ TASKS = {
             text_columns=SENTENCE,
             labels=("unacceptable", "acceptable"),
             metrics=("mcc", "accuracy"),
-            test_files={"test": "CoLA"},
         ),
         GlueTask(
             "sst2",
@@ -85,7 +93,6 @@ TASKS = {
             _rows(67349, 872, 1821),
             text_columns=SENTENCE,
             labels=("negative", "positive"),
-            test_files={"test": "SST-2"},
         ),
         GlueTask(
             "mrpc",
@@ -96,7 +103,6 @@ TASKS = {
             text_columns=PAIR,
             labels=("not_equivalent", "equivalent"),
             metrics=("accuracy", "f1"),
-            test_files={"test": "MRPC"},
             tsv_columns=("#1 String", "#2 String"),
             tsv_label="Quality",
         ),
@@ -108,7 +114,6 @@ TASKS = {
             _rows(5749, 1500, 1379),
             text_columns=PAIR,
             metrics=("pearson", "spearman"),
-            test_files={"test": "STS-B"},
             tsv_label="score",
         ),
         GlueTask(
@@ -120,7 +125,6 @@ TASKS = {
             text_columns=("question1", "question2"),
             labels=("not_duplicate", "duplicate"),
             metrics=("accuracy", "f1"),
-            test_files={"test": "QQP"},
             tsv_label="is_duplicate",
         ),
         # `dev` and `test` are the matched sets. The headline is the mean of both sets; with only one there is none.
@@ -132,7 +136,6 @@ TASKS = {
             MNLI_ROWS,
             text_columns=PREMISE,
             labels=NLI,
-            test_files={"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
             tsv_columns=PAIR,
             tsv_label="gold_label",
             has_named_labels=True,
@@ -146,7 +149,6 @@ TASKS = {
             _rows(104743, 5463, 5463),
             text_columns=("question", "sentence"),
             labels=ENTAILMENT,
-            test_files={"test": "QNLI"},
             has_named_labels=True,
         ),
         GlueTask(
@@ -157,7 +159,6 @@ TASKS = {
             _rows(2490, 277, 3000),
             text_columns=PAIR,
             labels=ENTAILMENT,
-            test_files={"test": "RTE"},
             has_named_labels=True,
         ),
         GlueTask(
@@ -168,7 +169,6 @@ TASKS = {
             _rows(635, 71, 146),
             text_columns=PAIR,
             labels=("not_entailment", "entailment"),
-            test_files={"test": "WNLI"},
         ),
         GlueTask(
             "demo",
@@ -190,7 +190,6 @@ DIAGNOSTICS = GlueTask(
     {"ax": 1104},
     text_columns=PREMISE,
     labels=NLI,
-    test_files={"ax": "AX"},
     tsv_columns=PAIR,
     has_named_labels=True,
 )

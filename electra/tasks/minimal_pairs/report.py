@@ -4,7 +4,6 @@ The accuracy of a phenomenon is the mean over its paradigms, the overall one the
 paper. Standard errors take the paradigms as given and their pairs as a sample.
 """
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from electra.io.files import read_json
 from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
 from electra.tasks.minimal_pairs.data import Pair
 
@@ -63,8 +63,7 @@ def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def read_results(folder: Path) -> dict[str, Any]:
     """The content of a folder's minimal_pairs.json."""
-    content = (folder / RESULTS_NAME).read_text(encoding="utf-8")
-    return dict(json.loads(content))
+    return read_json(folder / RESULTS_NAME)
 
 
 def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:

@@ -43,7 +43,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.backbones import BACKBONES
-from electra.finetuning.encoding import Array
+from electra.finetuning.encoding import Array, lengths_of
 from electra.io.errors import UserError
 from electra.model.networks import encode, lm_logits, replaced_logits
 
@@ -71,7 +71,7 @@ class Sentences(NamedTuple):
 def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[Sentences]:
     """Tokenize the texts and group them by their length, ascending."""
     encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
-    lengths = np.array([len(ids) for ids in encoded["input_ids"]])
+    lengths = lengths_of(encoded["input_ids"])
     groups = []
     for length in np.unique(lengths):
         numbers = np.flatnonzero(lengths == length)
@@ -169,14 +169,16 @@ class Scorer:
         targets = sentences.ids[rows, columns]
         start = 0
         values = np.zeros(sentences.ids.shape)
-        for hidden in self._hidden(self.generator, inputs):
+        generator: Any = self.generator
+        for hidden in self._hidden(generator, inputs):
             end = start + len(hidden)
             column = torch.as_tensor(columns[first[start:end]])
             states = hidden[torch.arange(len(hidden)), column]  # (B, L, D) -> (B, D)
-            logits = self._lm_logits(states).float() / temperature
-            log_p = logits.log_softmax(1)
-            between = np.searchsorted(input_of[order], (start, end))
-            tokens = order[slice(*between)]
+            if generator.config.model_type in BACKBONES:
+                states = lm_logits(generator, states)
+            log_p = (states.float() / temperature).log_softmax(1)
+            first_token, after = np.searchsorted(input_of[order], (start, end))
+            tokens = order[first_token:after]
             log_q = log_p.cpu().numpy()[input_of[tokens] - start, targets[tokens]]
             values[rows[tokens], columns[tokens]] = log_q
             start = end
@@ -190,12 +192,6 @@ class Scorer:
                 yield encode(network, input_ids, None, None)
             else:
                 yield network(input_ids=input_ids).logits
-
-    def _lm_logits(self, states: Tensor) -> Tensor:
-        generator: Any = self.generator
-        if generator.config.model_type in BACKBONES:
-            return lm_logits(generator, states)
-        return states
 
 
 def corrected(log_odds: Array, log_q: Array, share: float) -> Array:

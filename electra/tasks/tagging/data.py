@@ -30,12 +30,9 @@ def load_splits(
         if Path(path).suffix.lower() in ROW_FILES:
             splits[split] = read_sentences(read_rows(path), label_column, needs_labels=split != "test")
         else:
-            splits[split] = read_columns(path, column_number(label_column), needs_labels=split != "test")
+            try:
+                number = int(label_column or -1)
+            except ValueError as error:
+                raise UserError(f"--label_column {label_column} must be a number for files, counted from 0") from error
+            splits[split] = read_columns(path, number, needs_labels=split != "test")
     return splits
-
-
-def column_number(label_column: str | None) -> int:
-    try:
-        return int(label_column or -1)
-    except ValueError as error:
-        raise UserError(f"--label_column {label_column} must be a number for files; columns count from 0") from error

@@ -123,10 +123,12 @@ def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):
 
 def test_names_of_classes_come_from_a_data_set():
     names = datasets.ClassLabel(names=["neg", "pos"])
-    features = datasets.Features({"text": datasets.Value("string"), "label": names})
-    table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, -1]}, features)
-    found = list(table_rows(table, "test"))
-    assert found == [("test row 0", {"text": "a", "label": "pos"}), ("test row 1", {"text": "b", "label": None})]
+    features = datasets.Features({"text": datasets.Value("string"), "label": names, "all": datasets.List(names)})
+    table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, -1], "all": [[0, 1], []]}, features)
+    assert list(table_rows(table, "test")) == [
+        ("test row 0", {"text": "a", "label": "pos", "all": ["neg", "pos"]}),
+        ("test row 1", {"text": "b", "label": None, "all": []}),
+    ]
 
 
 # ---- choosing rows
