@@ -36,7 +36,7 @@ def format_seconds(seconds: float) -> str:
 def format_bytes(count: float) -> str:
     """2_500_000 -> '2.5 MB', in powers of ten."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if count >= unit:
+        if round(count / unit, 1) >= 1:
             return f"{count / unit:.1f} {name}"
     return f"{count / 1e3:.1f} kB"
 
@@ -73,6 +73,7 @@ class RunLog(logging.handlers.MemoryHandler):
     """Keeps the lines of a command until its folder is known, then writes them, and all later ones, into `log.txt`."""
 
     def __init__(self) -> None:
+        # Each line is written at once when there is a target; until then lines are kept.
         super().__init__(capacity=0, flushOnClose=False)
         logging.getLogger("electra").addHandler(self)
 
@@ -95,7 +96,7 @@ def environment() -> dict[str, Any]:
 
 
 def git_commit(root: Path) -> str | None:
-    """The commit of the checkout at `root`, with `-dirty` appended if files differ; None if it is no checkout."""
+    """The commit of the checkout at `root`, with `-dirty` if tracked files were changed; None if it is no checkout."""
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -106,15 +107,8 @@ def git_commit(root: Path) -> str | None:
 
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options whose values are no secrets."""
     return {name: value for name, value in options.items() if not SECRET.search(str(name))}
-
-
-def shown_command(script: str, argv: Sequence[str]) -> str:
-    """A command line that can be pasted into a shell, with `...` in place of secret values.
-
-    `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
-    """
-    return shlex.join(["python", *script.split(), *hide_secrets(argv)])
 
 
 def hide_secrets(argv: Sequence[str]) -> list[str]:
@@ -129,3 +123,11 @@ def hide_secrets(argv: Sequence[str]) -> list[str]:
         is_secret = bool(SECRET.search(name.replace("-", "_")))
         words.append(f"{name}=..." if is_secret and equals else word)
     return words
+
+
+def shown_command(script: str, argv: Sequence[str]) -> str:
+    """A command line that can be pasted into a shell, with `...` in place of secret values.
+
+    `script` is what Python runs, such as `run_glue.py` or `-m electra squad`.
+    """
+    return shlex.join(["python", *script.split(), *hide_secrets(argv)])

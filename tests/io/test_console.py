@@ -38,7 +38,7 @@ def test_only_the_main_process_logs_more_than_errors(monkeypatch):
 
 def test_times_and_sizes_have_units():
     assert [format_seconds(s) for s in (9.6, 83, 7500, 200_000)] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
-    assert [format_bytes(b) for b in (500, 2_500_000, 3e9, 4e12)] == ["0.5 kB", "2.5 MB", "3.0 GB", "4.0 TB"]
+    assert [format_bytes(b) for b in (500, 999_960, 3e9, 4e12)] == ["0.5 kB", "1.0 MB", "3.0 GB", "4.0 TB"]
 
 
 def test_a_result_says_which_commit_it_is_of(tmp_path):

@@ -46,12 +46,16 @@ def load_pairs(
         config: of the data set; by default all of its configurations.
         columns: those of the acceptable and the unacceptable sentence, where they are none of `COLUMNS`.
     Raises:
-        UserError: the data cannot be found or read, or a row is not a pair.
+        UserError: the data cannot be found or read, a row is not a pair, or a paradigm has two phenomena.
     """
     pairs = []
     counts: Counter[str] = Counter()
+    phenomena: dict[str, str] = {}
     for source, (place, row) in _rows(data, config):
         pair = _pair(row, place, source, columns)
+        known = phenomena.setdefault(pair.paradigm, pair.phenomenon)
+        if known != pair.phenomenon:
+            raise UserError(f"{place}: the paradigm {pair.paradigm} is of {known} and {pair.phenomenon}; rename one")
         counts[pair.paradigm] += 1
         if max_pairs is None or counts[pair.paradigm] <= max_pairs:
             pairs.append(pair)

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 
 from electra.io.files import read_json
 from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
+from electra.report.evaluation import percent
+from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
 
 RESULTS_NAME = "minimal_pairs.json"
 TITLE = "Minimal pairs"
+TITLES = {"phenomena": "phenomenon", "paradigms": "paradigm"}
 DEFINITIONS = (
     "Accuracy: share of the pairs whose acceptable sentence has the higher score, in percent. A tie counts half; "
     "guessing gives 50.",
@@ -28,7 +31,7 @@ DEFINITIONS = (
     "Scores are sums over the tokens of a sentence without [CLS] and [SEP], not corrected for its length. "
     "discriminator: log(1 - D), D being the probability that a token was replaced. corrected: log p, which follows "
     "from D and the generator's probability of the token where it is masked. "
-    "pll: the language model's log probability of a token where it and the rest of its word are masked.",
+    "pll: the language model's log probability of a token where it and the later pieces of its word are masked.",
 )
 
 
@@ -40,7 +43,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
     for (phenomenon, name), values in table.groupby(["phenomenon", "paradigm"])["outcome"]:
         paradigms[name] = {
             "accuracy": float(values.mean()),
-            "standard_error": float(values.std(ddof=0) / math.sqrt(len(values))),
+            "standard_error": float(values.sem(ddof=0)) if len(values) > 1 else None,
             "pairs": len(values),
         }
         phenomena[phenomenon].append(paradigms[name])
@@ -52,10 +55,12 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> dict[str,
 
 
 def _mean(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The mean accuracy, whose error follows from the standard errors of independent paradigms; None without one."""
     count = len(paradigms)
+    errors = [one["standard_error"] for one in paradigms]
     return {
         "accuracy": sum(one["accuracy"] for one in paradigms) / count,
-        "standard_error": math.hypot(*(one["standard_error"] for one in paradigms)) / count,
+        "standard_error": None if None in errors else math.hypot(*errors) / count,
         "pairs": sum(one["pairs"] for one in paradigms),
         "paradigms": count,
     }
@@ -67,26 +72,29 @@ def read_results(folder: Path) -> dict[str, Any]:
 
 
 def accuracy_table(columns: Mapping[str, dict[str, Any]], level: str) -> Table:
-    """A row for each of the "phenomena" or "paradigms", and the mean; `columns`: title -> see `summarize`."""
-    names = dict.fromkeys(name for results in columns.values() for name in results[level])
+    """A row for each of the "phenomena" or "paradigms", then the mean; `columns`: results of `summarize` by title."""
     rows = []
-    for name in (*names, "overall"):
-        row = {level: name}
+    for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
+        row = {TITLES[level]: name}
         for title, results in columns.items():
-            found = results["overall"] if name == "overall" else results[level].get(name)
-            if found:
-                row[title] = f"{100 * found['accuracy']:.1f} ± {100 * found['standard_error']:.1f}"
+            if name in results[level]:
+                row[title] = _cell(results[level][name])
         rows.append(row)
-    return table_of(rows)
+    means = {title: _cell(results["overall"]) for title, results in columns.items()}
+    return table_of([*rows, {TITLES[level]: "overall", **means}])
+
+
+def _cell(scores: Mapping[str, float | None]) -> str:
+    error = scores["standard_error"]
+    return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
 
 
 def report(folders: Sequence[Path]) -> Report:
     """The scores of one or more folders side by side."""
     columns = {}
-    for folder in folders:
-        for name, results in read_results(folder)["scores"].items():
-            title = name if len(folders) == 1 else f"{folder.resolve().name}: {name}"
-            columns[title] = results
+    for folder, title in names_of(folders).items():
+        for score, results in read_results(folder)["scores"].items():
+            columns[score if len(folders) == 1 else f"{title}: {score}"] = results
     table = accuracy_table(columns, "phenomena")
     blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
     blocks += [Heading("By phenomenon"), table]

@@ -8,7 +8,7 @@ see them.
     electric       sum_t -E_t, the energies of an Electric, which are -log p_t (objectives.py, `noise_logits`)
     discriminator  sum_t log(1 - D_t)
     corrected      sum_t log p_t, with p_t from D_t and q_t where x_t is masked
-    pll            sum_t log q_t where x_t and the rest of its word are masked
+    pll            sum_t log q_t where x_t and the later pieces of its word are masked
 
 `corrected`. The discriminator's odds are relative to the generator: a rare word that the generator never samples looks
 original. Let p be the probability of x_t in its context in real text. A token x_t that the discriminator sees is
@@ -129,13 +129,13 @@ class Scorer:
     def terms(self, name: str, sentences: Sentences, logits: Array | None) -> Array:
         """What each token adds to a score, (S, L), from the discriminator's logits of "replaced"."""
         if name == "pll":
-            return self.log_q(sentences, masks_rest_of_word=True)
+            return self.log_q(sentences, masks_later_pieces=True)
         assert logits is not None
         if name == "electric":
             return -logits
         if name == "discriminator":
             return log_expit(-logits)
-        log_q = self.log_q(sentences, masks_rest_of_word=False, temperature=self.temperature)
+        log_q = self.log_q(sentences, masks_later_pieces=False, temperature=self.temperature)
         return corrected(-logits, log_q, self.replaced_share)
 
     @torch.inference_mode()
@@ -148,12 +148,12 @@ class Scorer:
         return np.concatenate(logits)
 
     @torch.inference_mode()
-    def log_q(self, sentences: Sentences, *, masks_rest_of_word: bool, temperature: float = 1.0) -> Array:
+    def log_q(self, sentences: Sentences, *, masks_later_pieces: bool, temperature: float = 1.0) -> Array:
         """The generator's log probability of each token where it is masked, (S, L); 0 around the text."""
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]
-        if masks_rest_of_word:
+        if masks_later_pieces:
             word = sentences.words[rows, columns]
             same_word = sentences.words[rows] == word[:, None]
             is_masked |= same_word & (position > columns[:, None])

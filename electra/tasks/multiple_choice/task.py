@@ -1,8 +1,9 @@
 """Multiple choice, such as SWAG: one logit per choice, accuracy, files of predictions.
 
-The model reads a pair of texts for each choice; the softmax is over the choices of a question. The head is that of
-section 4.4 of the BERT paper, for SWAG. Questions with different numbers of choices share a batch: the choices of all
-questions are rows of one tensor, and a table of indices says which belong to which question.
+The model reads a pair of texts for each choice; the softmax is over the choices of a question. The head is BERT's for
+SWAG (section 4.4 of its paper). Questions with different numbers of choices share a batch: the choices of all
+questions are rows of one tensor, and a table of indices says which belong to which question. Logits are float32 (N, K)
+for N questions with at most K choices.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ MULTIPLE_CHOICE = Kind(
     "multiple_choice", "-m electra choose", REPORTING, AutoModelForMultipleChoice, "multiple-choice"
 )
 NO_CHOICE = -1e4
-"""Logit of padding: its probability is 0, and unlike -infinity it gives no nan."""
+"""Logit of padding within a batch: its probability is 0, and it is finite: logits can be saved and averaged."""
 
 
 def open_task(args: Arguments) -> Task:
@@ -58,8 +59,8 @@ def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokeniz
     """Tokenizes questions; pairs longer than `max_length` tokens are truncated, the longer text first.
 
     Returns:
-        Columns `choices`, a list of tokenized pairs per question, and `labels`, unless an answer is unknown. Lengths
-        are those of all choices padded to the longest.
+        Columns `choices`, a list of tokenized pairs per question, and `labels`, unless any answer is unknown. The
+        length of a row is its number of choices times its longest pair.
     """
     firsts: list[str] = []
     seconds: list[str] = []
@@ -89,13 +90,13 @@ class ChoiceCollator:
         `labels` (B,) if rows have them.
         """
         pairs: list[dict[str, Any]] = []
-        numbers = []  # of the pairs of each question
+        pair_indices = []  # of each question
         for row in rows:
             start = len(pairs)
             pairs += row["choices"]
-            numbers.append(range(start, len(pairs)))
+            pair_indices.append(range(start, len(pairs)))
         batch = PaddingCollator(self.pad_token_id)(pairs)
-        batch["choices"] = pad(numbers, -1)
+        batch["choices"] = pad(pair_indices, -1)
         if "labels" in rows[0]:
             batch["labels"] = torch.tensor([int(row["labels"]) for row in rows])
         return batch
@@ -120,7 +121,7 @@ def head(encoder: PreTrainedModel, tuning: Tuning, data: TaskData) -> ChoiceScor
 
 
 def decide(logits: Array, questions: Sequence[Question]) -> Array:
-    """The choice with the highest logit (N,). Trainer pads logits with -100 where a question has fewer choices."""
+    """The choice with the highest logit (N,). Trainer pads batches of fewer choices with -100."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(is_choice, logits, -np.inf).argmax(1)
@@ -137,7 +138,7 @@ def is_collapsed(logits: Array, questions: Sequence[Question]) -> bool:
 
 
 def predictions(split: str, logits: Array, questions: Sequence[Question]) -> dict[str, str]:
-    """A csv row per question: its place, number and text of the prediction, and the answer."""
+    """End of the file's name -> a csv row per question: its place, number and text of the prediction, the answer."""
     chosen = decide(logits, questions)
     columns = {
         "row": [question.place for question in questions],

@@ -32,30 +32,34 @@ def read_columns(
     *,
     needs_labels: bool = True,
 ) -> Sentences:
-    """Reads a file of columns separated by spaces or tabs, counted from 0, or from the end: -1 is the last one.
+    """Reads a file whose columns are separated by spaces or tabs.
 
-    Without `needs_labels` a file of one column has no labels.
+    `label_column` counts from 0; negative numbers count from the end. Without `needs_labels` a file that does not have
+    this column has no labels.
     """
-    text = expand(path).read_text(encoding="utf-8-sig")
+    try:
+        text = expand(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error}); convert the file") from error
     words: list[list[str]] = []
     labels: list[list[str]] = []
     width = 0
-    is_inside = False  # a sentence
+    in_sentence = False
     for number, line in enumerate(text.split("\n"), start=1):
         cells = CELLS.findall(line.rstrip("\r"))
         if not cells or cells[0] == DOCUMENT:
-            is_inside = False
+            in_sentence = False
             continue
         width = width or len(cells)
-        has_labels = needs_labels or width > 1
+        has_labels = label_column != 0 and abs(label_column) < width
         if len(cells) != width:
             raise UserError(
                 f"{path} line {number} has {len(cells)} columns, but earlier lines have {width}; correct it"
             )
-        if has_labels and (label_column == 0 or abs(label_column) >= width):
-            raise UserError(f"{path} has {width} columns; --label_column {label_column} is not one behind the word")
-        if not is_inside:
-            is_inside = True
+        if needs_labels and not has_labels:
+            raise UserError(f"{path} has {width} columns; --label_column {label_column} must name one after the word")
+        if not in_sentence:
+            in_sentence = True
             words.append([])
             labels.append([])
         words[-1].append(cells[0])
@@ -71,6 +75,7 @@ def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]])
     lines = []
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):
-            lines.append(" ".join(cell.strip() or "_" for cell in cells))  # a blank word would end the sentence
+            # White space inside a word would begin another column, and a blank word would end the sentence.
+            lines.append(" ".join(re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells))
         lines.append("")
     return "\n".join(lines) + "\n"

@@ -22,18 +22,27 @@ Words = Sequence[Sequence[str]]
 class Windows(ColumnRows):
     """The windows of one split.
 
-    Columns: `input_ids` with special tokens; `positions` of the first token of each word of this window; `labels` of
-    these words, if known. `sentences` has the index of the sentence of each window, in ascending order.
+    Columns: `input_ids` with special tokens; `positions` in `input_ids` of the first tokens of the words that this
+    window labels; `labels` of these words, if known. `sentence_of_window` has indices, in ascending order.
     """
 
-    sentences: list[int]
+    sentence_of_window: list[int]
 
     def predictions(self, values: Array) -> list[list[Any]]:
-        """Predictions (windows, most words in a window) as one list per sentence."""
-        found: list[list[Any]] = [[] for _ in range(self.sentences[-1] + 1)]
-        for row, sentence, positions in zip(values, self.sentences, self.columns["positions"], strict=True):
+        """Predictions (windows, most words in a window) as one list per sentence; windows are in the text's order."""
+        found: list[list[Any]] = [[] for _ in range(self.sentence_of_window[-1] + 1)]
+        for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
             found[sentence] += row[: len(positions)].tolist()
         return found
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The ids that the tokenizer puts before and behind a text."""
+    encoded = tokenizer("a")
+    ids = encoded["input_ids"]
+    sequence_ids = encoded.sequence_ids(0)  # None at special tokens
+    start = sequence_ids.index(0)
+    return ids[:start], ids[start + sequence_ids.count(0) :]
 
 
 def make_windows(
@@ -49,35 +58,26 @@ def make_windows(
     input_ids = []
     positions = []
     classes = []
-    owners = []
+    sentence_of_window = []
     for number, words in enumerate(tokenize_words(sentences, tokenizer)):
         tokens = list(chain.from_iterable(words))
         first_tokens = np.cumsum([0, *map(len, words[:-1])])
         edges = cut_windows(len(tokens), size, stride, is_last_full=True)
         window_of_word = windows_with_most_context(edges)[first_tokens]
         for window, (start, end) in enumerate(edges.tolist()):
-            own = np.flatnonzero(window_of_word == window)
-            if len(own) == 0:  # a window inside a word of very many tokens
+            labelled = np.flatnonzero(window_of_word == window)
+            if len(labelled) == 0:  # a window inside a word of very many tokens
                 continue
             ids = [*before, *tokens[start:end], *behind]
             input_ids.append(np.array(ids, np.int32))
-            positions.append(first_tokens[own] - start + len(before))
-            owners.append(number)
+            positions.append(first_tokens[labelled] - start + len(before))
+            sentence_of_window.append(number)
             if labels is not None:
-                classes.append(np.array(labels[number], np.int64)[own])
+                classes.append(np.array(labels[number], np.int64)[labelled])
     columns = {"input_ids": input_ids, "positions": positions}
     if labels is not None:
         columns["labels"] = classes
-    return Windows(columns, lengths_of(input_ids), owners)
-
-
-def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The ids that the tokenizer puts before and behind a text."""
-    encoded = tokenizer("a")
-    ids = encoded["input_ids"]
-    texts = encoded.sequence_ids(0)  # None at special tokens
-    start = texts.index(0)
-    return ids[:start], ids[start + texts.count(0) :]
+    return Windows(columns, lengths_of(input_ids), sentence_of_window)
 
 
 def tokenize_words(sentences: Words, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:

@@ -17,6 +17,7 @@ from electra.tasks.minimal_pairs.command import main
 from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
+from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import judges_of, make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
@@ -66,9 +67,24 @@ def test_a_column_may_lack_a_phenomenon():
     pairs = [Pair("a", "b", f"p{number}", f"f{number % 3}", "") for number in range(6)]
     columns = {"whole": summarize(pairs, np.ones(6)), "part": summarize(pairs[:2] * 2, np.ones(4))}
     table = accuracy_table(columns, "phenomena")
-    assert table.header == ["phenomena", "whole", "part"]
-    assert table.rows[-2] == ["f2", "100.0 ± 0.0", ""]
-    assert table.rows[-1] == ["overall", "100.0 ± 0.0", "100.0 ± 0.0"]
+    assert table.header == ["phenomenon", "whole", "part"]
+    assert table.rows[-2] == ["f2", "100.0", ""]  # a paradigm with one pair has no standard error
+    assert table.rows[-1] == ["overall", "100.0", "100.0 ± 0.0"]
+
+
+def test_a_phenomenon_may_be_called_overall():
+    pairs = [Pair("a", "b", name, name, "") for name in ("overall", "other") for _ in range(2)]
+    table = accuracy_table({"pll": summarize(pairs, np.array([1, 1, 0, 0]))}, "phenomena")
+    assert table.rows == [["other", "0.0 ± 0.0"], ["overall", "100.0 ± 0.0"], ["overall", "50.0 ± 0.0"]]
+
+
+def test_folders_of_one_name_are_columns_of_their_own(tmp_path):
+    results = {"scores": {"pll": summarize([Pair("a", "b", "p", "f", "")], np.ones(1))}}
+    folders = [tmp_path / parent / "pairs" for parent in ("a", "b")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "minimal_pairs.json").write_text(json.dumps(results))
+    assert report_of(folders).table.header == ["phenomenon", *(f"{folder}: pll" for folder in folders)]
 
 
 MULTIBLIMP = [
@@ -201,6 +217,9 @@ def test_an_electric_has_its_own_score(world, wordpiece_tokenizer, capsys):
 
 
 LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
+TWO_PHENOMENA = "".join(
+    f'{{"sentence_good": "a", "sentence_bad": "b", "UID": "p", "phenomenon": "{name}"}}\n' for name in "fg"
+)
 
 
 @parametrize(
@@ -209,6 +228,7 @@ LONG = {"sentence_good": "dog " * 30, "sentence_bad": "dog"}
         (b"", "pairs.jsonl is empty"),
         (b'{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good": "a"\n', "pairs.jsonl:2 "),
         (b'{"sentence_good": "a"}\n', "sentence_bad"),
+        (TWO_PHENOMENA.encode(), "pairs.jsonl:2: the paradigm p is of f and g"),
         (json.dumps(LONG).encode(), "pairs.jsonl:1 has 32 tokens, more than the 24"),
     ],
 )

@@ -44,9 +44,16 @@ def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
 def test_a_test_file_may_have_no_labels(tmp_path):
     path = write(tmp_path, "EU\nrejects\n")
     found = read_columns(path, 2, needs_labels=False)
-    assert found.labels is None and as_columns([["EU", " "]], [["B-ORG", "O"]]) == "EU B-ORG\n_ O\n\n"
+    assert found.labels is None and as_columns([["New York", " "]], [["B-ORG", "O"]]) == "New_York B-ORG\n_ O\n\n"
     with raises(UserError, match=r"1 columns.*--label_column -1"):
         read_columns(path)
+    assert read_columns(write(tmp_path, "EU X\n"), 2, needs_labels=False).labels is None
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes("Zürich B-LOC\n".encode("latin-1"))
+    with raises(UserError, match=r"a\.txt is not UTF-8"):
+        read_columns(str(tmp_path / "a.txt"))
 
 
 def test_a_bad_file_is_refused_with_its_line(tmp_path):
