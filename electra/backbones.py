@@ -6,9 +6,6 @@ package needs to know about it; CONTRIBUTING.md shows how to add one.
 
 from typing import Any, NamedTuple
 
-UNIFORM = "uniform"
-"""Generator type without a network: tokens are drawn uniformly from the vocabulary."""
-
 
 class Backbone(NamedTuple):
     """One architecture, named by its `model_type` in transformers.
@@ -18,15 +15,15 @@ class Backbone(NamedTuple):
         projection: path in the encoder of the projection from embedding to hidden size; None if there is none.
         embeddings: paths in the encoder of modules that can be shared, by role; absent ones are not shared.
         takes_token_types: the encoder takes `token_type_ids`.
-        has_pooler: the encoder includes a pooler. No objective trains it; it keeps its initial weights, so that
-            `*ForSequenceClassification` misses only its classifier in an exported detector.
-        takes_attention_bias: the encoder adds a float mask (B, 1, 1 or L, L) to its attention scores as it is. DeBERTa
-            turns 0 and 1 into a mask of its own, for its embeddings, too.
+        has_pooler: the encoder includes a pooler. No objective trains it. It is saved with its initial weights, so
+            that `*ForSequenceClassification` finds everything but its classifier in an exported detector.
+        takes_attention_bias: the encoder adds a float mask, (B, 1, 1, L) or (B, 1, L, L), to its attention scores,
+            unchanged. DeBERTa needs 0 and 1: it also masks its embeddings with them.
         counts_positions_behind_padding: the first token's position is the padding token's id + 1.
-        takes_mask_by_layer: the encoder takes such a mask for its full and one for its local layers.
+        takes_mask_by_layer: the encoder takes a dict of two such masks, `full_attention` and `sliding_attention`.
         ffn_matrices: matrices of a feed-forward layer; 3 if it is gated.
-        settings: values of the configuration that are fixed here.
-        renamed: names of values in the configuration that differ from BERT's.
+        settings: values that are written into every new configuration.
+        renamed: BERT's name of a value -> its name in this configuration, where they differ.
     """
 
     lm_head: tuple[str, ...]
@@ -51,7 +48,7 @@ _ROBERTA = Backbone(
     lm_head=("lm_head",),
     takes_attention_bias=True,
     counts_positions_behind_padding=True,
-    settings={"type_vocab_size": 2},
+    settings={"type_vocab_size": 2},  # released ones have a single type
 )
 BACKBONES = {
     "electra": Backbone(
@@ -60,7 +57,7 @@ BACKBONES = {
         takes_attention_bias=True,
     ),
     "bert": Backbone(lm_head=("cls",), has_pooler=True, takes_attention_bias=True),
-    # Layers share their parameters.
+    # All layers share one set of parameters.
     "albert": Backbone(
         lm_head=("predictions",),
         projection="encoder.embedding_hidden_mapping_in",
@@ -70,7 +67,8 @@ BACKBONES = {
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
-    # As DeBERTa-v3: relative positions in buckets only, no token types. The norm follows the projection.
+    # As DeBERTa-v3: relative positions in buckets only, no token types. The embeddings' norm follows the projection:
+    # it is as wide as the hidden layers and is not shared.
     "deberta-v2": Backbone(
         lm_head=("cls",),
         projection="embeddings.embed_proj",
@@ -93,8 +91,11 @@ BACKBONES = {
         takes_token_types=False,
         takes_mask_by_layer=True,
         ffn_matrices=3,
+        # By default these are ids beyond our vocabularies.
         settings={"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None},
         renamed={"hidden_dropout_prob": "mlp_dropout", "attention_probs_dropout_prob": "attention_dropout"},
     ),
 }
 """Backbones by `model_type`."""
+UNIFORM = "uniform"
+"""The generator type that is no backbone: tokens are drawn uniformly from the vocabulary, without a network."""

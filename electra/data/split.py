@@ -33,7 +33,9 @@ class Documents:
     def __getitem__(self, places: slice | Ints) -> Ints:
         if not isinstance(places, slice):
             return places + np.searchsorted(self._kept_before, places, side="right")
-        start, stop, _ = places.indices(len(self))
+        start, stop, step = places.indices(len(self))
+        if step != 1:
+            return self[np.arange(start, stop, step)]
         rows = np.arange(start, stop)
         before, until = np.searchsorted(self._kept_before, [start, stop])
         left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))

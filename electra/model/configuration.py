@@ -18,12 +18,14 @@ class ElectraPretrainingConfig(PreTrainedConfig):
     Args:
         generator, discriminator: configurations of the networks, or dicts of them. "Discriminator" is the full-size
             network, also where the objective trains it as a masked language model; `generator` is None for objectives
-            without one.
+            without one. Left out only by transformers, which makes an empty configuration to compare others with.
         objective: a name of `objectives.OBJECTIVES`.
+        mask_token_id: id of [MASK].
         special_token_ids: ids that are never chosen.
         mlm_probability: share of the tokens that is chosen, in (0, 1).
         mlm_replacement_probability: share of the chosen tokens that becomes [MASK], in [0, 1].
-        mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept.
+        mlm_random_probability: share of the chosen tokens that becomes a random token; the others are kept. Both
+            shares together are at most 1.
         discriminator_weight: lambda, weight of the discriminator's loss.
         sampling_temperature: of the generator's samples, > 0.
         disallow_correct: the generator may not sample the original token.
@@ -73,7 +75,7 @@ class ElectraPretrainingConfig(PreTrainedConfig):
         self.disallow_correct = disallow_correct
         # With stages, training the discriminator must not change the frozen generator.
         self.tie = tie or ("none" if OBJECTIVES[objective].has_stages else "embeddings")
-        if self.generator is None:  # the text model of transformers is then this configuration, not `generator`
+        if self.generator is None:  # `get_text_config()` is then this configuration, which needs the padding's id
             kwargs.setdefault("pad_token_id", self.discriminator.pad_token_id)
         # Without this attribute transformers ties nothing, silently.
         kwargs.setdefault("tie_word_embeddings", True)
@@ -102,11 +104,11 @@ def discriminator_config(
     initializer_range: float = 0.02,
     model_type: str = "electra",
 ) -> PreTrainedConfig:
-    """The discriminator's configuration.
+    """The configuration of a network of these sizes.
 
     Args:
         embedding_size: ignored by architectures without an embedding projection: there it is the hidden size.
-        max_position_embeddings: tokens of the longest text.
+        max_position_embeddings: tokens of the longest text, with special tokens.
         model_type: a name of `BACKBONES`.
     Raises:
         UserError: the hidden size is not a multiple of the number of heads.
@@ -158,12 +160,12 @@ def first_position(config: PreTrainedConfig) -> int:
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Tokens of the longest text, for any backbone."""
+    """Tokens of the longest text, with special tokens, for any backbone."""
     return int(config.max_position_embeddings) - first_position(config)
 
 
 def _round_half_up(value: float) -> int:
-    """Rounded to an integer of at least 1."""
+    """Rounded to an integer of at least 1; Python's `round` takes halves to the even number."""
     return max(1, math.floor(value + 0.5))
 
 

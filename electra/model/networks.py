@@ -1,7 +1,8 @@
 """Networks of any backbone: an encoder of transformers with the head that the training step needs.
 
 Masked language models are transformers' own `*ForMaskedLM`. transformers has replaced-token detection for ELECTRA
-only; here ELECTRA's head is put on the other encoders, too. Saved networks open as any `Auto*` model of their type.
+only; here ELECTRA's head is put on the other encoders, too. Of a saved detector, `AutoModel` and the classes for
+fine-tuning take the encoder; the head of one that is not an ELECTRA needs `class_of`.
 """
 
 import functools
@@ -25,7 +26,7 @@ from electra.model.configuration import first_position
 from electra.runtime.cpu import ATTENTION
 from electra.runtime.gpu import call_with_cast_weights, linear_of_aligned_rows
 
-ADDING_ATTENTION = ("eager", "sdpa", ATTENTION)
+BIAS_ATTENTION = ("eager", "sdpa", ATTENTION)
 """Attention implementations that add a float mask; others have masks of their own."""
 
 
@@ -49,7 +50,10 @@ def token_detector(config: PreTrainedConfig) -> PreTrainedModel:
 
 @functools.cache
 def _detector_class(config_class: Any) -> type[PreTrainedModel]:
-    """A subclass of the encoder's `*PreTrainedModel`, which initializes weights and selects attention kernels."""
+    """The detector of an architecture that has none: encoder and ELECTRA's head.
+
+    Its base class, the encoder's `*PreTrainedModel`, initializes weights and selects attention kernels.
+    """
     encoder_class = MODEL_MAPPING[config_class]
     has_pooler = BACKBONES[config_class.model_type].has_pooler
     family = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
@@ -83,7 +87,8 @@ def is_detector(network: PreTrainedModel) -> bool:
 def class_of(config: PreTrainedConfig) -> Any:
     """The class of an exported network or a released model, by its `architectures`.
 
-    Where they name neither, an ELECTRA is a discriminator, any other a masked language model (BertForPreTraining).
+    If these name neither a detector nor a masked language model, an ELECTRA counts as a discriminator, any other
+    network as a masked language model (BertForPreTraining is one).
     """
     config_class: Any = type(config)
     names = " ".join(config.architectures or [])
@@ -99,13 +104,14 @@ def attention_bias(
     dtype: torch.dtype,
     segment_numbers: Tensor | None = None,
 ) -> Tensor | None:
-    """What attention adds to its scores where rows are padded: 0, or the smallest number at padding; (B, 1, 1, L).
+    """The bias that attention adds to its scores: 0, or the smallest number of its type at padding, (B, 1, 1, L).
 
-    Where segments, numbered by (B, L), share rows, the smallest number also stands between two of them: (B, 1, L, L).
+    With `segment_numbers`, int64 (B, L), it is (B, 1, L, L), and also keeps tokens of two segments apart. None without
+    padding and segments.
 
-    From 0 and 1 each network would make a mask of its own, wait for the device to see whether anything is padded, and
-    have it expanded to (B, H, L, L) in every layer. In the precision that attention computes in, of autocast or
-    `dtype`, no layer converts it.
+    Given a mask of 0 and 1, each network would build this itself, wait for the device to see whether anything is
+    padded, and expand it to (B, H, L, L) in every layer. The type is autocast's, else `dtype`, so that no layer
+    converts it.
     """
     if segment_numbers is not None:
         of_query = segment_numbers[:, None, :, None]
@@ -127,7 +133,8 @@ def can_share_rows(config: PreTrainedConfig) -> bool:
     """Whether segments can share a row of this network."""
     backbone = BACKBONES[config.model_type]
     takes_bias = backbone.takes_attention_bias or backbone.takes_mask_by_layer
-    return takes_bias and config._attn_implementation in (None, *ADDING_ATTENTION)
+    # None: not chosen yet; transformers will take one of these.
+    return takes_bias and config._attn_implementation in (None, *BIAS_ATTENTION)
 
 
 def encode(
@@ -140,8 +147,8 @@ def encode(
 ) -> Tensor:
     """Last hidden states of a network without its head: (B, L) -> (B, L, D).
 
-    `bias`, of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64 (B, L), are
-    given where segments share rows; the bias keeps them apart then.
+    `bias`, a result of `attention_bias`, takes the mask's place where the network can add it. `position_ids`, int64
+    (B, L), are given where segments share rows; the bias keeps them apart then.
     """
     config = network.config
     backbone = BACKBONES[config.model_type]
@@ -150,7 +157,7 @@ def encode(
         inputs["token_type_ids"] = token_type_ids
     if position_ids is not None:
         inputs["position_ids"] = position_ids + first_position(config)
-    if bias is not None and config._attn_implementation in ADDING_ATTENTION:
+    if bias is not None and config._attn_implementation in BIAS_ATTENTION:
         if backbone.takes_attention_bias:
             inputs["attention_mask"] = bias
         elif backbone.takes_mask_by_layer:
@@ -172,7 +179,10 @@ def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
 
 
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU there are more, of probability 0."""
+    """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU, V is rounded up to a multiple of 64.
+
+    The logits that are added have probability 0.
+    """
     for name in backbone_of(network).lm_head:
         layer = getattr(network, name)
         if isinstance(layer, nn.Linear) and hidden.is_cuda and network.training:

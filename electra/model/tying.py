@@ -154,7 +154,5 @@ def _sizes(network: PreTrainedModel) -> dict[str, Any]:
     return {"num_attention_heads": network.config.num_attention_heads, **sizes}
 
 
-def _shapes(module: nn.Module | None) -> dict[str, torch.Size]:
-    if module is None:
-        return {}
+def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: parameter.shape for name, parameter in module.named_parameters()}

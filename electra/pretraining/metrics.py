@@ -1,4 +1,4 @@
-"""What a run measures on held-out text: metrics from one record per token, and the rows of their table.
+"""Held-out metrics, computed from one record per token.
 
 docs/glossary.md defines the metrics and gives their names in other code bases. Trainer gathers one record per token
 (`token_records`) from all batches and processes; `evaluation_metrics` computes exact means over all tokens from them,
@@ -25,15 +25,16 @@ from electra.report.labels import LABELS
 
 ELECTRA = OBJECTIVES["electra"]
 PADDING = -100.0
-"""Trainer pads gathered arrays with it."""
+"""What Trainer pads gathered arrays with; here it also marks the padding of a row."""
 MAX_COUNTED_TOKENS = 20_000_000
+"""A larger text is counted in every n-th document."""
 
 Rows = tuple[tuple[str, str], ...]
 """Names of metrics and their labels in the table at the end of a run."""
 
 
 class Field(IntEnum):
-    """Columns of a token record, named like the values of `ElectraPretrainingOutput`."""
+    """Columns of a token record. Their names are those of `ElectraPretrainingOutput`, by which they are looked up."""
 
     ORIGINAL_IDS = 0
     """`PADDING` where there is no token; such records do not count."""
@@ -43,7 +44,7 @@ class Field(IntEnum):
     DISCRIMINATOR_LOGITS = 4
     MLM_PREDICTIONS = 5
     MLM_MASK = 6
-    """From here on values of the chosen positions."""
+    """From here on, values of the chosen positions, (B, K); before, of all tokens, (B, L)."""
     IS_MASK_TOKEN = 7
     GENERATOR_NLL = 8
     PREDICTED_IDS = 9
@@ -88,8 +89,8 @@ def evaluation_metrics(
 ) -> dict[str, float]:
     """All held-out metrics of a model: those of docs/glossary.md, without a prefix.
 
-    Undefined ones are nan: AUC where nothing was replaced, an accuracy over no position. Precision, recall, F1 and MCC
-    are 0 where they would be 0/0, as usual.
+    Undefined ones are nan: AUC where nothing or everything was replaced, or a logit is not finite; an accuracy over no
+    positions. Precision, recall, F1 and MCC are 0 where they would be 0/0, as usual.
 
     Args:
         records: of all rows, (N, L, 12), padding marked in `Field.ORIGINAL_IDS`.
@@ -137,15 +138,21 @@ def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:
     """Loss, and metrics of decisions at probability 0.5, which is logit 0."""
     is_replaced = tokens.is_replaced == 1
     decisions = tokens.discriminator_logits >= 0
-    values = {"loss": math.nan, "accuracy": math.nan, "precision": 0.0, "recall": 0.0, "f1": 0.0, "mcc": 0.0}
+    precision = recall = f1 = mcc = 0.0
     if len(decisions):  # scikit-learn refuses empty arrays
         precision, recall, f1, _ = precision_recall_fscore_support(
             is_replaced, decisions, average="binary", zero_division=0.0
         )
-        values = {"loss": _mean(tokens.main_nll), "accuracy": _mean(decisions == is_replaced)}
-        values |= {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
-        values["mcc"] = float(matthews_corrcoef(is_replaced, decisions))
-    values["auc"] = area_under_curve(is_replaced, tokens.discriminator_logits)
+        mcc = matthews_corrcoef(is_replaced, decisions)
+    values = {
+        "loss": _mean(tokens.main_nll),
+        "accuracy": _mean(decisions == is_replaced),
+        "precision": float(precision),
+        "recall": float(recall),
+        "f1": float(f1),
+        "mcc": float(mcc),
+        "auc": area_under_curve(is_replaced, tokens.discriminator_logits),
+    }
     return {prefix + name: value for name, value in values.items()}
 
 
@@ -165,12 +172,12 @@ def unigram_metrics(
     """Metrics of token frequencies p on the same masks: a baseline without context.
 
     The generator, or masked language model, always predicts p and samples from it. The discriminator, or copy gate,
-    gets the same corrupted text and scores a token by -log p. Special tokens, which occur in no corpus and are never
-    replaced, get the lowest score.
+    gets the same corrupted text and scores a token by -log p. Special tokens, which are never chosen, get the lowest
+    score, 0.
 
     Args:
         token_counts: of the training text by id, int64 (V,).
-        special_token_ids: ids that are never replaced.
+        special_token_ids: ids that are never chosen.
         records, objective: see `evaluation_metrics`.
     """
     tokens = _columns(records)
@@ -187,7 +194,7 @@ def unigram_metrics(
     if not objective.finds_replaced:
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
     if objective.finds_replaced or objective.has_copy_gate:
-        judged = tokens if objective.at_all_tokens else chosen
+        judged = chosen if objective.finds_replaced and not objective.at_all_tokens else tokens
         seen_ids = judged.corrupted_input_ids.astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
         name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"
@@ -196,7 +203,7 @@ def unigram_metrics(
 
 
 def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in the given documents, or in an even sample of 20 million tokens, int64 (V,)."""
+    """How often each id occurs in the documents, or in every n-th of them, about 20 million tokens, int64 (V,)."""
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
     chosen = documents[::stride]
@@ -212,7 +219,7 @@ def _mean(values: NDArray) -> float:
 
 
 def rows_of(objective: Objective) -> Rows:
-    """The rows of an objective."""
+    """Names and labels of the metrics that an objective has, found by measuring no tokens."""
     no_tokens = np.empty((0, 1, len(Field)), dtype=np.float32)
     measured = evaluation_metrics(no_tokens, 1.0, objective)
     return tuple((name, label) for name, label in LABELS.items() if name in measured)

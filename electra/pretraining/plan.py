@@ -43,7 +43,7 @@ class Plan:
 
     objective: str
     sources: list[dict[str, Any]]
-    """Name, files, text_files, documents and tokens of each; text_files are plain text, also inside archives."""
+    """Name, documents and tokens of each; of files also `files`, and `text_files`: plain text, also compressed."""
     documents: int
     corpus_tokens: int
     held_out_documents: int
@@ -126,13 +126,9 @@ def make_plan(
     batch_size = args.training.segments_per_step
     max_length = args.segments.max_length
     flops, google_flops = training_flops(config, max_length=max_length, batch_size=batch_size, steps=steps)
-    sources = []
-    for source in cache.description["sources"]:
-        files = {"files": source.get("files", 0), "text_files": source.get("text_files", 0)}
-        sources.append({name: source[name] for name in ("name", "documents", "tokens")} | files)
     return Plan(
         objective=config.objective,
-        sources=sources,
+        sources=cache.description["sources"],
         documents=len(cache),
         corpus_tokens=cache.num_tokens,
         held_out_documents=len(data.held_out_lengths),
@@ -195,7 +191,7 @@ def _warn_of_steps(args: Configuration, plan: Plan) -> None:
 
 def check_documents(plan: Plan) -> None:
     """Warn of text files whose documents look like paragraphs."""
-    texts = [source for source in plan.sources if source["text_files"]]
+    texts = [source for source in plan.sources if source.get("text_files")]
     files = sum(source["text_files"] for source in texts)
     documents = sum(source["documents"] for source in texts)
     tokens = sum(source["tokens"] for source in texts)

@@ -85,9 +85,9 @@ class TwoEmbeddings(nn.Embedding):
         return torch.where(input.unsqueeze(-1) == 0, self.weight[0], self.weight[1])
 
 
-def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear, multiple: int = ALIGNED_ROWS) -> Tensor:
-    """A linear layer with outputs added up to a multiple, with the smallest value: (N, D) -> (N, V or more)."""
-    missing = -layer.out_features % multiple
+def linear_of_aligned_rows(hidden: Tensor, layer: nn.Linear) -> Tensor:
+    """A linear layer with outputs added up to a multiple of 64, with the smallest value: (N, D) -> (N, V or more)."""
+    missing = -layer.out_features % ALIGNED_ROWS
     dtype = layer.weight.dtype
     if is_autocast(hidden.device):
         dtype = torch.get_autocast_dtype(hidden.device.type)

@@ -8,6 +8,7 @@ import torch
 from pytest import approx
 from transformers.trainer_pt_utils import nested_concat
 
+from electra.data.split import Documents
 from electra.model.joint import ElectraPretrainingOutput
 from electra.objectives import OBJECTIVES
 from electra.pretraining import metrics as metrics_module
@@ -311,5 +312,5 @@ def test_token_counts_are_those_of_the_documents_given(make_cache):
 def test_token_counts_of_a_large_corpus_are_spread_evenly(make_numbered_cache, monkeypatch):
     cache = make_numbered_cache([10] * 20)
     monkeypatch.setattr(metrics_module, "MAX_COUNTED_TOKENS", 60)
-    counts = token_counts(cache, np.arange(20), 205)
+    counts = token_counts(cache, Documents(20, left_out=np.empty(0, dtype=np.int64)), 205)
     assert (np.flatnonzero(counts[5:]) // 10).tolist() == [d for d in range(0, 20, 4) for _ in range(10)]

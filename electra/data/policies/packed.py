@@ -20,14 +20,83 @@ from electra.data.policies.windows import WindowPolicy, split_windows
 from electra.data.rng import Ints, permute, uniform
 from electra.data.segments import PackedRow, Segment
 
+Kind = tuple[tuple[int, ...], int]
+"""The lengths in a row, and how many such rows."""
+
+
+def pack_lengths(counts: Sequence[int], capacity: int) -> list[Kind]:
+    """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
+
+    Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
+    on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
+    """
+    by_room: list[list[Kind]] = [[] for _ in range(capacity + 1)]
+    for length in range(capacity, 0, -1):
+        left = counts[length]
+        while left:
+            # The fullest rows with room for this length; `capacity` stands for new rows.
+            room = next((room for room in range(length, capacity) if by_room[room]), capacity)
+            row, repeats = by_room[room].pop() if by_room[room] else ((), left)
+            copies = min(room // length, left)
+            rows = min(repeats, left // copies)
+            if row and rows < repeats:  # the other rows of this kind keep their room
+                by_room[room].append((row, repeats - rows))
+            longer = row + (length,) * copies
+            by_room[room - copies * length].append((longer, rows))
+            left -= copies * rows
+    return [kind for kinds in by_room for kind in kinds]
+
+
+class _Places(NamedTuple):
+    """The places of documents in rows. Rows of one kind hold the same lengths; the first rows of K kinds: P places.
+
+    The document with rank r among those of a length is the r-th of them, in the order of an epoch.
+    """
+
+    rows: int
+    """Of all kinds."""
+    first_row: Ints
+    """The first row of each kind, (K,)."""
+    first_place: Ints
+    """The first place of each kind, (K,)."""
+    num_places: Ints
+    """The number of places of each kind, (K,)."""
+    length: Ints
+    """Tokens of the document in each place, (P,)."""
+    rank: Ints
+    """The rank of the document in each place, in the first row of its kind, (P,)."""
+    rank_step: Ints
+    """What to add to the rank for the next row of the kind, (P,)."""
+
+
+def _arrange(counts: Ints, max_length: int) -> _Places:
+    """Give `counts[n]` documents of n tokens, with their special tokens, places in rows of `max_length`."""
+    counts_with_specials = [0] * PAIR_SPECIALS + counts.tolist()
+    kinds = pack_lengths(counts_with_specials[: max_length + 1], max_length)
+    places = []
+    used: Counter[int] = Counter()
+    for row, repeats in kinds:
+        for size, same in itertools.groupby(row):
+            length = size - PAIR_SPECIALS
+            copies = len(list(same))
+            places += [(length, used[length] + copy, copies) for copy in range(copies)]
+            used[length] += copies * repeats
+    columns = np.array(places, dtype=np.int64).reshape(-1, 3).T
+    num_rows = np.array([repeats for _, repeats in kinds], dtype=np.int64)
+    num_places = np.array([len(row) for row, _ in kinds], dtype=np.int64)
+    first_row = num_rows.cumsum() - num_rows
+    first_place = num_places.cumsum() - num_places
+    return _Places(int(num_rows.sum()), first_row, first_place, num_places, *columns)
+
 
 class PackedPolicy(Policy):
-    """As `windows`, but documents that fit into a window share rows, whole, each once an epoch.
+    """As `windows`, but documents that fit into a window are not cut: several share a row, each occurs once an epoch.
 
     Which lengths share a row is decided once, from the histogram of lengths (`pack_lengths`); in every epoch other
     documents of these lengths take the places. So an epoch has a fixed number of rows, and a row is a function of
-    (seed, epoch, index). Short documents are segments as those of `windows` are: 9 in 10 are split into A and B. A
-    place has room for the special tokens of both; in the tenth it is one token of padding at the end of the row.
+    (seed, epoch, index). As in `windows`, 9 documents in 10 are split into A and B, and a place has room for the
+    special tokens of both. The tenth is a single segment with one special token less, for which its row ends with
+    padding.
     """
 
     def __post_init__(self) -> None:
@@ -38,8 +107,9 @@ class PackedPolicy(Policy):
         self.windows = WindowPolicy(self.cache, long, self.max_length, self.seed) if len(long) else None
         by_length = np.argsort(lengths[is_short], kind="stable")
         self.short = documents[is_short][by_length]
+        """The short documents, by length."""
         self.counts = np.bincount(lengths[is_short], minlength=self.max_length)
-        """Number of short documents by length, int64 (max_length,); `short` is in the same order."""
+        """Number of short documents of each length, int64 (max_length,)."""
         self.places = _arrange(self.counts, self.max_length)
 
     def __len__(self) -> int:
@@ -55,18 +125,19 @@ class PackedPolicy(Policy):
         return [next(packed) if here else next(windows) for here in is_packed.tolist()]
 
     def _packed(self, epoch: int, indices: Ints) -> list[PackedRow]:
+        """The packed rows `indices`, (N,): index -> kind -> places -> lengths and ranks -> documents."""
         places = self.places
         kind = np.searchsorted(places.first_row, indices, side="right") - 1
-        repeat = indices - places.first_row[kind]
-        sizes = places.size[kind]
+        row_of_kind = indices - places.first_row[kind]
+        sizes = places.num_places[kind]
         row_ends = sizes.cumsum()
 
         # From here on one element for each document of these rows.
-        number = np.arange(sizes.sum()) - np.repeat(row_ends - sizes, sizes)
-        place = np.repeat(places.first[kind], sizes) + number
+        place_in_row = np.arange(sizes.sum()) - np.repeat(row_ends - sizes, sizes)
+        place = np.repeat(places.first_place[kind], sizes) + place_in_row
         lengths = places.length[place]
-        ranks = places.rank[place] + np.repeat(repeat, sizes) * places.step[place]
-        documents = self._members(epoch, lengths, ranks)
+        ranks = places.rank[place] + np.repeat(row_of_kind, sizes) * places.rank_step[place]
+        documents = self._ranked(epoch, lengths, ranks)
         is_single = uniform(self.seed, MEMBER_SINGLE, epoch, documents) >= TWO_SEGMENT_PROBABILITY
         where = uniform(self.seed, MEMBER_SPLIT, epoch, documents)
         starts = np.zeros_like(documents)
@@ -74,81 +145,17 @@ class PackedPolicy(Policy):
         bounds = [0, *row_ends.tolist()]
         return [PackedRow(segments[start:end]) for start, end in itertools.pairwise(bounds)]
 
-    def _members(
+    def _ranked(
         self,
         epoch: int,
         lengths: Ints,
         ranks: Ints,
     ) -> Ints:
-        """The documents that have these ranks among those of their length in an epoch."""
+        """The document with each rank among those of its length, in the order of an epoch, int64 (N,)."""
         counts = self.counts[lengths]
+        # Lengths that occur equally often are permuted alike; the rotation makes their orders differ.
         rotation = uniform(self.seed, ROTATION, epoch, lengths)
         turn = np.floor(rotation * counts).astype(np.int64)
         shuffled = permute((ranks + turn) % counts, counts, self.seed, MEMBER, epoch)
         first_of_length = np.cumsum(self.counts) - self.counts
         return self.short[first_of_length[lengths] + shuffled]
-
-
-class _Places(NamedTuple):
-    """The places of documents in rows. Rows of one kind hold the same lengths; its places are its first row's."""
-
-    rows: int
-    """Of all kinds."""
-    first_row: Ints
-    """The first row of each kind, (K,)."""
-    first: Ints
-    """Its first place, (K,)."""
-    size: Ints
-    """Its number of places, (K,)."""
-    length: Ints
-    """Tokens of the document in a place, (P,)."""
-    rank: Ints
-    """Its rank among the documents of this length, (P,)."""
-    step: Ints
-    """What to add to the rank for the next row of the kind, (P,)."""
-
-
-def _arrange(counts: Ints, max_length: int) -> _Places:
-    """Give `counts[n]` documents of n tokens, with their special tokens, places in rows of `max_length`."""
-    sizes = [0] * PAIR_SPECIALS + counts.tolist()
-    kinds = pack_lengths(sizes[: max_length + 1], max_length)
-    places = []
-    used: Counter[int] = Counter()
-    for row, repeats in kinds:
-        for size, same in itertools.groupby(row):
-            length = size - PAIR_SPECIALS
-            copies = len(list(same))
-            places += [(length, used[length] + copy, copies) for copy in range(copies)]
-            used[length] += copies * repeats
-    columns = np.array(places, dtype=np.int64).reshape(-1, 3).T
-    repeats_of_kind = np.array([repeats for _, repeats in kinds], dtype=np.int64)
-    size_of_kind = np.array([len(row) for row, _ in kinds], dtype=np.int64)
-    first_row = repeats_of_kind.cumsum() - repeats_of_kind
-    first = size_of_kind.cumsum() - size_of_kind
-    return _Places(int(repeats_of_kind.sum()), first_row, first, size_of_kind, *columns)
-
-
-Kind = tuple[tuple[int, ...], int]
-"""The lengths in a row, and how many such rows."""
-
-
-def pack_lengths(counts: Sequence[int], capacity: int) -> list[Kind]:
-    """Put all items, `counts[n]` of length n, into rows: the lengths in a row, and how many such rows.
-
-    Best-fit decreasing on the histogram: the longest items first, each in the fullest row with room. Its time depends
-    on the capacity and hardly on the number of items. Source: Krell et al. 2021 (arXiv 2107.02027), LPFHP.
-    """
-    by_room: list[list[Kind]] = [[] for _ in range(capacity + 1)]
-    for length in range(capacity, 0, -1):
-        left = counts[length]
-        while left:
-            room = next((room for room in range(length, capacity) if by_room[room]), capacity)
-            row, repeats = by_room[room].pop() if by_room[room] else ((), left)
-            copies = min(room // length, left)
-            rows = min(repeats, left // copies)
-            if row and rows < repeats:
-                by_room[room].append((row, repeats - rows))
-            longer = row + (length,) * copies
-            by_room[room - copies * length].append((longer, rows))
-            left -= copies * rows
-    return [kind for kinds in by_room for kind in kinds]
