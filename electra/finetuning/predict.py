@@ -23,6 +23,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
+from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.export import RESULT_NAME
 from electra.finetuning.heads import TaskModel, TransformersHead
 from electra.finetuning.trainer import Collator, FineTuner
@@ -62,12 +63,13 @@ class Predictor(NamedTuple):
         module: a model whose head is a `TransformersHead`, which takes the layers of the saved model.
         parse: (columns, place) of a row -> item; UserError if it cannot be read.
         answer: (items, forward) -> columns to add to each row; forward: R rows of tokens -> logits (R, ...).
+        collator: as in `Task`.
     """
 
     module: TaskModel
-    collator: Collator
     parse: Callable[[Mapping[str, Any], str], Any]
     answer: Callable[[Sequence[Any], Any], list[dict[str, Any]]]
+    collator: Callable[[int], Collator] = PaddingCollator
 
 
 def open_saved(path: str) -> tuple[Saved, str]:
@@ -106,7 +108,8 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     tune_process(options.device)
     tune_networks(predictor.module)
     unused: Any = None  # options of training
-    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=predictor.collator)
+    collator = predictor.collator(saved.tokenizer.pad_token_id)
+    trainer = FineTuner(unused, model=predictor.module, args=options, data_collator=collator)
     return trainer.predict_logits
 
 

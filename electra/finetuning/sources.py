@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.io.errors import UserError
+from electra.io.errors import UserError, first_line
 from electra.io.files import expand
 from electra.io.rows import Row
 
@@ -82,8 +82,8 @@ def load_tables(name: str, config: str | None, instead: str) -> Any:
         is_saved = (Path(name) / "dataset_dict.json").is_file()
         return datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
     except Exception as error:  # OSError, ValueError, and what the versions of the Hub's clients raise offline
-        what = f"the data set {' '.join(filter(None, (name, config)))} could not be loaded"
-        raise UserError(f"{what} ({type(error).__name__}: {error}); {instead}") from error
+        found = " ".join(filter(None, (name, config)))
+        raise UserError(f"the data set {found} could not be loaded ({first_line(error)}); {instead}") from error
 
 
 def load_hub_splits(name: str, config: str | None) -> dict[str, Any]:

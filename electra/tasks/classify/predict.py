@@ -6,7 +6,6 @@ from typing import Any
 
 from scipy.special import expit, softmax
 
-from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, Labels, read_example
@@ -38,7 +37,6 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     labels = Labels(KINDS.get(config.problem_type, SINGLE), classes)
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
-        PaddingCollator(saved.tokenizer.pad_token_id),
         partial(read_glue if is_glue else read_example, (text, pair, None)),
         partial(answer, saved, labels),
     )

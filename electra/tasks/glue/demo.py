@@ -45,14 +45,13 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
             pairs.append((disturbed, sentence))
     rng.shuffle(pairs)
     data = {}
-    start = 0
+    unused = iter(pairs)
     for split, rows in ROWS.items():
         labels = [row % 2 for row in range(rows)]
         rng.shuffle(labels)
-        own = pairs[start : start + rows]
+        own = itertools.islice(unused, rows)
         texts = [pair[label] for pair, label in zip(own, labels, strict=True)]
         data[split] = Examples(texts, labels=labels)
-        start += rows
     return data
 
 

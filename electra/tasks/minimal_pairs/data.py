@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from electra.finetuning.sources import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
 from electra.io.rows import TABLES, Row, read_rows, text_of
@@ -81,17 +82,15 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
 def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
     import datasets
 
+    instead = "check --data and --dataset_config_name"
     try:
         configs = [config] if config else datasets.get_dataset_config_names(name)
-        tables = {one: datasets.load_dataset(name, one) for one in configs}
     except Exception as error:  # being offline, unknown or forbidden end in many exception types
-        raise UserError(
-            f"the data set {name} could not be loaded ({first_line(error)}); check --data and --dataset_config_name"
-        ) from error
-    for one, splits in tables.items():
-        for split, table in splits.items():
-            for number, row in enumerate(table, start=1):
-                yield one, (f"{name} {one} {split}:{number}", row)
+        raise UserError(f"the data set {name} could not be loaded ({first_line(error)}); {instead}") from error
+    for one in configs:
+        for split, table in load_tables(name, one, instead).items():
+            for row in table_rows(table, f"{name} {one} {split}"):
+                yield one, row
 
 
 def _pair(row: dict[str, Any], place: str, source: str, columns: Sequence[str]) -> Pair:

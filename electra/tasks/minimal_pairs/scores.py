@@ -95,6 +95,7 @@ class Scorer:
         batch_size: sentences per forward pass.
         replaced_share: P.
         temperature: of the samples in pre-training.
+        possible: the scores that these networks allow.
     """
 
     discriminator: PreTrainedModel | None
@@ -103,6 +104,7 @@ class Scorer:
     batch_size: int
     replaced_share: float = 0.1275
     temperature: float = 1.0
+    possible: Sequence[str] = ()
 
     def scores(self, groups: Sequence[Sentences], names: Sequence[str]) -> dict[str, Array]:
         """The named scores of every text, (N,).

@@ -4,10 +4,9 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from electra.backbones import BACKBONES
 from electra.finetuning.encoding import Array
@@ -34,34 +33,42 @@ PAIRS_NAME = "pair_scores.jsonl"
 """Each pair with its scores, in the order of the data."""
 
 
-class Judges(NamedTuple):
-    """The networks of a command by what they can do; `discriminator` may be an Electric's."""
+def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
+    """The scorer, with its networks on the device, and P of scores.py as the run had it.
 
-    discriminator: PreTrainedModel | None
-    language_model: PreTrainedModel | None
-    scores: list[str]
-    """Those that these networks allow."""
-
-
-def judges_of(networks: Networks) -> Judges:
-    """The derivation of `corrected` does not hold where the generator could not sample the original."""
-    found = networks.discriminator
+    The derivation of `corrected` does not hold where the generator could not sample the original.
+    """
+    corruption = run_corruption(networks)
+    chosen = 1.0 if corruption.objective == "electra_15" else corruption.mlm_probability
+    discriminator = networks.discriminator
     generator = networks.generator
-    if not is_detector(found):
-        return Judges(None, found, ["pll"])
-    scores = ["electric" if networks.is_electric else "discriminator"]
+    possible = []
+    if is_detector(discriminator):
+        possible.append("electric" if networks.is_electric else "discriminator")
+    else:  # a language model
+        generator = discriminator
+        discriminator = None
+    if "discriminator" in possible and generator is not None and not corruption.disallow_correct:
+        possible.append("corrected")
     if generator is not None:
-        if not networks.is_electric and not run_corruption(networks).disallow_correct:
-            scores.append("corrected")
-        scores.append("pll")
-    return Judges(found, generator, scores)
+        possible.append("pll")
+    prepare(*filter(None, (discriminator, generator)), use_cpu=args.use_cpu)
+    return Scorer(
+        discriminator,
+        generator,
+        networks.tokenizer.mask_token_id,
+        args.per_device_eval_batch_size,
+        chosen * (corruption.mlm_replacement_probability + corruption.mlm_random_probability),
+        corruption.sampling_temperature,
+        possible,
+    )
 
 
-def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], judges: Judges) -> None:
+def check_lengths(pairs: Sequence[Pair], groups: Sequence[Sentences], scorer: Scorer) -> None:
     """Refuse sentences that are longer than the networks' positions."""
     longest = groups[-1]
     length = longest.ids.shape[1]
-    for network in filter(None, judges[:2]):
+    for network in filter(None, (scorer.discriminator, scorer.generator)):
         config = network.config
         limit = getattr(config, "max_position_embeddings", length)
         if config.model_type in BACKBONES:
@@ -91,12 +98,12 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> 
 def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     """Score the pairs and write the results; `record` has the options to be written for --config."""
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
-    judges = judges_of(networks)
-    names = args.score or judges.scores
-    if impossible := set(names) - set(judges.scores):
+    scorer = make_scorer(args, networks)
+    names = args.score or scorer.possible
+    if impossible := set(names) - set(scorer.possible):
         raise UserError(
             f"--score {' '.join(impossible)} is not possible with {args.pretrain_path}, only "
-            f"{' '.join(judges.scores)}; corrected and pll need a --generator, electric an Electric"
+            f"{' '.join(scorer.possible)}; corrected and pll need a --generator, electric an Electric"
         )
     about = {
         "model": args.pretrain_path,
@@ -108,11 +115,10 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     check_folder(folder, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
     groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
-    check_lengths(pairs, groups, judges)
+    check_lengths(pairs, groups, scorer)
     folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
 
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
-    scorer = make_scorer(args, judges, networks)
     scores = scorer.scores(groups, names)
     results = {}
     for name, values in scores.items():
@@ -125,18 +131,3 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     write_yaml(record, folder / "config.yaml", "Effective options; --config reads them back.")
     write_json({"kind": "minimal_pairs", **environment()}, folder / ENVIRONMENT_NAME)
     write_report(report([folder]), folder)
-
-
-def make_scorer(args: MinimalPairArguments, judges: Judges, networks: Networks) -> Scorer:
-    """The scorer, with its networks on the device, and P of scores.py as the run had it."""
-    corruption = run_corruption(networks)
-    chosen = 1.0 if corruption.objective == "electra_15" else corruption.mlm_probability
-    prepare(*filter(None, judges[:2]), use_cpu=args.use_cpu)
-    return Scorer(
-        judges.discriminator,
-        judges.language_model,
-        networks.tokenizer.mask_token_id,
-        args.per_device_eval_batch_size,
-        chosen * (corruption.mlm_replacement_probability + corruption.mlm_random_probability),
-        corruption.sampling_temperature,
-    )

@@ -14,9 +14,9 @@ from electra.tasks.multiple_choice.task import ChoiceCollator, ChoiceScorer, enc
 def predictor(saved: Saved, given: Any) -> Predictor:
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
-        ChoiceCollator(saved.tokenizer.pad_token_id),
         parse_question,
         partial(answer, saved),
+        ChoiceCollator,
     )
 
 

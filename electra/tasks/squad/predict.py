@@ -6,7 +6,6 @@ from typing import Any
 
 from scipy.special import expit
 
-from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import text_of
 from electra.tasks.squad.data import Question, Questions
@@ -17,7 +16,6 @@ from electra.tasks.squad.task import encode_split
 def predictor(saved: Saved, given: Any) -> Predictor:
     return Predictor(
         SpanModel(saved.model.base_model, "hf", False, saved.settings["n_best_size"]),
-        PaddingCollator(saved.tokenizer.pad_token_id),
         parse,
         partial(answer, saved),
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 from scipy.special import softmax
 
-from electra.finetuning.encoding import PaddingCollator
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import text_of
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE, entities_of
@@ -28,7 +27,6 @@ def predictor(saved: Saved, given: Any) -> Predictor:
         tags = [f"S-{tag}" for tag in tags]  # plain labels, such as parts of speech, are spans of one word
     return Predictor(
         EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
-        PaddingCollator(saved.tokenizer.pad_token_id),
         partial(parse, given.text_column or "text"),
         partial(answer, saved, tags),
     )

@@ -18,7 +18,7 @@ from electra.tasks.minimal_pairs.data import Pair, load_pairs
 from electra.tasks.minimal_pairs.options import MinimalPairArguments
 from electra.tasks.minimal_pairs.report import accuracy_table, summarize
 from electra.tasks.minimal_pairs.report import report as report_of
-from electra.tasks.minimal_pairs.task import judges_of, make_scorer
+from electra.tasks.minimal_pairs.task import make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
@@ -156,7 +156,7 @@ def test_a_model_of_the_hub_has_nothing_of_the_working_directory(world, wordpiec
     (world / "config.yaml").write_text("mlm_probability: 0.4\n")
     discriminator, generator = random_pair(wordpiece_tokenizer)
     networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
-    scorer = make_scorer(MinimalPairArguments(use_cpu=True), judges_of(networks), networks)
+    scorer = make_scorer(MinimalPairArguments(use_cpu=True), networks)
     assert scorer.replaced_share == approx(0.15 * 0.85)
 
 
@@ -176,8 +176,7 @@ def test_the_corrected_score_follows_the_options_of_the_run(world, wordpiece_tok
     assert list(written["scores"]) == ["discriminator", *scores, "pll"]
     assert written["replaced_share"] == approx(share)
     args = MinimalPairArguments(pretrain_path="other", use_cpu=True)
-    networks = load_networks("other")
-    scorer = make_scorer(args, judges_of(networks), networks)
+    scorer = make_scorer(args, load_networks("other"))
     assert scorer.temperature == options.get("temperature", 1.0)
 
 
