@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from electra.finetuning.sources import SPLITS, files_by_split
 from electra.io.errors import UserError
 from electra.options import (
     AT_LEAST_8,
@@ -211,8 +212,7 @@ def parse_data_options(
     """The options of a command on files of the user, or else on a data set, by default `default`."""
     command_line = CommandLine(groups, description)
     encoder, options, tuning = command_line.parse(argv)
-    names = ("train_file", "validation_file", "test_file")
-    given = [name for name in names if getattr(options, name, None)]
+    given = [f"{SPLITS[split]}_file" for split in files_by_split(options)]
     if given and options.dataset_name is not None:
         raise UserError(f"--dataset_name and --{given[0]} both name the data; leave one of them out")
     if not given and options.dataset_name is None:

@@ -26,8 +26,8 @@ class Examples:
     """Labelled texts of one split, by column."""
 
     first: list[str]
-    second: list[str] | None = None  # for pairs
-    labels: list[int] | list[float] | None = None  # class ids, or targets of a regression; None if not public
+    second: Any = None  # list of texts, for pairs
+    labels: Any = None  # list of class ids, or of targets of a regression; None if not public
 
     def __len__(self) -> int:
         return len(self.first)
@@ -110,10 +110,9 @@ def both_orders(examples: Examples) -> Examples:
 
     Source: google-research/electra, finetune/classification, double_unordered.
     """
-    first: Any = examples.first
-    second: Any = examples.second
-    labels: Any = examples.labels
-    return Examples(first + second, second + first, labels + labels)
+    first = examples.first + examples.second
+    second = examples.second + examples.first
+    return Examples(first, second, 2 * examples.labels)
 
 
 def cut_windows(

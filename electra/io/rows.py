@@ -10,8 +10,9 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,12 +46,13 @@ def read_rows(path: str | Path) -> Iterator[Row]:
             return
         raw: Any = sys.stdin.buffer if path == "-" else open(expand(path), "rb")  # noqa: SIM115 - closed with `file`
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as file:
+            lines = _lines(file, path)
             if suffix in DELIMITERS:
-                yield from csv_rows(file, DELIMITERS[suffix], path)
+                yield from csv_rows(lines, DELIMITERS[suffix], path)
             elif suffix in JSON_LINES:
-                yield from json_rows(file, path)
+                yield from json_rows(lines, path)
             else:
-                yield from _text_rows(file, path)
+                yield from _text_rows(lines, path)
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
@@ -72,17 +74,21 @@ def form_of(path: str | Path) -> str:
     return Path(path).suffix.lower()
 
 
-def _text_rows(file: Iterable[str], path: str | Path) -> Iterator[Row]:
+def _lines(file: Iterable[str], path: str | Path) -> Iterator[str]:
     for number, line in enumerate(file, start=1):
-        place = f"{path}:{number}"
         if not is_encodable(line):
-            raise UserError(f"{place} is not UTF-8; convert the file")
+            raise UserError(f"{path}:{number} is not UTF-8; convert the file")
+        yield line
+
+
+def _text_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield place, {TEXT_COLUMN: line.rstrip("\r\n")}
+            yield f"{path}:{number}", {TEXT_COLUMN: line.rstrip("\r\n")}
 
 
-def json_rows(file: Iterable[str], path: str | Path) -> Iterator[Row]:
-    for place, row in _text_rows(file, path):
+def json_rows(lines: Iterable[str], path: str | Path) -> Iterator[Row]:
+    for place, row in _text_rows(lines, path):
         try:
             values = json.loads(row[TEXT_COLUMN])
         except (ValueError, RecursionError) as error:
@@ -93,18 +99,16 @@ def json_rows(file: Iterable[str], path: str | Path) -> Iterator[Row]:
 
 
 def csv_rows(
-    file: IO[str],
+    lines: Iterable[str],
     delimiter: str,
     path: str | Path,
 ) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     names = next(reader, [])
     if delimiter == "\t":
         names = [unquoted(name) for name in names]
-    if not is_encodable("".join(names)):
-        raise UserError(f"{path} is not UTF-8; convert it")
     if len(set(names)) < len(names):
         raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
     while True:
@@ -115,8 +119,6 @@ def csv_rows(
             return
         except csv.Error as error:
             raise UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice") from error
-        if not is_encodable("".join(cells)):
-            raise UserError(f"{place} is not UTF-8; convert the file")
         if cells and len(cells) != len(names):
             raise UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter")
         if cells:
@@ -133,8 +135,7 @@ def unquoted(cell: str) -> str:
 
 
 def _parquet_rows(path: str | Path) -> Iterator[Row]:
-    number = 0
-    for batch in pq.ParquetFile(expand(path)).iter_batches(batch_size=64):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"{path}:{number}", row
+    batches = pq.ParquetFile(expand(path)).iter_batches(batch_size=64)
+    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}:{number}", row

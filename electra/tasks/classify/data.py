@@ -158,6 +158,6 @@ def choose_examples(examples: Sequence[Example], share: float, seed: int) -> tup
     ranks = rng.permutation(len(examples))
     order = sorted(range(len(examples)), key=lambda number: (examples[number].label, ranks[number]))
     positions = np.arange(len(examples) + 1) * share + rng.random()
-    is_chosen = np.zeros(len(examples), dtype=bool)
+    is_chosen = np.zeros(len(examples), bool)
     is_chosen[order] = np.diff(np.floor(positions)) > 0
     return list(compress(examples, is_chosen)), list(compress(examples, ~is_chosen))

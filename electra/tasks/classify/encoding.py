@@ -36,6 +36,6 @@ def encode_texts(
         return_overflowing_tokens=True,
         return_token_type_ids=True,
     )
-    owners = np.array(columns.pop("overflow_to_sample_mapping"), dtype=np.int64)
+    owners = np.array(columns.pop("overflow_to_sample_mapping"), np.int64)
     batches = np.cumsum(np.diff(owners, prepend=0) < 0)  # texts are numbered anew in each batch of the tokenizer
     return ColumnRows(columns, lengths_of(columns["input_ids"])), owners + TOKENIZER_BATCH * batches

@@ -34,7 +34,7 @@ class Scores:
             self.values["text"].append(judged.mean)
             self.labels["text"].append(is_wrong)
         if spans is not None:
-            wrong = np.zeros(len(judged.starts), dtype=bool)
+            wrong = np.zeros(len(judged.starts), bool)
             for start, end in spans:
                 wrong |= (judged.starts < end) & (judged.ends > start)
             self.values["token"] += judged.probabilities.tolist()

@@ -62,8 +62,8 @@ class Detector:
             count += len(ids)
             edges.append(count)
         windows.sort(key=lambda window: len(window[1]))  # similar lengths share a batch
-        sums = np.zeros(count, dtype=np.float32)
-        counts = np.zeros(count, dtype=np.float32)
+        sums = np.zeros(count, np.float32)
+        counts = np.zeros(count, np.float32)
         for first in range(0, len(windows), self.batch_size):
             batch = windows[first : first + self.batch_size]
             found = self.probabilities([ids for _, ids in batch])
@@ -74,7 +74,7 @@ class Detector:
         judged = []
         by_text = np.split(sums / counts, edges[:-1])
         for probabilities, offsets in zip(by_text, encoded["offset_mapping"], strict=True):
-            starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+            starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
             judged.append(Judged(starts, ends, probabilities))
         return judged
 

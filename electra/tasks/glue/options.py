@@ -5,6 +5,7 @@ from typing import Literal
 
 from electra.finetuning.config import HEADS, ClassificationArguments, HeadName, ProtocolArguments
 from electra.options import option
+from electra.tasks.glue.tasks import GLUE_TASKS
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,7 @@ class GlueArguments(ProtocolArguments):
     """GLUE tasks and output."""
 
     tasks: list[str] = option(
-        ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"],
+        [*GLUE_TASKS],
         "GLUE tasks; or demo, which needs no data.",
     )
     glue_dir: str | None = option(

@@ -46,7 +46,7 @@ def write_submission(path: Path, answers: Mapping[str, np.ndarray]) -> list[str]
     Returns:
         The files that are missing.
     """
-    majority = np.zeros(TASKS["wnli"].rows["test"], dtype=np.int64)
+    majority = np.zeros(TASKS["wnli"].rows["test"], np.int64)
     found = {"WNLI": majority, **answers}
     missing = []
     content = io.BytesIO()

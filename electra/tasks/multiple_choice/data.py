@@ -65,22 +65,20 @@ def parse_question(row: Mapping[str, Any], place: str) -> Question:
     Raises:
         UserError: there are no such columns, fewer than two choices, or the label is not the number of a choice.
     """
-    context = ""
-    question = ""
-    choices: Any
     if "sent1" in row:
-        context, question = _text(row["sent1"]), _text(row.get("sent2"))
-        choices = _numbered(row, "ending")
+        columns: Any = ("sent1", "sent2")
+        choices: Any = _numbered(row, "ending")
     elif "ctx" in row:
-        context = _text(row["ctx"])
+        columns = ("ctx", None)
         choices = row.get("endings")
     elif "question" in row:
-        context, question = _text(row.get("context")), _text(row["question"])
+        columns = ("context", "question")
         choices = row.get("choices") or _numbered(row, "choice")
     else:
         raise UserError(f"{place} has the columns {' '.join(map(str, row))}; expected {FORMS}")
     if not isinstance(choices, list):
         raise UserError(f"{place} has no list of choices; expected {FORMS}")
+    context, question = (_text(row.get(column)) for column in columns)
     texts = [_text(choice) for choice in choices]
     while texts and not texts[-1]:
         texts.pop()

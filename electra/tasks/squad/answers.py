@@ -60,12 +60,9 @@ def possible_spans(windows: Windows, candidates: Candidates, max_answer_length: 
     scores = start_scores[:, :, None] + candidates.end_scores
     is_possible &= np.isfinite(scores)
 
-    window, start, end = np.nonzero(is_possible)
-    question = windows.questions[window]
-    order = np.lexsort((-scores[is_possible], question))
-    window = window[order]
-    start = start[order]
-    end = end[order]
+    places = np.stack(np.nonzero(is_possible))
+    order = np.lexsort((-scores[is_possible], windows.questions[places[0]]))
+    window, start, end = places[:, order]
     row = np.minimum(start, ends.shape[1] - 1)  # the head hf has one row of ends for all starts
     shift = windows.first_tokens[window] - windows.context[window, 0]
     return Spans(
