@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+from electra.io.rows import Columns
+
 Array = NDArray[Any]
 """An array of numpy, whose shape and type are said where it is used."""
 TOKENIZER_BATCH = 2000
@@ -48,10 +50,10 @@ class ColumnRows:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, row: int) -> dict[str, Any]:
+    def __getitem__(self, row: int) -> Columns:
         return {name: values[row] for name, values in self.columns.items()}
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Columns]:
         return (self[row] for row in range(len(self)))
 
     def without_labels(self) -> Self:
@@ -63,9 +65,9 @@ def tokenize(
     tokenizer: PreTrainedTokenizerBase,
     *texts: Sequence[str],
     **options: Any,
-) -> dict[str, Any]:
+) -> Columns:
     """Columns of the tokenizer's output for texts, or for pairs of two sequences of texts; int32, types uint8."""
-    columns: dict[str, Any] = {}
+    columns: Columns = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
         end = start + TOKENIZER_BATCH
         batch = [list(column[start:end]) for column in texts]
@@ -167,7 +169,7 @@ class PaddingCollator:
 
     pad_token_id: int
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
         masks = [np.ones(len(row["input_ids"])) for row in rows]
         batch = {"attention_mask": pad(masks, 0)}
         padding = {"input_ids": self.pad_token_id, "labels": IGNORED}

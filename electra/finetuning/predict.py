@@ -30,7 +30,7 @@ from electra.finetuning.trainer import Collator, FineTuner
 from electra.io.console import setup_logging
 from electra.io.errors import Parser, UserError
 from electra.io.files import expand, open_new, read_json
-from electra.io.rows import DELIMITERS, form_of, read_rows
+from electra.io.rows import DELIMITERS, Columns, form_of, read_rows
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.hardware import computes_bf16
@@ -67,8 +67,8 @@ class Predictor(NamedTuple):
     """
 
     module: TaskModel
-    parse: Callable[[Mapping[str, Any], str], Any]
-    answer: Callable[[Sequence[Any], Any], list[dict[str, Any]]]
+    parse: Callable[[Columns, str], Any]
+    answer: Callable[[Sequence[Any], Any], list[Columns]]
     collator: Callable[[int], Collator] = PaddingCollator
 
 
@@ -113,7 +113,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
     return trainer.predict_logits
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], file: IO[str], form: str, *, has_header: bool) -> None:
+def write_rows(rows: Sequence[Columns], file: IO[str], form: str, *, has_header: bool) -> None:
     """Write rows in the form of the input: csv or tsv, with a header unless there is one, or else JSON lines."""
     if form not in DELIMITERS:
         file.writelines(f"{as_json(row)}\n" for row in rows)

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ import pyarrow.parquet as pq
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand, is_encodable
 
-Row = tuple[str, dict[str, Any]]
+Columns = dict[str, Any]
+"""Values by the name of their column."""
+Row = tuple[str, Columns]
+"""The place of a row, "FILE:LINE", and its columns."""
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -57,7 +60,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
         raise UserError(f"{path} cannot be read ({first_line(error)}); it is damaged") from error
 
 
-def text_of(row: Mapping[str, Any], column: str, place: str) -> str:
+def text_of(row: Columns, column: str, place: str) -> str:
     """The text in a column of a row; an error if there is none."""
     text = row.get(column)
     if not isinstance(text, str) or not text.strip() or not is_encodable(text):

@@ -7,14 +7,14 @@ each range of numbers, has the same share in them.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from electra.io.errors import UserError
-from electra.io.rows import Row, text_of
+from electra.io.rows import Columns, Row, text_of
 
 SINGLE = "single"
 SEVERAL = "several"
@@ -71,7 +71,7 @@ def read_examples(rows: Iterable[Row], columns: Sequence[str | None], needs_labe
     return examples
 
 
-def read_example(columns: Sequence[str | None], row: Mapping[str, Any], place: str) -> Example:
+def read_example(columns: Sequence[str | None], row: Columns, place: str) -> Example:
     text_column, pair_column, label_column = columns
     text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
     pair = None if pair_column is None else text_of(row, pair_column, place)
@@ -81,7 +81,7 @@ def read_example(columns: Sequence[str | None], row: Mapping[str, Any], place: s
     return Example(text, pair, label, place)
 
 
-def first_of(names: Sequence[str], row: Mapping[str, Any]) -> str:
+def first_of(names: Sequence[str], row: Columns) -> str:
     """The first name that the row has."""
     return next((name for name in names if name in row), names[0])
 

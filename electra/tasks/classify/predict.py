@@ -1,6 +1,6 @@
 """Rows with texts -> their classes, with probabilities, or their numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +8,7 @@ from scipy.special import expit, softmax
 
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.predict import Predictor, Saved
+from electra.io.rows import Columns
 from electra.tasks.classify.data import NUMBER, SEVERAL, SINGLE, Example, Labels, read_example
 from electra.tasks.classify.encoding import encode_texts
 from electra.tasks.classify.metrics import decide, mean_by_text, names_of
@@ -42,18 +43,18 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     )
 
 
-def read_glue(columns: Sequence[str | None], row: Mapping[str, Any], place: str) -> Example:
+def read_glue(columns: Sequence[str | None], row: Columns, place: str) -> Example:
     """`read_example` of a pair if the row has one, else of a single text."""
     text, pair = next((names for names in GLUE_PAIRS if set(names) <= set(row)), (None, None))
     return read_example((text, pair, None), row, place)
 
 
-def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[dict[str, Any]]:
+def answer(saved: Saved, labels: Labels, examples: Sequence[Example], forward: Any) -> list[Columns]:
     """The class and its probability; all classes above one half and the probabilities of all; or the number."""
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
-    answers: list[dict[str, Any]] = []
+    answers: list[Columns] = []
     for name, row in zip(names_of(labels, decide(labels, logits)), logits, strict=True):
         columns = {"prediction": name}
         if labels.kind == SINGLE:

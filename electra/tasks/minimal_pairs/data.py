@@ -6,12 +6,12 @@ phenomenon. Without them, the phenomenon is the paradigm, and the file or the co
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from electra.finetuning.sources import load_tables, table_rows
 from electra.io.errors import UserError, first_line
 from electra.io.files import expand
-from electra.io.rows import TABLES, Row, read_rows, text_of
+from electra.io.rows import TABLES, Columns, Row, read_rows, text_of
 
 BLIMP = "nyu-mll/blimp"
 COLUMNS = (
@@ -93,7 +93,7 @@ def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
                 yield one, row
 
 
-def _pair(row: dict[str, Any], place: str, source: str, columns: Sequence[str]) -> Pair:
+def _pair(row: Columns, place: str, source: str, columns: Sequence[str]) -> Pair:
     known = [columns] if columns else COLUMNS
     names = next((names for names in known if names[0] in row), known[0])
     good, bad = (text_of(row, name, place) for name in names)
@@ -103,6 +103,6 @@ def _pair(row: dict[str, Any], place: str, source: str, columns: Sequence[str]) 
     return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
 
-def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
+def _first(row: Columns, names: tuple[str, ...]) -> str:
     """The first of these columns that has a value."""
     return next((str(row[name]) for name in names if row.get(name)), "")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from electra.finetuning.sources import SPLITS, load_hub_splits
 from electra.io.errors import UserError
-from electra.io.rows import read_rows
+from electra.io.rows import Columns, read_rows
 
 FORMS = "sent1 and ending0, ending1 ...; ctx and endings; or question and choices"
 
@@ -59,7 +59,7 @@ def load_splits(
     return splits
 
 
-def parse_question(row: Mapping[str, Any], place: str) -> Question:
+def parse_question(row: Columns, place: str) -> Question:
     """A row in one of the three forms.
 
     Raises:
@@ -92,7 +92,7 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _numbered(row: Mapping[str, Any], name: str) -> list[Any]:
+def _numbered(row: Columns, name: str) -> list[Any]:
     """The columns name0, name1 ... as far as they go."""
     columns = takewhile(row.__contains__, (f"{name}{number}" for number in count()))
     return [row[column] for column in columns]

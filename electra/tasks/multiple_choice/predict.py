@@ -7,6 +7,7 @@ from typing import Any
 from scipy.special import softmax
 
 from electra.finetuning.predict import Predictor, Saved
+from electra.io.rows import Columns
 from electra.tasks.multiple_choice.data import Question, parse_question
 from electra.tasks.multiple_choice.task import ChoiceCollator, ChoiceScorer, encode_questions
 
@@ -20,7 +21,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     )
 
 
-def answer(saved: Saved, questions: Sequence[Question], forward: Any) -> list[dict[str, Any]]:
+def answer(saved: Saved, questions: Sequence[Question], forward: Any) -> list[Columns]:
     answers = []
     rows = encode_questions(questions, saved.tokenizer, saved.settings["max_length"])
     for question, logits in zip(questions, forward(rows), strict=True):

@@ -22,6 +22,7 @@ from electra.finetuning.encoding import Array, ColumnRows, Examples, PaddingColl
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.sources import files_by_split
 from electra.finetuning.task import Kind, Split, Task, TaskData, by_split, file_task, has_one_answer
+from electra.io.rows import Columns
 from electra.tasks.multiple_choice.data import Question, load_splits
 from electra.tasks.multiple_choice.report import REPORTING
 
@@ -70,7 +71,7 @@ def encode_questions(questions: Sequence[Question], tokenizer: PreTrainedTokeniz
     pairs = iter(encode(Examples(firsts, seconds), tokenizer, max_length))
     choices = [[next(pairs) for _ in question.seconds] for question in questions]
     lengths = [len(row) * max(len(pair["input_ids"]) for pair in row) for row in choices]
-    columns: dict[str, Any] = {"choices": choices}
+    columns: Columns = {"choices": choices}
     answers = [question.answer for question in questions]
     if None not in answers:
         columns["labels"] = np.array(answers, np.int64)
@@ -83,13 +84,13 @@ class ChoiceCollator:
 
     pad_token_id: int
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    def __call__(self, rows: Sequence[Columns]) -> dict[str, Tensor]:
         """Returns `choices`, int64 (B, K): rows of the other tensors, -1 where a question has fewer than K choices.
 
         The others are int64 `input_ids`, `token_type_ids`, `attention_mask` (choices of all questions, L), and
         `labels` (B,) if rows have them.
         """
-        pairs: list[dict[str, Any]] = []
+        pairs: list[Columns] = []
         pair_indices = []  # of each question
         for row in rows:
             start = len(pairs)

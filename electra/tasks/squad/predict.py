@@ -1,13 +1,13 @@
 """Rows with a question and its context -> the answer, a piece of the context, and its probability."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from scipy.special import expit
 
 from electra.finetuning.predict import Predictor, Saved
-from electra.io.rows import text_of
+from electra.io.rows import Columns, text_of
 from electra.tasks.squad.data import Question, Questions
 from electra.tasks.squad.heads import SpanModel
 from electra.tasks.squad.task import encode_split
@@ -21,12 +21,12 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     )
 
 
-def parse(row: Mapping[str, Any], place: str) -> tuple[str, str]:
+def parse(row: Columns, place: str) -> tuple[str, str]:
     """Question and context."""
     return text_of(row, "question", place), text_of(row, "context", place)
 
 
-def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[dict[str, Any]]:
+def answer(saved: Saved, items: Sequence[tuple[str, str]], forward: Any) -> list[Columns]:
     """The best answer and its share of the n best; "" and the probability of none if that is above one half."""
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []

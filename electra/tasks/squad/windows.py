@@ -6,13 +6,14 @@ would tokenize it again for each question.
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from electra.finetuning.encoding import Array, ColumnRows, cut_windows, lengths_of, tokenize, windows_with_most_context
 from electra.io.errors import UserError
+from electra.io.rows import Columns
 from electra.tasks.squad.data import Question, Questions
 
 SHORTEST_CONTEXT = 8
@@ -118,7 +119,7 @@ def encode_questions(
 
 
 def make_windows(
-    columns: dict[str, Any],
+    columns: Columns,
     table: list[tuple[int, ...]],
     offsets: list[Array],
     is_training: bool,

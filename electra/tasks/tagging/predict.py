@@ -3,14 +3,14 @@
 The probability of a span is the smallest of its words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from scipy.special import softmax
 
 from electra.finetuning.predict import Predictor, Saved
-from electra.io.rows import text_of
+from electra.io.rows import Columns, text_of
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE, entities_of
 from electra.tasks.tagging.spans import Bounds, words_of
 from electra.tasks.tagging.task import EncoderWithTagger
@@ -32,7 +32,7 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     )
 
 
-def parse(column: str, row: Mapping[str, Any], place: str) -> Item:
+def parse(column: str, row: Columns, place: str) -> Item:
     if tokens := row.get("tokens"):
         return list(map(str, tokens)), [(number, number + 1) for number in range(len(tokens))]
     text = text_of(row, column, place)
@@ -40,7 +40,7 @@ def parse(column: str, row: Mapping[str, Any], place: str) -> Item:
     return [text[start:end] for start, end in bounds], bounds
 
 
-def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: Any) -> list[dict[str, Any]]:
+def answer(saved: Saved, tags: Sequence[str], items: Sequence[Item], forward: Any) -> list[Columns]:
     """`prediction`: start, end and label of each span; `probability` of each."""
     sentences = [words for words, _ in items]
     windows = make_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])

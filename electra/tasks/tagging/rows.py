@@ -5,11 +5,10 @@ text              with entities: spans of characters with a label, see spans.py
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from electra.io.errors import UserError
-from electra.io.rows import Row, text_of
+from electra.io.rows import Columns, Row, text_of
 from electra.tasks.tagging.columns import DOCUMENT, Sentences
 from electra.tasks.tagging.spans import labels_of, read_entities, words_of
 
@@ -48,7 +47,7 @@ def read_sentences(
 
 
 def read_labels(
-    row: Mapping[str, Any],
+    row: Columns,
     label_column: str | None,
     place: str,
 ) -> list[str] | None:
@@ -64,7 +63,7 @@ def read_labels(
     return list(tags)
 
 
-def read_text(row: Mapping[str, Any], place: str) -> tuple[list[str], list[str] | None]:
+def read_text(row: Columns, place: str) -> tuple[list[str], list[str] | None]:
     """The words of a text, and their labels in IOB2 if the row has entities."""
     text = text_of(row, "text", place)
     is_labelled = row.get("entities") is not None

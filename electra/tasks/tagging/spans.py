@@ -5,11 +5,12 @@ are runs of letters and digits, and single marks of punctuation; where a span be
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from electra.io.errors import UserError
+from electra.io.rows import Columns
 from electra.tasks.tagging.schemes import OUTSIDE
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -48,7 +49,7 @@ def labels_of(words: Sequence[Bounds], spans: Iterable[Span], place: str) -> lis
     return labels
 
 
-def read_entities(row: Mapping[str, Any], place: str) -> list[Span]:
+def read_entities(row: Columns, place: str) -> list[Span]:
     """The spans of a row; an error if one is not [start, end, label] within the text."""
     spans = []
     for entity in row["entities"]:
