@@ -7,7 +7,6 @@ The runner owns the folder, seeds, resuming, training, saving, tracking and the 
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +62,7 @@ class Split(NamedTuple):
     is_labelled: bool = True
 
 
-@dataclass(frozen=True)
-class TaskData:
+class TaskData(NamedTuple):
     """The data of a task.
 
     Args:
@@ -103,8 +101,7 @@ Score = Callable[[Array, Any], dict[str, float]]
 Predictions = Callable[[str, Array, Any], Mapping[str, str | dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One task. Functions that need options or the data's source have them bound, by `functools.partial`.
 
     Args:

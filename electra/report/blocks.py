@@ -7,9 +7,8 @@ import base64
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader
 
@@ -19,30 +18,25 @@ from electra.samples import Sample, marked
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     text: str
     level: int = 2
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(NamedTuple):
     texts: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     text: str
     language: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table whose first column names the rows. Columns that are mostly numbers are aligned to the right."""
 
     header: Sequence[str]
@@ -60,8 +54,7 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
     return Table(shown, [[row.get(title, "") for title in shown] for row in rows])
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """An SVG picture; only in HTML. `text` describes it."""
 
     svg: bytes
@@ -73,18 +66,17 @@ class Figure:
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}"
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A text in pieces, the redder the higher the probability of a piece; only in HTML."""
 
     pieces: Sequence[tuple[str, float | None]]
 
 
 Block = Heading | Text | Items | Code | Table | Figure | Passage | Sample
+Blocks = list[Block]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What a report says: its blocks, and the table for a terminal."""
 
     title: str

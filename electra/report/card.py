@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from huggingface_hub import ModelCardData
 
 from electra.io.files import write_file
-from electra.report.blocks import Block, Code, Heading, Table, Text, to_markdown
+from electra.report.blocks import Blocks, Code, Heading, Table, Text, to_markdown
 
 _FOLDERS = re.compile(r"(?<![^\s'\"=(|])/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
 """The folders of an absolute path: they say nothing to a reader, and much about a machine."""
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """What a card says.
 
     Args:
@@ -40,13 +39,13 @@ class Card:
     options: str = ""
     fine_tune: str = ""
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> Blocks:
         lines = [
             f"from transformers import AutoTokenizer, {self.auto_class}\n",
             f'tokenizer = AutoTokenizer.from_pretrained("{self.folder}")',
             f'model = {self.auto_class}.from_pretrained("{self.folder}")',
         ]
-        blocks: list[Block] = [Heading(self.title, 1), Text(self.about)]
+        blocks: Blocks = [Heading(self.title, 1), Text(self.about)]
         blocks.append(Code("\n".join(lines), "python"))
         if self.fine_tune:
             blocks += [Text("Fine-tune it:"), Code(self.fine_tune, "bash")]

@@ -16,7 +16,7 @@ from pathlib import Path
 from electra.io.console import log_plainly
 from electra.io.errors import Parser
 from electra.io.files import read_json
-from electra.report.blocks import Block, Heading, Items, Text, write_report
+from electra.report.blocks import Blocks, Heading, Items, Text, write_report
 from electra.report.efficiency import efficiency_section
 from electra.report.page import write_report as write_run_report
 from electra.report.results import ENVIRONMENT_NAME
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("%s", path)
 
 
-def glue_section(evaluation: Path, run: Path) -> list[Block]:
+def glue_section(evaluation: Path, run: Path) -> Blocks:
     """The results of run_glue.py for the page of the run, with the cost of the score."""
     from electra.tasks.glue.report import REPORTING
 

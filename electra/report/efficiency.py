@@ -9,7 +9,7 @@ from typing import Any
 
 from electra.flops import pfs_days
 from electra.io.console import format_seconds
-from electra.report.blocks import Block, Heading, Items, Table
+from electra.report.blocks import Blocks, Heading, Items, Table
 
 UTILIZATION = 0.33
 """Share of the peak rate that OpenAI's rule assumes ("AI and Compute", 2018, appendix)."""
@@ -44,7 +44,7 @@ def efficiency_section(
     plan: Mapping[str, Any],
     compute: Mapping[str, Any],
     averages: Mapping[str, float | None],
-) -> list[Block]:
+) -> Blocks:
     """The row of a run above the published ones; empty if the run does not say how long it trained.
 
     Args:

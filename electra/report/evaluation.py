@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from electra.io.errors import UserError
-from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, Heading, Items, Report, Table, Text, table_of
 from electra.report.results import Result, RunSummary, ScoredTask, read_evaluation, summarize
 from electra.report.runs import names_of
 
@@ -26,8 +27,7 @@ GENERAL_DEFINITIONS = (
 NOT_PUBLIC = "Another set than above, without runs of this report: the labels of the test sets are not public."
 
 
-@dataclass(frozen=True)
-class PublishedScores:
+class PublishedScores(NamedTuple):
     """One row of a published table, in percent with one decimal, as printed by the source.
 
     Args:
@@ -117,9 +117,9 @@ class Reporting:
 
     # ---- blocks
 
-    def blocks(self, runs: Sequence[RunSummary]) -> list[Block]:
+    def blocks(self, runs: Sequence[RunSummary]) -> Blocks:
         """The report without its title."""
-        blocks: list[Block] = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
+        blocks: Blocks = [Text(SUMMARY), Heading("Development sets"), *self.section(runs)]
         blocks += [Heading("By task"), *self._details(runs)]
         found = self.tasks_in(runs)
         has_average = any(found.keys() & names for names in self.averages.values())
@@ -140,7 +140,7 @@ class Reporting:
             blocks += [Heading("Published rows"), Items([*sources, *notes])]
         return blocks
 
-    def section(self, runs: Sequence[RunSummary]) -> list[Block]:
+    def section(self, runs: Sequence[RunSummary]) -> Blocks:
         """The overview with its remarks, all that other pages show of a report."""
         remarks = []
         for run in runs:
@@ -174,9 +174,9 @@ class Reporting:
             rows.append(row)
         return table_of(rows)
 
-    def _details(self, runs: Sequence[RunSummary]) -> list[Block]:
+    def _details(self, runs: Sequence[RunSummary]) -> Blocks:
         """A table per task with all metrics and seeds. Metrics without a title are called by their names."""
-        blocks: list[Block] = []
+        blocks: Blocks = []
         for name, task in self.tasks_in(runs).items():
             rows = []
             for run in runs:

@@ -7,7 +7,7 @@ from typing import Any
 
 from electra.io.console import format_seconds
 from electra.io.files import write_file
-from electra.report.blocks import Block, Figure, Heading, Items, Table, Text, to_html
+from electra.report.blocks import Block, Blocks, Figure, Heading, Items, Table, Text, to_html
 from electra.report.curves import make_panels, x_label
 from electra.report.drawing import draw, render
 from electra.report.labels import DEFINITIONS, LABELS
@@ -54,9 +54,9 @@ SIZES = {
 """Names in the plan and in the cost of a run -> their titles."""
 
 
-def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> list[Block]:
+def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> Blocks:
     """The page of some runs; `more`: a section of its own, such as GLUE results."""
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for run in runs:
         verdict = run.metrics.get("verdict")
         if verdict:
@@ -77,7 +77,7 @@ def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> list
 # ---- tables
 
 
-def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
+def _held_out(runs: Sequence[RunRecord]) -> Blocks:
     """All columns of one run; the last column of each of several runs."""
     columns = runs[0].held_out
     if len(runs) > 1:
@@ -95,7 +95,7 @@ def _held_out(runs: Sequence[RunRecord]) -> list[Block]:
     return [Heading("Held-out metrics"), about, Table(["", *columns], rows), Items(definitions)]
 
 
-def _sizes(runs: Sequence[RunRecord]) -> list[Block]:
+def _sizes(runs: Sequence[RunRecord]) -> Blocks:
     """Plan and cost, a column per run."""
     facts = [{**run.plan, **run.metrics.get("compute", {})} for run in runs]
     rows = []
@@ -107,8 +107,8 @@ def _sizes(runs: Sequence[RunRecord]) -> list[Block]:
     return [Heading("Plan and cost"), Table(header, rows)] if rows else []
 
 
-def _samples(runs: Sequence[RunRecord]) -> list[Block]:
-    blocks: list[Block] = []
+def _samples(runs: Sequence[RunRecord]) -> Blocks:
+    blocks: Blocks = []
     for run in runs:
         if run.samples and len(runs) > 1:
             blocks.append(Heading(run.name, 3))
@@ -116,7 +116,7 @@ def _samples(runs: Sequence[RunRecord]) -> list[Block]:
     return [Heading("Samples"), Text(ABOUT_SAMPLES), *blocks] if blocks else []
 
 
-def _options(runs: Sequence[RunRecord]) -> list[Block]:
+def _options(runs: Sequence[RunRecord]) -> Blocks:
     """All options of a run; of several runs, those that differ."""
     rows = []
     for name in dict.fromkeys(name for run in runs for name in run.options):

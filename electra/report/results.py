@@ -105,8 +105,7 @@ class ScoredTask:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """One metric over seeds: seed -> fraction, None if undefined. Higher is better."""
 
     values: Mapping[int, float | None]
@@ -130,8 +129,7 @@ class Spread:
         return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
 
 
-@dataclass(frozen=True)
-class TaskSummary:
+class TaskSummary(NamedTuple):
     """All runs of one task, seeds ascending."""
 
     task: ScoredTask
@@ -154,8 +152,7 @@ class TaskSummary:
         return sum(result.collapsed for result in self.results)
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(NamedTuple):
     """All results of one model in one folder: one row of a table.
 
     An average is the mean of the medians of the headline metrics, a fraction; None if a task has no median.

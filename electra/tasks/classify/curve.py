@@ -44,7 +44,7 @@ def run_curve(args: Arguments, prefix: str) -> None:
     picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")
     write_file(render(figure, "png"), folder / "learning_curve.png")
     blocks = [Heading("Learning curve"), picture, *report.blocks]
-    write_report(replace(report, blocks=blocks), folder)
+    write_report(report._replace(blocks=blocks), folder)
 
 
 def draw_curves(points: Mapping[str, Sequence[Evaluation]]) -> Any:

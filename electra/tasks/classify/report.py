@@ -4,12 +4,11 @@ Scores come from results.jsonl, the rest from predictions/TASK-SEED-details.json
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from electra.io.files import read_json
-from electra.report.blocks import Block, Code, Heading, Report
+from electra.report.blocks import Blocks, Code, Heading, Report
 from electra.report.evaluation import Reporting
 from electra.report.results import Result, RunSummary, read_evaluation
 from electra.report.runs import names_of
@@ -56,11 +55,11 @@ class LabelReporting(Reporting):
 
     def report(self, folders: Sequence[Path]) -> Report:
         report = super().report(folders)
-        extra: list[Block] = []
+        extra: Blocks = []
         for folder, name in names_of(folders).items():
             result, details = read_details(folder)
             extra += [Heading(f"{name}, seed {result.seed}"), Code(details["text"], "")]
-        return replace(report, blocks=[*report.blocks, *extra])
+        return report._replace(blocks=[*report.blocks, *extra])
 
 
 def read_details(folder: Path) -> tuple[Result, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, fbeta_score, roc_auc_score
 
-from electra.report.blocks import Block, Heading, Items, Passage, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, Heading, Items, Passage, Report, Table, Text, table_of
 from electra.tasks.detect.scores import Judged
 
 CONTEXT = 50
@@ -65,7 +65,7 @@ class Scores:
 def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Report:
     """The page of `detect`: `summary` as in summary.json, and the worst lines of scores.jsonl."""
     rows = []
-    passages: list[Block] = []
+    passages: Blocks = []
     for line in worst:
         spans = sorted(line["spans"], key=lambda span: -span[2])
         words = [line["text"][start:end] for start, end, _ in spans[:10]]
@@ -79,7 +79,7 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
         passages += [Heading(line["place"], 3), Passage(pieces(line))]
     table = table_of(rows)
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
-    blocks: list[Block] = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
+    blocks: Blocks = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
     agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
     if agreement:
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]

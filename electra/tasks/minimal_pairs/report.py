@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from electra.io.files import read_json
-from electra.report.blocks import Block, Heading, Items, Report, Table, Text, table_of
+from electra.report.blocks import Blocks, Heading, Items, Report, Table, Text, table_of
 from electra.report.evaluation import percent
 from electra.report.runs import names_of
 from electra.tasks.minimal_pairs.data import Pair
@@ -96,7 +96,7 @@ def report(folders: Sequence[Path]) -> Report:
         for score, results in read_results(folder)["scores"].items():
             columns[score if len(folders) == 1 else f"{title}: {score}"] = results
     table = accuracy_table(columns, "phenomena")
-    blocks: list[Block] = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
+    blocks: Blocks = [Text("Accuracy in percent ± standard error. Definitions at the end.")]
     blocks += [Heading("By phenomenon"), table]
     blocks += [Heading("By paradigm"), accuracy_table(columns, "paradigms")]
     blocks += [Heading("Definitions"), Items(DEFINITIONS)]

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from electra.finetuning.sources import files_by_split, load_hub_splits
 from electra.io.errors import UserError
 from electra.io.files import expand
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     id: str
     text: str
     paragraph: int  # its index

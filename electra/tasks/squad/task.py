@@ -5,9 +5,9 @@ scripts read them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
@@ -52,8 +52,7 @@ def open_task(args: Arguments) -> Task:
     )
 
 
-@dataclass(frozen=True)
-class References:
+class References(NamedTuple):
     """Questions, their windows, and the options of the command, which say how answers are chosen.
 
     `n_best_size` is the number of starts, and of ends for each, that the model returns, and of answers that are kept.

@@ -5,10 +5,9 @@ A word has the label of its first token, as in google-research/electra, finetune
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,8 +53,7 @@ def open_task(args: Arguments) -> Task:
     )
 
 
-@dataclass(frozen=True)
-class References:
+class References(NamedTuple):
     """A split: its sentences, their windows, and the tags that are the classes, in `scheme`."""
 
     sentences: Sentences
