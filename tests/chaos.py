@@ -7,10 +7,8 @@ After each kill every checkpoint must be whole; in the end weights, optimizer an
 """
 
 import argparse
-import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,9 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where a file is started, not a module
 
 from electra.io.checkpoints import checkpoints_of, find_damage
+from electra.pretraining.command import main as pretrain
+from tests.helpers import exit_codes, fork, wait_for
 from tests.pretraining.runs import assert_same_state, flags, write_corpus
 
-ROOT = Path(__file__).parents[1]
 TWO_STAGE = {"objective": "two_stage", "generator_size": 1, "intermediate_size": 64}
 MATRIX = (
     {"segment_policy": "windows"},
@@ -41,61 +40,34 @@ WHEN = {"cache": 2, "begin": 1, "save": 2, "step": 5}
 """When to kill, and how often: while tokenizer and cache are built, before the first step, in a save, after a step."""
 
 
-def start(argv):
-    """The real command, its lines to be read."""
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "run_pretraining.py"), *argv],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def run_to_its_end(argv):
-    process = start(argv)
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+def run_to_its_end(argv, log):
+    assert exit_codes([fork(pretrain, argv, log=log)]) == [0], log.read_text()
 
 
 def kill_at_random(argv, folder, source, when):
     """Start a run below `folder` and kill it at a moment of this kind; its cache is taken away first, if asked for."""
     if when == "cache":
         shutil.rmtree(folder / "cache", ignore_errors=True)
-    process = start(argv)
+    log = folder / "log.txt"
+    log.write_text("")
+    process = fork(pretrain, argv, log=log)
     try:
         if when == "cache":
-            _wait(process, lambda: any((folder / "cache").glob("*.lock")), "no cache was built")
+            wait_for(lambda: any((folder / "cache").glob("*.lock")), process)
             time.sleep(source.uniform(0, 0.3))
-        elif when == "save":
-            for _ in range(source.randint(1, 4)):
-                _read_to(process, ": loss ")
-            _wait(process, (folder / "output" / "killed" / "unfinished").is_dir, "nothing was saved")
-            time.sleep(source.uniform(0, 0.01))
+        elif when == "begin":
+            wait_for(lambda: "run folder " in log.read_text(), process)
+            time.sleep(source.uniform(0, 0.2))
         else:
-            for _ in range(source.randint(1, 10) if when == "step" else 1):
-                _read_to(process, ": loss " if when == "step" else "run folder ")
-            time.sleep(source.uniform(0, 0.04 if when == "step" else 0.2))
-        assert process.poll() is None, "it had ended before it was killed"
+            steps = source.randint(1, 4 if when == "save" else 10)
+            wait_for(lambda: log.read_text().count(": loss ") >= steps, process)
+            if when == "save":
+                wait_for((folder / "output" / "killed" / "unfinished").is_dir, process)
+            time.sleep(source.uniform(0, 0.01 if when == "save" else 0.04))
+        assert process.is_alive(), "it had ended before it was killed"
     finally:
         process.kill()
-        process.communicate()
-
-
-def _read_to(process, word):
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if word in line:
-            return
-    raise AssertionError(f"it ended before it said {word!r}: {''.join(said)}")
-
-
-def _wait(process, is_there, otherwise):
-    """Until something lies on the disk. Its lines are few meanwhile: they fit into the pipe."""
-    while not is_there():
-        assert process.poll() is None, f"{otherwise}: {process.communicate()[0]}"
-        time.sleep(0.0005)
+        process.join()
 
 
 def newest_step(run):
@@ -122,15 +94,15 @@ def disturb(folder, kills, seed, **options):
     write_corpus(folder / "corpus.txt", documents=300)
     options = {
         "hidden_size": 16, "num_hidden_layers": 1, "save_steps": 2, "logging_steps": 1, "max_steps": max_steps,
-        "save_total_limit": 2, "eval_steps": 5, **options,
+        "save_total_limit": 2, "eval_steps": 10, **options,
     }  # fmt: skip
     source = random.Random(seed)
     argv, reached = flags(folder, experiment_name="killed", auto_resume=True, **options), []
     for when in source.choices(list(WHEN), list(WHEN.values()), k=kills):
         kill_at_random(argv, folder, source, when)
         reached.append((when, newest_step(folder / "output" / "killed")))
-    run_to_its_end(argv)
-    run_to_its_end(flags(folder, experiment_name="whole", **options))
+    run_to_its_end(argv, folder / "log.txt")
+    run_to_its_end(flags(folder, experiment_name="whole", **options), folder / "log.txt")
     last = f"checkpoint-{max_steps}"
     assert_same_state(folder / "output" / "whole" / last, folder / "output" / "killed" / last)
     return reached

@@ -1,12 +1,20 @@
 """What tests of every folder use: files, and the scripts as a user starts them."""
 
 import json
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from accelerate.state import PartialState
+
+from electra.io.errors import run_script
 
 parametrize = pytest.mark.parametrize
 ROOT = Path(__file__).parents[1]
@@ -29,24 +37,12 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def start(script, argv, cwd):
-    """Start one of the scripts at the top."""
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / script), *argv],
-        cwd=cwd,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run(script, argv, cwd, expect=0):
-    """Standard output and standard error of a command that ends with this exit code."""
-    process = start(script, argv, cwd)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == expect, out + err
-    return out, err
+    """Standard output and standard error of one of the scripts at the top, which ends with this exit code."""
+    command = [sys.executable, str(ROOT / script), *argv]
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout, done.stderr
 
 
 def torchrun(program, argv, cwd):
@@ -54,3 +50,50 @@ def torchrun(program, argv, cwd):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     command = [*launcher, str(program), *map(str, argv)]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+
+
+# ---- processes that need not import anything
+
+
+def fork(function, *args, log, **variables):
+    """A process that runs a command in a copy of this one, at once; what it says goes to the file `log`."""
+    process = multiprocessing.get_context("fork").Process(target=_command, args=(function, args, log, variables))
+    process.start()
+    process.log = log
+    return process
+
+
+def _command(function, args, log, variables):
+    os.environ.update(variables)
+    PartialState._reset_state()  # which the copied process may have had
+    sys.stdout = sys.stderr = log.open("w", buffering=1)
+    torch.set_num_threads(1)
+    run_script(partial(function, *args))
+
+
+def fork_ranks(function, *args, folder):
+    """Two processes of a distributed run, which call the function; their lines go to rank-0.log and rank-1.log."""
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    names = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+    return [fork(function, *args, log=folder / f"rank-{name['RANK']}.log", **shared, **name) for name in names]
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def exit_codes(processes):
+    """Of processes that end by themselves."""
+    for process in processes:
+        process.join(200)
+    return [process.exitcode for process in processes]
+
+
+def wait_for(condition, *processes):
+    """Until the condition holds, while none of the processes has ended."""
+    while not condition():
+        for process in processes:
+            assert process.is_alive(), process.log.read_text()
+        time.sleep(0.002)

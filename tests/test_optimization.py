@@ -144,22 +144,6 @@ def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps
     assert factor == approx(expected, abs=1e-12)
 
 
-def test_a_schedule_begins_with_factor_0_and_resumes():
-    def make():
-        optimizer = AdamWNoBiasCorrection(make_parameters(), lr=2.0)
-        return LambdaLR(optimizer, functools.partial(product_schedule, warmup_steps=2, total_steps=4))
-
-    scheduler, used = make(), []
-    for _ in range(5):
-        used.append(scheduler.get_last_lr()[0])
-        scheduler.optimizer.step()
-        scheduler.step()
-        if len(used) == 2:
-            saved, scheduler = scheduler.state_dict(), make()
-            scheduler.load_state_dict(saved)
-    assert used == [0.0, 2 * 0.75 * 0.5, 2 * 0.5, 2 * 0.25, 0.0]
-
-
 def test_joined_schedules_follow_one_another_each_from_its_start():
     parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     optimizer = torch.optim.SGD([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 4.0}], lr=1.0)

@@ -1,18 +1,21 @@
 """FSDP on two processes: the weights of a run on one, checkpoints to go on from, networks to fine-tune.
 
-Torch's own FSDP, on CPUs and gloo; only accelerate's choice of devices is changed (fsdp_on_cpu.py).
+Torch's own FSDP, on CPUs and gloo; only accelerate's choice of devices is changed.
 """
 
 import json
+import shutil
 
+import accelerate.state
 import pytest
 import torch
+from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from electra.io.checkpoints import find_damage
 from electra.pretraining.command import main
-from tests.helpers import ROOT, parametrize, torchrun
+from tests.helpers import exit_codes, fork_ranks, parametrize
 from tests.pretraining.runs import flags, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -26,15 +29,34 @@ def networks(run_folder):
     return {f"{role}.{name}": weight for role, weights in files for name, weight in weights.items()}
 
 
+def train_and_resume(folder, options):
+    """A run, and one that goes on from its checkpoint of step 2; accelerate takes gloo's processes for GPUs.
+
+    accelerate gives FSDP to no CPU, torch does.
+    """
+    initialize = accelerate.state.PartialState.__init__
+
+    def initialize_as_gpus(self, *args, **kwargs):
+        initialize(self, *args, **kwargs)
+        if self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type = DistributedType.MULTI_GPU
+
+    accelerate.state.PartialState.__init__ = initialize_as_gpus
+    main(flags(folder, experiment_name="whole", **options))
+    copy = folder / "output" / "resumed" / "checkpoint-2"
+    if torch.distributed.get_rank() == 0:
+        shutil.copytree(folder / "output" / "whole" / "checkpoint-2", copy)
+    torch.distributed.barrier()
+    main(flags(folder, resume_from_checkpoint=copy, **options))
+
+
 @parametrize("config", [{}, SHARDED], ids=["default", "sharded"])
 def test_sharded_runs_train_resume_and_export_alike(tmp_path, config):
     write_corpus(tmp_path / "corpus.txt")
     (tmp_path / "fsdp.json").write_text(json.dumps(config))
-    options = {**OPTIONS, "per_device_train_batch_size": 4, "fsdp": "full_shard"}
-    arguments = {**options, "fsdp_config": str(tmp_path / "fsdp.json")}
-    program = ROOT / "tests" / "integration" / "fsdp_on_cpu.py"
-    done = torchrun(program, [tmp_path, json.dumps(arguments)], tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    sharded = {"per_device_train_batch_size": 4, "fsdp": "full_shard", "fsdp_config": tmp_path / "fsdp.json"}
+    ranks = fork_ranks(train_and_resume, tmp_path, {**OPTIONS, **sharded}, folder=tmp_path)
+    assert exit_codes(ranks) == [0, 0], ranks[0].log.read_text()
     main(flags(tmp_path, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
     one, whole, resumed = (networks(tmp_path / "output" / name) for name in ("one", "whole", "resumed"))
     for name, weight in one.items():

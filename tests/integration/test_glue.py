@@ -1,7 +1,5 @@
 """run_glue.py as a user runs it: from pre-training to a score, and on two processes."""
 
-import time
-
 import numpy as np
 import pytest
 from pytest import approx
@@ -10,7 +8,7 @@ from electra.finetuning.encoder import load_encoder
 from electra.pretraining.command import main as pretrain
 from electra.report.results import read_results
 from electra.tasks.glue.command import main as glue
-from tests.helpers import ROOT, run, start, torchrun
+from tests.helpers import exit_codes, fork, fork_ranks, run, wait_for
 from tests.pretraining.runs import FAST, write_corpus
 from tests.pretraining.runs import flags as pretraining_flags
 from tests.tasks.glue.files import flags, write_encoder, write_glue
@@ -42,9 +40,9 @@ def test_two_processes_give_the_results_of_one(tmp_path, glue_tokenizer):
     options = {"tasks": ["mnli"], "num_seeds": 1, "use_cpu": True, "head_dropout": 0, "learning_rate": 1e-2}
     options["bf16"] = False  # whose rounding is more than what is compared
     argv = flags(tmp_path, experiment_name="two", **{**options, "per_device_train_batch_size": 4})
-    result = torchrun(ROOT / "run_glue.py", argv, tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("mnli seed 42:") == 1
+    ranks = fork_ranks(glue, argv, folder=tmp_path)
+    assert exit_codes(ranks) == [0, 0], ranks[0].log.read_text()
+    assert [rank.log.read_text().count("mnli seed 42:") for rank in ranks] == [1, 0]
     assert [r.settings["processes"] for r in read_results(tmp_path / "output" / "two" / "results.jsonl")] == [2]
     glue(flags(tmp_path, experiment_name="one", **{**options, "per_device_train_batch_size": 8}))
     one, other = (np.load(tmp_path / "output" / name / "predictions" / "mnli-42.npz") for name in ("one", "two"))
@@ -65,13 +63,10 @@ def test_commands_share_a_folder_and_one_may_be_killed(tmp_path, glue_tokenizer)
     }
     argv = flags(tmp_path, experiment_name="shared", **options)
     folder = tmp_path / "output" / "shared"
-    commands = [start("run_glue.py", argv, tmp_path) for _ in range(3)]
-    while not any(folder.glob("predictions/*.npz")):
-        time.sleep(0.05)
-    commands[0].kill()
-    for command in commands:
-        command.communicate(timeout=300)
-    assert [command.returncode for command in commands[1:]] == [0, 0]
+    killed, *others = (fork(glue, argv, log=tmp_path / f"{number}.log") for number in range(3))
+    wait_for(lambda: any(folder.glob("predictions/*.npz")), killed, *others)
+    killed.kill()
+    assert exit_codes(others) == [0, 0]
     glue(argv)  # makes what the killed command had begun, if no other did
     glue(flags(tmp_path, experiment_name="single", **options))
     shared, single = (read_results(tmp_path / "output" / name / "results.jsonl") for name in ("shared", "single"))

@@ -1,11 +1,11 @@
 """The same run on one process, on two hosts, and with accumulation: the same text, masks and weights.
 
-Real commands by torchrun and gloo; a host is a torchrun of its own. Without dropout, whose random numbers are each
-process's own. A host that is killed ends the other one with one line and a checkpoint to go on from.
+Two runs are real commands by torchrun, on two hosts and with a restart; the ranks of the others are copies of this
+process. All by gloo, without dropout, whose random numbers are each process's own. A process that is killed ends the
+other one with one line and a checkpoint to go on from.
 """
 
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -13,13 +13,27 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from pytest import approx
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+from electra.data import shards
 from electra.io.checkpoints import find_damage
 from electra.pretraining.command import main as pretrain
-from tests.helpers import ENVIRONMENT, ROOT, parametrize, read_json, torchrun
+from electra.pretraining.data import load_data
+from electra.pretraining.options import parse_arguments
+from tests.helpers import (
+    ENVIRONMENT,
+    ROOT,
+    exit_codes,
+    fork_ranks,
+    free_port,
+    parametrize,
+    read_json,
+    torchrun,
+    wait_for,
+)
 from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -45,9 +59,7 @@ def start(argv, *launcher, log):
 
 def start_hosts(argv, folder):
     """Two torchruns of one process each, which find each other at a port that is free now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = ["--master_addr=127.0.0.1", f"--master_port={free.getsockname()[1]}"]
+    address = ["--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     shape = ["--nnodes=2", "--nproc_per_node=1", *address]
     return [start(argv, *shape, f"--node_rank={rank}", log=folder / f"host-{rank}.log") for rank in range(2)]
 
@@ -80,102 +92,95 @@ def test_processes_and_accumulation_change_nothing_but_rounding(tmp_path):
             assert_close(tensor, weights[name], rtol=0, atol=1e-4)
 
 
-@parametrize("lost", [0, 1])
-def test_a_killed_host_ends_the_other_with_a_whole_checkpoint(tmp_path, lost):
+@pytest.fixture
+def endless(tmp_path):
+    """`endless(**options)`: two processes of a run without an end, which has a checkpoint."""
     write_corpus(tmp_path / "corpus.txt")
-    hosts = start_hosts(options(tmp_path, "hosts", max_steps=100_000, save_steps=5), tmp_path)
-    try:
-        while not list(tmp_path.glob("output/hosts/checkpoint-*")):
-            assert all(host.poll() is None for host in hosts), (tmp_path / "host-0.log").read_text()
-            time.sleep(0.1)
-        host = psutil.Process(hosts[lost].pid)
-        for process in (*host.children(recursive=True), host):
-            process.kill()
-        assert hosts[1 - lost].wait(timeout=300) == 1  # torchrun's own code for a process that failed
-    finally:
-        for host in hosts:
-            host.kill()
-    said = (tmp_path / f"host-{1 - lost}.log").read_text()
-    (error,) = re.findall(r"^error: (.*)", said, re.MULTILINE)
+    ranks = []
+
+    def start_ranks(**others):
+        argv = options(tmp_path, "endless", max_steps=100_000, save_steps=5, **others)
+        ranks.extend(fork_ranks(pretrain, argv, folder=tmp_path))
+        run = tmp_path / "output" / "endless"
+        wait_for(lambda: list(run.glob("checkpoint-*")), *ranks)
+        return ranks
+
+    yield start_ranks
+    for rank in ranks:
+        rank.kill()
+
+
+@parametrize("lost", [0, 1])
+def test_a_killed_process_ends_the_other_with_a_whole_checkpoint(endless, lost):
+    ranks = endless()
+    ranks[lost].kill()
+    other = ranks[1 - lost]
+    assert exit_codes([other]) == [2]
+    (error,) = re.findall(r"^error: (.*)", other.log.read_text(), re.MULTILINE)
     assert error.startswith("another of the 2 processes has ended or cannot be reached; ")
     named = re.search(r"the last good checkpoint is (\S+);", error)
     assert named is not None and find_damage(Path(named[1])) is None
     assert error.endswith("start the same command again on all hosts, with --auto_resume or --resume_from_checkpoint")
 
 
-def stop_a_worker(torchrun, run, log, send):
-    """Wait for a checkpoint of the run, then send a signal to the process of rank 1."""
-    while not list(run.glob("checkpoint-*")):
-        assert torchrun.poll() is None, log.read_text()
-        time.sleep(0.05)
-    (worker,) = (p for p in psutil.Process(torchrun.pid).children() if p.environ().get("RANK") == "1")
-    send(worker)
+def test_a_process_that_hangs_ends_the_run_after_the_time_out(endless):
+    ranks = endless(ddp_timeout=8)
+    psutil.Process(ranks[1].pid).suspend()
+    assert exit_codes(ranks[:1]) == [2]
+    assert "error: another of the 2 processes has ended or cannot be reached; " in ranks[0].log.read_text()
 
 
 def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
-    launcher = ["--standalone", "--nproc_per_node=2", "--max_restarts=3"]
     log = tmp_path / "torchrun.log"
     run = tmp_path / "output" / "killed"
-    lengths = {"max_steps": 60, "save_steps": 3, "save_total_limit": 2}
+    lengths = {"max_steps": 40, "save_steps": 4, "save_total_limit": 2}
+    launcher = ["--standalone", "--nproc_per_node=2", "--max_restarts=3"]
     killed = start(options(tmp_path, "killed", auto_resume=True, **lengths), *launcher, log=log)
     try:
-        stop_a_worker(killed, run, log, psutil.Process.kill)
+        while not list(run.glob("checkpoint-*")):
+            assert killed.poll() is None, log.read_text()
+            time.sleep(0.02)
+        workers = psutil.Process(killed.pid).children()
+        (worker,) = (worker for worker in workers if worker.environ().get("RANK") == "1")
+        worker.kill()
         assert killed.wait(timeout=300) == 0, log.read_text()
     finally:
         killed.kill()
     assert "resuming" in log.read_text()
-    whole = start(options(tmp_path, "whole", **lengths), *launcher, log=log)
-    assert whole.wait(timeout=300) == 0, log.read_text()
-    assert_same_state(run / "checkpoint-60", run.with_name("whole") / "checkpoint-60")
+    whole = fork_ranks(pretrain, options(tmp_path, "whole", **lengths), folder=tmp_path)
+    assert exit_codes(whole) == [0, 0], whole[0].log.read_text()
+    assert_same_state(run / "checkpoint-40", run.with_name("whole") / "checkpoint-40")
 
 
-def test_a_process_that_hangs_ends_the_run_after_the_time_out(tmp_path):
-    write_corpus(tmp_path / "corpus.txt")
-    log = tmp_path / "torchrun.log"
-    argv = options(tmp_path, "hangs", max_steps=100_000, save_steps=3, ddp_timeout=20)
-    hanging = start(argv, "--standalone", "--nproc_per_node=2", log=log)
+def load_and_wait(argv):
+    """Load the data of a run; then one process lets the other one wait within a collective."""
+    args = parse_arguments(argv)
+    print(f"documents: {len(load_data(args, None).cache)}")
+    if args.training.process_index == 0:
+        time.sleep(5)
     try:
-        stop_a_worker(hanging, tmp_path / "output" / "hangs", log, psutil.Process.suspend)
-        assert hanging.wait(timeout=200) == 1
-    finally:
-        hanging.kill()
-    assert "error: another of the 2 processes has ended or cannot be reached; " in log.read_text()
+        torch.distributed.all_reduce(torch.zeros(1))
+        print("waited")
+    except RuntimeError:
+        print("gave up")
 
 
-SLOW_CACHE = """
-import sys, time
-import torch
-from electra.data import shards
-from electra.pretraining.data import load_data
-from electra.pretraining.options import parse_arguments
-
-build = shards.build_shard
-
-def slowly(*args, **options):
-    time.sleep(7)  # several times the time-out of a collective
-    build(*args, **options)
-
-shards.build_shard = slowly
-args = parse_arguments(sys.argv[1:])
-print(f"documents: {len(load_data(args, None).cache)}", flush=True)
-if args.training.process_index == 0:
-    time.sleep(7)  # the same wait within a collective
-try:
-    torch.distributed.all_reduce(torch.zeros(1))
-    print("waited", flush=True)
-except RuntimeError:
-    print("gave up", flush=True)
-"""
-
-
-def test_building_a_cache_may_take_longer_than_a_collective(tmp_path):
+def test_building_a_cache_may_take_longer_than_a_collective(tmp_path, monkeypatch):
     """--ddp_timeout holds on CPUs too, and does not end the wait for the cache."""
     write_corpus(tmp_path / "corpus.txt")
-    (tmp_path / "build.py").write_text(SLOW_CACHE)
-    done = torchrun(tmp_path / "build.py", options(tmp_path, "run", ddp_timeout=2), tmp_path)
-    assert done.stdout.count("documents: 30") == 2, done.stderr
-    assert "gave up" in done.stdout and "waited" not in done.stdout, done.stdout
+    build = shards.build_shard
+
+    def slowly(*args, **others):
+        time.sleep(5)  # more than twice the time-out of a collective
+        build(*args, **others)
+
+    monkeypatch.setattr(shards, "build_shard", slowly)
+    ranks = fork_ranks(load_and_wait, options(tmp_path, "run", ddp_timeout=2), folder=tmp_path)
+    exit_codes(ranks)
+    said = "".join(rank.log.read_text() for rank in ranks)
+    assert said.count("documents: 30") == 2, said
+    assert "gave up" in said and "waited" not in said, said
 
 
 LEAVING = """

@@ -27,41 +27,57 @@ def noisy_batch(*lengths):
     return {**batch, "sample_noise": sample_noise}
 
 
+def of_generator(network, batch, output, config, cells):
+    """The generator's fields; log p (N, V) and hidden states (N, width) at the masked positions."""
+    ids, originals = batch["input_ids"], batch["input_ids"][cells]
+    masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[output.mlm_mask], MASK))
+    made = network(masked, batch["attention_mask"], batch["token_type_ids"], output_hidden_states=True)
+    logits = made.logits[cells]
+    log_p = logits.log_softmax(1)
+    nll = F.nll_loss(log_p, originals, reduction="none")
+    fields = {"generator_nll": nll, "generator_loss": nll.mean(), "predicted_ids": logits.argmax(1)}
+    fields["sampled_ids"] = sample_tokens(
+        logits,
+        batch["sample_noise"][cells],
+        temperature=config.sampling_temperature,
+        disallowed_ids=originals if config.disallow_correct else None,
+    )
+    return fields, log_p, made.hidden_states[-1][cells]
+
+
+def of_language_model(made, copy_gate, ids, seen):
+    """The probabilities (B, L, V), the loss of each token (B, L), and the copy gate's logits (B, L, 1) or None."""
+    p, gate = made.logits.softmax(2), None
+    if copy_gate is not None:
+        gate = copy_gate(made.hidden_states[-1])
+        p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
+    return p, -p.gather(2, ids.unsqueeze(2)).squeeze(2).log(), gate
+
+
 def written_out(copies, batch, output, config):
     """Fields of the output, from logits over the vocabulary at all positions and from what the output says is masked.
 
     Fields of masked positions have one value for each of them, (N,); `at_masked` selects the output's.
     """
     ids, inputs = batch["input_ids"], (batch["attention_mask"], batch["token_type_ids"])
-    rows, slots = output.mlm_mask.nonzero(as_tuple=True)
-    cells = rows, output.mlm_positions[rows, slots]
-    originals, noise = ids[cells], batch["sample_noise"][cells]
+    rows, _ = output.mlm_mask.nonzero(as_tuple=True)
+    cells = rows, output.mlm_positions[output.mlm_mask]
     objective = objective_of(config.objective, config.uniform_generator)
     fields = {}
     if objective.has_generator:
-        masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[rows, slots], MASK))
-        made = copies["generator"](masked, *inputs, output_hidden_states=True)
-        logits, hidden = made.logits[cells], made.hidden_states[-1][cells]
-        log_p = logits.log_softmax(1)
-        fields["generator_nll"] = F.nll_loss(log_p, originals, reduction="none")
-        fields["generator_loss"] = fields["generator_nll"].mean()
-        fields["predicted_ids"] = logits.argmax(1)
-        disallowed = originals if config.disallow_correct else None
-        temperature = config.sampling_temperature
-        fields["sampled_ids"] = sample_tokens(logits, noise, temperature=temperature, disallowed_ids=disallowed)
+        fields, log_p, hidden = of_generator(copies["generator"], batch, output, config, cells)
     elif objective.draws_uniformly:
-        fields["sampled_ids"] = (noise * VOCAB_SIZE).long()
+        fields["sampled_ids"] = (batch["sample_noise"][cells] * VOCAB_SIZE).long()
     seen = output.corrupted_input_ids
     if objective.sees_samples:
-        is_noise = torch.ones_like(originals, dtype=torch.bool)
+        is_noise = torch.ones_like(ids[cells], dtype=torch.bool)
         if objective.is_energy_based:
             is_noise = batch["mask_noise"][..., 1][cells] < 0.5
-        shown = torch.where(is_noise, fields["sampled_ids"], originals)
+        shown = torch.where(is_noise, fields["sampled_ids"], ids[cells])
         seen = fields["corrupted_input_ids"] = ids.index_put(cells, shown)
         fields["is_replaced"] = seen != ids
         if objective.is_energy_based:
             fields["is_replaced"] = torch.zeros_like(ids, dtype=torch.bool).index_put(cells, is_noise)
-
     made = copies["discriminator"](seen, *inputs, output_hidden_states=True)
     if objective.finds_replaced:
         logits = made.logits
@@ -71,26 +87,30 @@ def written_out(copies, batch, output, config):
         fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
         nll = F.binary_cross_entropy_with_logits(logits, fields["is_replaced"].float(), reduction="none")
     else:
-        p = made.logits.softmax(2)
-        if objective.has_copy_gate:
-            gate = copies["copy_gate"](made.hidden_states[-1])
-            fields["discriminator_logits"] = -gate.squeeze(2)
-            p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
-        nll = -p.gather(2, ids.unsqueeze(2)).squeeze(2).log()
+        p, nll, gate = of_language_model(made, copies.get("copy_gate"), ids, seen)
         fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]
+        if objective.has_copy_gate:
+            fields["discriminator_logits"] = -gate.squeeze(2)
     counted = batch["attention_mask"].bool() if objective.at_all_tokens else cells
     fields["main_loss"] = fields["loss"] = nll[counted].mean()
     if objective.has_generator:
         generator_loss = fields["generator_loss"]
         if objective.is_adversarial:
-            reward, score = nll[cells].detach(), copies["baseline"](hidden.detach()).squeeze(1)
-            advantage, right = reward + F.logsigmoid(score.detach()), torch.exp(-reward)
-            fields["adversarial_loss"] = F.nll_loss(log_p * advantage[:, None], fields["sampled_ids"])
-            fields["baseline_loss"] = (-right * F.logsigmoid(score) - (1 - right) * F.logsigmoid(-score)).mean()
-            fields["generator_entropy"] = -(log_p.exp() * log_p).sum(1)
+            fields |= of_adversary(copies["baseline"], hidden, log_p, fields["sampled_ids"], nll[cells].detach())
             generator_loss = fields["adversarial_loss"] + fields["baseline_loss"]
         fields["loss"] = generator_loss + config.discriminator_weight * fields["main_loss"]
     return fields
+
+
+def of_adversary(baseline, hidden, log_p, sampled, reward):
+    """The fields of a generator that is trained by reinforcement; the reward is the discriminator's loss."""
+    score, right = baseline(hidden.detach()).squeeze(1), torch.exp(-reward)
+    advantage = reward + F.logsigmoid(score.detach())
+    return {
+        "adversarial_loss": F.nll_loss(log_p * advantage[:, None], sampled),
+        "baseline_loss": (-right * F.logsigmoid(score) - (1 - right) * F.logsigmoid(-score)).mean(),
+        "generator_entropy": -(log_p.exp() * log_p).sum(1),
+    }
 
 
 def at_masked(output, values):

@@ -13,9 +13,18 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.command import main
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import make_plan
+from electra.report.curves import make_panels
 from tests.pretraining.runs import flags, write_corpus
 
 Pair = ElectraForJointPretraining
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_panel():
+    """Reports of runs draw one of twelve panels, which halves the time of a tiny run; tests/report draws them all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("electra.report.page.make_panels", lambda runs: make_panels(runs)[:1])
+        yield
 
 
 @pytest.fixture

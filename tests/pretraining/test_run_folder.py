@@ -1,13 +1,11 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from pytest import raises
 
-from electra.io.checkpoints import ORIGIN_NAME, write_manifest
 from electra.io.errors import UserError
 from electra.pretraining.configuration import RESUMING
 from electra.pretraining.options import parse_arguments
@@ -131,11 +129,6 @@ def test_changes_of_earlier_starts_are_kept(origin):
     assert kept.changes == earlier and kept.first_held_out_text == "h"
 
 
-def test_held_out_text_of_another_content_is_recorded(origin):
-    other = resumed(origin, replace(origin, held_out_text="other text"))
-    assert other.changes == ["from step 4 on: other held-out text"]
-
-
 def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     then = with_options(origin, init_generator=f"{tmp_path}/g")
@@ -146,14 +139,6 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(origin, tmp_pat
 def test_another_text_or_batch_is_refused(origin, name, named):
     with raises(UserError, match=named):
         resumed(origin, replace(origin, **{name: 9}))
-
-
-def test_a_resumed_run_knows_its_step_and_options(tmp_path, origin):
-    checkpoint = write_checkpoint(tmp_path / "output" / "run", 4)
-    (checkpoint / ORIGIN_NAME).write_text(json.dumps(asdict(origin)))
-    write_manifest(checkpoint)
-    run = opened(tmp_path, auto_resume=True)
-    assert (run.step, run.origin, run.options) == (4, origin, origin.options)
 
 
 # ---- what is written
