@@ -60,7 +60,10 @@ class Evaluation:
         return any(other.start == task.name for other in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
-        return next((r for r in self.results if (r.task, r.seed) == (task, seed)), None)
+        for result in self.results:
+            if result.task == task and result.seed == seed:
+                return result
+        return None
 
     def best_first(self, task: Task, *more: Result) -> list[int]:
         """Seeds of the finished runs in the folder and of `more`, ordered by headline, best first."""

@@ -81,7 +81,7 @@ class Progress(TrainerCallback):
 
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
-        self.bar = tqdm(total=steps, disable=None if is_shown else True, bar_format=form, leave=False)
+        self.bar = tqdm(total=steps, disable=not is_shown or None, bar_format=form, leave=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update()

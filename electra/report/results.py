@@ -175,7 +175,8 @@ def summarize(
     models = list(dict.fromkeys(result.model for result in results))
     summaries = []
     for model in models:
-        own = sorted((result for result in results if result.model == model), key=lambda result: result.seed)
+        own = [result for result in results if result.model == model]
+        own.sort(key=lambda result: result.seed)
         tasks = {}
         for task_name, task in known.items():
             runs = tuple(result for result in own if result.task == task_name)

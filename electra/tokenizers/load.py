@@ -62,9 +62,11 @@ def load_tokenizer(tokenizer_path: str) -> PreTrainedTokenizerBase:
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
-    places = (folder, *(folder / name for name in TOKENIZER_SUBFOLDERS))
-    found = next((place for place in places if any((place / name).is_file() for name in TOKENIZER_FILES)), None)
-    if found is None:
+    for name in ("", *TOKENIZER_SUBFOLDERS):
+        found = folder / name
+        if any((found / file).is_file() for file in TOKENIZER_FILES):
+            break
+    else:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
     if not (found / "tokenizer_config.json").is_file():

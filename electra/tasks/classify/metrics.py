@@ -6,6 +6,7 @@ range of the training data. Scores are fractions in float64; nan where a metric 
 
 import warnings
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ def mean_by_text(logits: Array, owners: Array) -> Array:
     """The mean of the logits of each text's windows, float64 (N, C), from rows (R, C) of the texts `owners` (R,)."""
     counts = np.bincount(owners)
     firsts = np.cumsum(counts) - counts
-    return np.asarray(np.add.reduceat(logits.astype(np.float64), firsts) / counts[:, None])
+    sums = np.add.reduceat(logits.astype(np.float64), firsts)
+    return sums / counts[:, None]
 
 
 def decide(labels: Labels, logits: Array) -> Array:
@@ -63,7 +65,7 @@ def names_of(labels: Labels, answers: Array) -> list[Any]:
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
-    found = [[labels.classes[number] for number in np.flatnonzero(row).tolist()] for row in answers]
+    found = [list(compress(labels.classes, row)) for row in answers]
     return found if labels.kind == SEVERAL else [names[0] for names in found]
 
 
@@ -102,7 +104,8 @@ def is_collapsed(logits: Array, references: References) -> bool:
     answers = decide(references.labels, mean_by_text(logits, references.owners))
     named = []
     for matrix in (answers, references.matrix):
-        named.append([str(name) for name in names_of(references.labels, matrix.round(2))])
+        names = names_of(references.labels, matrix.round(2))
+        named.append(list(map(str, names)))
     return not np.isfinite(logits).all() or has_one_answer(*named)
 
 

@@ -80,7 +80,9 @@ def report(summary: Mapping[str, Any], worst: Sequence[Mapping[str, Any]]) -> Re
     table = table_of(rows)
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     blocks: Blocks = [Text(f"{summary['file']}: {counts} above {summary['thresholds']['token']:.3f}.")]
-    agreement = [{"of": level, **rounded(found)} for level, found in summary["agreement"].items()]
+    agreement = []
+    for level, found in summary["agreement"].items():
+        agreement.append({"of": level, **rounded(found)})
     if agreement:
         blocks += [Heading("Agreement with the labels"), table_of(agreement)]
     blocks += [Heading("Worst texts"), table, Heading("Their worst passages"), *passages]
@@ -93,7 +95,7 @@ def pieces(line: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     tokens = line["tokens"]
     if not tokens:
         return []
-    center = max(range(len(tokens)), key=lambda number: tokens[number][2])
+    center = np.argmax([p for _, _, p in tokens])
     near = tokens[max(0, center - CONTEXT) : center + CONTEXT]
     position = near[0][0]
     found: list[tuple[str, float | None]] = []

@@ -89,8 +89,13 @@ def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> 
     """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad]."""
     lines = []
     for row, pair in enumerate(pairs):
-        of_pair = {name: values[2 * row : 2 * row + 2].round(4).tolist() for name, values in scores.items()}
-        line = {"sentence_good": pair.good, "sentence_bad": pair.bad, "UID": pair.paradigm, "scores": of_pair}
+        both = slice(2 * row, 2 * row + 2)
+        line = {
+            "sentence_good": pair.good,
+            "sentence_bad": pair.bad,
+            "UID": pair.paradigm,
+            "scores": {name: values[both].round(4).tolist() for name, values in scores.items()},
+        }
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_file("".join(lines).encode(), path)
 
@@ -114,7 +119,8 @@ def score_pairs(args: MinimalPairArguments, record: dict[str, Any]) -> None:
     folder = expand(args.output_dir) / (args.experiment_name or f"blimp_{model_name(args.pretrain_path)}")
     check_folder(folder, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns)
-    groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], networks.tokenizer)
+    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
+    groups = encode_sentences(texts, networks.tokenizer)
     check_lengths(pairs, groups, scorer)
     folder.mkdir(parents=True, exist_ok=True)  # an error before the work, not behind it
 

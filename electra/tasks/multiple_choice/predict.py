@@ -27,5 +27,11 @@ def answer(saved: Saved, questions: Sequence[Question], forward: Any) -> list[Co
     for question, logits in zip(questions, forward(rows), strict=True):
         shares = softmax(logits[: len(question.choices)].astype(float))
         best = int(shares.argmax())
-        answers.append({"prediction": best, "choice": question.choices[best], "probability": float(shares[best])})
+        answers.append(
+            {
+                "prediction": best,
+                "choice": question.choices[best],
+                "probability": float(shares[best]),
+            }
+        )
     return answers

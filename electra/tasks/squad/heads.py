@@ -53,9 +53,11 @@ class Candidates(NamedTuple):
     @classmethod
     def unpack(cls, rows: Array, beam_size: int) -> "Candidates":
         """The inverse of `pack`, of arrays; K is `beam_size`."""
-        unanswerable, start_scores, starts, rest = np.split(rows, [1, 1 + beam_size, 1 + 2 * beam_size], axis=1)
-        end_scores, ends = rest.reshape(len(rows), 2, -1, beam_size).swapaxes(0, 1)
-        return cls(start_scores, starts.astype(np.int64), end_scores, ends.astype(np.int64), unanswerable[:, 0])
+        parts = rows[:, 1:].reshape(len(rows), -1, beam_size)
+        start_scores = parts[:, 0]
+        starts = parts[:, 1].astype(np.int64)
+        end_scores, ends = np.split(parts[:, 2:], 2, axis=1)
+        return cls(start_scores, starts, end_scores, ends.astype(np.int64), rows[:, 0])
 
 
 class IndependentHead(nn.Module):
@@ -139,8 +141,8 @@ class JointHead(nn.Module):
         if self.unanswerable is None:
             return None
         weighted = torch.einsum("bl,bld->bd", start.softmax(-1), hidden)
-        logits: Tensor = self.unanswerable(torch.cat([hidden[:, 0], weighted], dim=-1))
-        return logits.squeeze(-1)
+        features = torch.cat([hidden[:, 0], weighted], dim=-1)
+        return self.unanswerable(features).squeeze(-1)
 
 
 def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
@@ -149,8 +151,8 @@ def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The best scores of the last dimension and their positions, filled up with -infinity at position 0."""
-    values, places = scores.topk(min(size, scores.shape[-1]), dim=-1)
-    missing = size - values.shape[-1]
+    missing = max(0, size - scores.shape[-1])
+    values, places = scores.topk(size - missing, dim=-1)
     return pad(values, (0, missing), value=-torch.inf), pad(places, (0, missing))
 
 

@@ -76,6 +76,7 @@ def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]])
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):
             # White space inside a word would begin another column, and a blank word would end the sentence.
-            lines.append(" ".join(re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells))
+            written = [re.sub(r"[ \t\r\n]+", "_", cell.strip()) or "_" for cell in cells]
+            lines.append(" ".join(written))
         lines.append("")
     return "\n".join(lines) + "\n"

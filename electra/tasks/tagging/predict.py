@@ -5,6 +5,7 @@ The probability of a span is the smallest of its words.
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from scipy.special import softmax
@@ -34,7 +35,8 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 def parse(column: str, row: Columns, place: str) -> Item:
     if tokens := row.get("tokens"):
-        return list(map(str, tokens)), [(number, number + 1) for number in range(len(tokens))]
+        edges = range(len(tokens) + 1)
+        return list(map(str, tokens)), list(pairwise(edges))
     text = text_of(row, column, place)
     bounds = words_of(text)
     return [text[start:end] for start, end in bounds], bounds

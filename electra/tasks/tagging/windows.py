@@ -4,6 +4,7 @@ A word's label is predicted at its first token. A sentence that is too long beco
 half. Each word is labelled in one window only, the one with most context around it.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -30,10 +31,10 @@ class Windows(ColumnRows):
 
     def predictions(self, values: Array) -> list[list[Any]]:
         """Predictions (windows, most words in a window) as one list per sentence; windows are in the text's order."""
-        found: list[list[Any]] = [[] for _ in range(self.sentence_of_window[-1] + 1)]
+        found: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
             found[sentence] += row[: len(positions)].tolist()
-        return found
+        return list(found.values())
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
