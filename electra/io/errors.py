@@ -25,12 +25,6 @@ def first_line(error: Exception) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory could not be allocated, on any device; torch's allocator for CPUs has no class for it."""
-    messages = "can't allocate memory|not enough memory|out of memory"
-    return isinstance(error, MemoryError) or re.search(messages, str(error), re.IGNORECASE) is not None
-
-
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError`."""
 
@@ -56,23 +50,28 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         code = stop.code
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process without a traceback
-        code, message = 130, "stopped"  # 128 + SIGINT, the convention of shells
+        code = 130  # 128 + SIGINT, the convention of shells
+        message = "stopped"
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         code = 141  # 128 + SIGPIPE
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at exit
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        # torch's allocator for CPUs has no class for it.
+        messages = "can't allocate memory|not enough memory|out of memory"
+        if not isinstance(error, MemoryError) and not re.search(messages, str(error), re.IGNORECASE):
             raise
         code = 2
         message = "error: not enough memory; use smaller batches (with more --gradient_accumulation_steps) or networks"
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
             raise
-        code, message = 2, f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
+        code = 2
+        message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
-        code, message = 2, f"error: {' '.join(str(error).split())}"
+        code = 2
+        message = f"error: {' '.join(str(error).split())}"
     if message:
         print(message, file=sys.stderr)  # noqa: T201 - the command's own output
     _exit(code, waits=not message)

@@ -183,16 +183,9 @@ def summarize(
             if runs:
                 tasks[task_name] = TaskSummary(task, runs)
         row = name if len(models) == 1 else f"{name}: {model}"
-        means = {title: _average(tasks, names) for title, names in averages.items()}
+        means = {}
+        for title, names in averages.items():
+            medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
+            means[title] = None if None in medians else statistics.fmean(medians)
         summaries.append(RunSummary(row, model, own[0].parameters, tasks, means))
     return summaries
-
-
-def _average(tasks: Mapping[str, TaskSummary], names: Sequence[str]) -> float | None:
-    medians = []
-    for name in names:
-        median = tasks[name].headline.median if name in tasks else None
-        if median is None:
-            return None
-        medians.append(median)
-    return statistics.fmean(medians)

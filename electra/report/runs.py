@@ -62,7 +62,13 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
     """Read a run folder or a single checkpoint."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
-    state = _latest_state(folder)
+    files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]
+    states = [read_json(file) for file in files if file.exists()]
+    states = [state for state in states if state.get("log_history") and "global_step" in state]
+    if not states:
+        raise UserError(f"{folder} has no training log; name a run that has saved a checkpoint")
+    # At the same step the state of the run folder counts: it contains the last evaluation, too.
+    state = max(states, key=lambda state: state["global_step"])
     step = state["global_step"]
     metrics_file = folder / METRICS_NAME
     metrics = read_json(metrics_file) if metrics_file.exists() else {}
@@ -83,16 +89,3 @@ def read_run(folder: Path, name: str = "") -> RunRecord:
         samples=read_samples(folder),
         notes=tuple(notes),
     )
-
-
-def _latest_state(folder: Path) -> dict[str, Any]:
-    """Trainer's state with the highest step.
-
-    At the same step the state of the run folder counts: it contains the last evaluation, too.
-    """
-    files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]
-    states = [read_json(file) for file in files if file.exists()]
-    states = [state for state in states if state.get("log_history") and "global_step" in state]
-    if not states:
-        raise UserError(f"{folder} has no training log; name a run that has saved a checkpoint")
-    return max(states, key=lambda state: state["global_step"])
