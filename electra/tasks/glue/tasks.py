@@ -34,7 +34,8 @@ class GlueTask(ScoredTask):
     @property
     def test_files(self) -> dict[str, str]:
         """Title of the file in a submission, for each test split."""
-        return TEST_FILES.get(self.name, {"test": self.title})
+        own = {"test": self.title} if "test" in self.rows else {}
+        return TEST_FILES.get(self.name, own)
 
     @property
     def is_regression(self) -> bool:
@@ -51,7 +52,6 @@ class GlueTask(ScoredTask):
 TEST_FILES = {
     "mnli": {"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
     "ax": {"ax": "AX"},
-    "demo": {},
 }
 """Tasks whose test files are not one with the task's title."""
 REGRESSION_RANGE = (0.0, 5.0)
