@@ -114,7 +114,7 @@ def test_one_configuration_of_a_data_set(tmp_path):
     files = [{"config_name": name, "data_files": f"{name}/data.jsonl"} for name in ("fin", "tur")]
     (tmp_path / "multiblimp" / "README.md").write_text(f"---\n{json.dumps({'configs': files})}\n---\n")
     (pair,) = load_pairs(str(tmp_path / "multiblimp"), config="tur")
-    assert pair.good == "tur" and pair.place.endswith("multiblimp tur train:1")
+    assert pair.good == "tur" and pair.place.endswith("multiblimp tur train row 0")
     assert "nothing" in refused(lambda: load_pairs(str(tmp_path / "multiblimp"), config="nothing"))
 
 
