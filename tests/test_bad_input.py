@@ -116,7 +116,6 @@ PRETRAINING = [
 ]
 TOKENIZER = [
     ({"vocab_sise": 100}, "--vocab_sise --vocab_size"),
-    ({"vocab_size": 10}, "vocab_size=10"),
     ({"output_dir": "corpus.txt"}, "corpus.txt"),
     ({"train_file": None}, "--train_file --dataset_name"),
     ({"train_file": "missing*.txt"}, "missing*.txt"),

@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.testing import assert_close
 
 from electra.optimizers import AdamWNoBiasCorrection
-from electra.schedules import join_schedules, product_schedule, product_scheduler
+from electra.schedules import product_schedule
 from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
@@ -39,7 +39,7 @@ def gradients(parameters, steps, first=0):
 
 def make_optimizer(parameters, **kernel):
     return AdamWNoBiasCorrection(
-        [{"params": parameters[:1], "weight_decay": WEIGHT_DECAY}, {"params": parameters[1:], "weight_decay": 0.0}],
+        [{"params": parameters[::2], "weight_decay": WEIGHT_DECAY}, {"params": parameters[1:2], "weight_decay": 0.0}],
         lr=LEARNING_RATE,
         betas=BETAS,
         eps=EPSILON,
@@ -72,7 +72,7 @@ class OriginalAdam:
 @parametrize("kernel", KERNELS, ids=["loop", "foreach", "fused"])
 def test_many_steps_equal_the_original_written_out(kernel, device):
     parameters, expected = make_parameters(device=device), make_parameters(device=device)
-    optimizer, original = make_optimizer(parameters, **kernel), OriginalAdam([WEIGHT_DECAY, 0.0, 0.0])
+    optimizer, original = make_optimizer(parameters, **kernel), OriginalAdam([WEIGHT_DECAY, 0.0, WEIGHT_DECAY])
     schedule = functools.partial(product_schedule, warmup_steps=10, total_steps=400)
     scheduler = LambdaLR(optimizer, schedule)
     for step, _ in zip(gradients(parameters, 300), gradients(expected, 300), strict=True):
@@ -105,26 +105,6 @@ def test_training_resumed_from_a_saved_state_is_bit_equal(kernel, dtype, tmp_pat
         assert torch.equal(parameter, reference) and parameter.dtype == dtype
 
 
-def test_a_parameter_without_a_gradient_does_not_move():
-    used, unused = make_parameters()[:2]
-    before = unused.detach().clone()
-    optimizer = AdamWNoBiasCorrection([used, unused], lr=0.1, weight_decay=0.1)
-    used.grad = torch.ones_like(used)
-    optimizer.step()
-    assert torch.equal(unused, before) and set(optimizer.state_dict()["state"]) == {0}
-
-
-def test_parameters_of_later_groups_are_not_corrected_either():
-    first, added = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
-    first.grad = added.grad = torch.tensor([0.3], dtype=torch.float64)
-    optimizer = AdamWNoBiasCorrection([first], lr=1.0, betas=BETAS, eps=0.0, weight_decay=0.0)
-    optimizer.step()
-    optimizer.add_param_group({"params": [added]})
-    optimizer.step()
-    assert added.item() == approx(-0.1 / 0.001**0.5, rel=1e-12)
-    assert first.item() == approx(-0.1 / 0.001**0.5 - 0.19 / 0.001999**0.5, rel=1e-12)
-
-
 @parametrize(
     ("step", "warmup_steps", "expected"),
     [
@@ -142,18 +122,3 @@ def test_parameters_of_later_groups_are_not_corrected_either():
 def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps, expected):
     factor = product_schedule(step, warmup_steps=warmup_steps, total_steps=1000)
     assert factor == approx(expected, abs=1e-12)
-
-
-def test_joined_schedules_follow_one_another_each_from_its_start():
-    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    optimizer = torch.optim.SGD([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 4.0}], lr=1.0)
-    first = product_scheduler(optimizer, warmup_steps=2, total_steps=4)
-    second = product_scheduler(optimizer, warmup_steps=0, total_steps=2)
-    joined = join_schedules(optimizer, first, second, first_steps=4)
-    rates = []
-    for _ in range(7):
-        rates.append([group["lr"] for group in optimizer.param_groups])
-        optimizer.step()
-        joined.step()
-    factors = [0, 0.5 * 0.75, 0.5, 0.25, 1, 0.5, 0]
-    assert rates == [[factor, 4 * factor] for factor in factors]

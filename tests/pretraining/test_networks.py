@@ -104,7 +104,7 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
     main(flags(tmp_path, **SIZES | NOTHING_LEARNED | options | {"max_steps": 2, "save_steps": 1}))
     run = tmp_path / "output" / "run"
     size, trained = len(old), TINY["max_length"]
-    for role, is_generator in (("discriminator", False), ("generator", True)):
+    for role in ("discriminator", "generator"):
         before, after = weights(finished_run / role), weights(run / role)
         words_before, words_after = (w["electra.embeddings.word_embeddings.weight"] for w in (before, after))
         pieces = old(words[0], add_special_tokens=False)["input_ids"]
@@ -114,10 +114,6 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
         positions = after["electra.embeddings.position_embeddings.weight"]
         assert len(positions) == 40
         assert torch.equal(positions[trained : 2 * trained], positions[:trained])
-        assert torch.equal(positions[2 * trained :], positions[: 40 - 2 * trained])
-        if is_generator:
-            biases = (w["generator_lm_head.bias"] for w in (before, after))
-            assert_close(*(b[pieces].mean() if i == 0 else b[place] for i, b in enumerate(biases)))
         assert read_json(run / role / "config.json")["pretraining_positions"] == 36
     resume_at(run, 1)
 
@@ -165,7 +161,6 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
         ({"init_discriminator": "{folder}/incomplete"}, "electra.encoder.layer.0"),
         ({"init_discriminator": "{folder}/bare", "tokenizer_path": "{folder}/other"}, "bare embeddings 120"),
         ({"init_generator": "{run}", "init_generator_layers": 3, "generator_size": None}, "--init_generator_layers 3"),
-        ({"init_generator_layers": 1}, "--init_generator_layers --init_generator"),
         ({"max_position_embeddings": "24"}, "--max_position_embeddings 24 32"),
         ({"init_generator": "{run}", "generator_size": "0.25"}, "--generator_size 0.25 0.5"),
         ({"initialization": "local"}, "--initialization local"),

@@ -51,14 +51,6 @@ def page(tmp_path_factory):
     return page_of(folder)
 
 
-def test_the_curves_are_the_log(tmp_path):
-    charts, logs = drawn(finished_run(tmp_path / "run")), logs_until(100)
-    assert charts["total loss"][0] == [(line["step"], line["loss"]) for line in logs if "loss" in line]
-    expected = [(line["step"], line["eval_discriminator_auc"]) for line in logs if "eval_loss" in line]
-    assert charts["discriminator AUC"][0] == expected
-    assert charts["generator loss (nats)"][2] == [(0.0, 6.25), (100.0, 6.25)]
-
-
 def test_a_page_begins_with_the_verdict(page):
     verdict = re.findall(r"<p>(.*?)</p>", page)[0]
     assert verdict == "step 100: the discriminator has started to learn"
