@@ -128,9 +128,10 @@ def encoder_fingerprint(encoder: Encoder, *, is_fresh: bool) -> str:
     model = encoder.model
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
     if is_fresh:
-        config = {name: value for name, value in model.config.to_diff_dict().items() if name[0] != "_"}
+        config = model.config.to_diff_dict()
         config.pop("transformers_version", None)
-        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+        shown = {name: value for name, value in config.items() if name[0] != "_"}
+        digest.update(json.dumps(shown, sort_keys=True, default=str).encode())
     else:
         for name, value in sorted(model.state_dict().items()):
             content = value.detach().cpu().contiguous().flatten()

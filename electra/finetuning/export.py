@@ -34,7 +34,9 @@ RESULT_NAME = "result.json"
 
 def check_can_save(args: Arguments, saved_heads: Sequence[str]) -> None:
     """Refuse --save_model before any work if a head is not one of transformers."""
-    heads = {args.tuning.head, *(chosen["head"] for chosen in args.overrides.values() if "head" in chosen)}
+    heads = {args.tuning.head}
+    for chosen in args.overrides.values():
+        heads.add(chosen.get("head", args.tuning.head))
     if args.options.save_model and not heads <= {*saved_heads}:
         raise UserError(
             f"--save_model: transformers has no class with the head {' '.join(heads)}; train with --head "

@@ -122,7 +122,8 @@ def write_rows(rows: Sequence[Columns], file: IO[str], form: str, *, has_header:
     if not has_header:
         table.writeheader()
     for row in rows:
-        table.writerow({name: as_json(v) if isinstance(v, list | dict) else v for name, v in row.items()})
+        nested = {name: as_json(value) for name, value in row.items() if isinstance(value, list | dict)}
+        table.writerow({**row, **nested})
 
 
 def as_json(value: Any) -> str:

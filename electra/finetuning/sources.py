@@ -53,7 +53,8 @@ def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
 def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
     """The same of a data set on the Hub, or of a folder that `datasets` opens."""
     if Path(name).is_dir():
-        name = fingerprint([path for path in sorted(Path(name).rglob("*")) if path.is_file()])
+        paths = sorted(Path(name).rglob("*"))
+        name = fingerprint([path for path in paths if path.is_file()])
     words = " ".join(filter(None, (name, config)))
     return {"train_data": f"{words} {SPLITS['train']}", "validation_data": f"{words} {SPLITS['dev']}"}
 

@@ -99,7 +99,8 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     Raises:
         UserError: the file is not UTF-8 or has no rows, a column is missing, or a row has other columns or no label.
     """
-    has_header = task.name != "cola" or split in task.test_files
+    is_test = split in task.test_files
+    has_header = task.name != "cola" or is_test
     try:
         table = pd.read_csv(
             path,
@@ -117,7 +118,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
         raise UserError(f"{path} cannot be read ({error}); download it again") from error
     table.columns = table.columns.str.strip()
     wanted = [*(task.tsv_columns or task.text_columns)]
-    if split not in task.test_files:
+    if not is_test:
         wanted.append(task.tsv_label)
     if missing := [name for name in wanted if name not in table]:
         raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(table)[:200]}")
@@ -126,7 +127,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     table.iloc[:, -1] = table.iloc[:, -1].str.removesuffix("\r")
     columns = [table[name].tolist() for name in wanted]
     labels = None
-    if split not in task.test_files:
+    if not is_test:
         labels = [label_id(label.strip(), task, path) for label in columns.pop()]
     first, *second = columns
     return Examples(first, second[0] if second else None, labels)

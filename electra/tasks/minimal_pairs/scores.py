@@ -77,12 +77,13 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
         numbers = np.flatnonzero(lengths == length)
         ids = np.array([encoded["input_ids"][number] for number in numbers])
         different, first, rows = np.unique(ids, axis=0, return_index=True, return_inverse=True)
-        is_text = []
+        marks = []
         words = []
         for number in numbers[first]:
-            is_text.append([mark == 0 for mark in encoded["special_tokens_mask"][number]])
+            marks.append(encoded["special_tokens_mask"][number])
             words.append([-1 if word is None else word for word in encoded.word_ids(number)])
-        groups.append(Sentences(different, np.array(is_text), np.array(words), numbers, rows))
+        is_text = np.array(marks) == 0
+        groups.append(Sentences(different, is_text, np.array(words), numbers, rows))
     return groups
 
 
