@@ -85,9 +85,11 @@ def free_port():
 
 
 def exit_codes(processes):
-    """Of processes that end by themselves."""
+    """Of processes that end by themselves; what has not ended after a while is killed."""
     for process in processes:
         process.join(200)
+        process.kill()
+        process.join()
     return [process.exitcode for process in processes]
 
 

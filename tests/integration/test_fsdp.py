@@ -20,7 +20,10 @@ from tests.pretraining.runs import flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
-SHARDED = {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]}
+CONFIGS = {
+    "default": {},
+    "sharded": {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]},
+}
 OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": False, "max_steps": 4, "save_steps": 2}
 
 
@@ -29,7 +32,16 @@ def networks(run_folder):
     return {f"{role}.{name}": weight for role, weights in files for name, weight in weights.items()}
 
 
-def train_and_resume(folder, options):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the run on one process is."""
+    folder = tmp_path_factory.mktemp("fsdp")
+    write_corpus(folder / "corpus.txt")
+    main(flags(folder, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
+    return folder
+
+
+def train_and_resume(folder, name, options):
     """A run, and one that goes on from its checkpoint of step 2; accelerate takes gloo's processes for GPUs.
 
     accelerate gives FSDP to no CPU, torch does.
@@ -42,26 +54,25 @@ def train_and_resume(folder, options):
             self.distributed_type = DistributedType.MULTI_GPU
 
     accelerate.state.PartialState.__init__ = initialize_as_gpus
-    main(flags(folder, experiment_name="whole", **options))
-    copy = folder / "output" / "resumed" / "checkpoint-2"
+    main(flags(folder, experiment_name=name, **options))
+    copy = folder / "output" / f"{name}-resumed" / "checkpoint-2"
     if torch.distributed.get_rank() == 0:
-        shutil.copytree(folder / "output" / "whole" / "checkpoint-2", copy)
+        shutil.copytree(folder / "output" / name / "checkpoint-2", copy)
     torch.distributed.barrier()
     main(flags(folder, resume_from_checkpoint=copy, **options))
 
 
-@parametrize("config", [{}, SHARDED], ids=["default", "sharded"])
-def test_sharded_runs_train_resume_and_export_alike(tmp_path, config):
-    write_corpus(tmp_path / "corpus.txt")
-    (tmp_path / "fsdp.json").write_text(json.dumps(config))
-    sharded = {"per_device_train_batch_size": 4, "fsdp": "full_shard", "fsdp_config": tmp_path / "fsdp.json"}
-    ranks = fork_ranks(train_and_resume, tmp_path, {**OPTIONS, **sharded}, folder=tmp_path)
+@parametrize("name", CONFIGS)
+def test_sharded_runs_train_resume_and_export_alike(folder, name):
+    config = folder / f"{name}.json"
+    config.write_text(json.dumps(CONFIGS[name]))
+    options = {**OPTIONS, "per_device_train_batch_size": 4, "fsdp": "full_shard", "fsdp_config": config}
+    ranks = fork_ranks(train_and_resume, folder, name, options, folder=folder)
     assert exit_codes(ranks) == [0, 0], ranks[0].log.read_text()
-    main(flags(tmp_path, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
-    one, whole, resumed = (networks(tmp_path / "output" / name) for name in ("one", "whole", "resumed"))
-    for name, weight in one.items():
-        assert_close(whole[name], weight, rtol=0, atol=1e-4)
-    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-    checkpoint = tmp_path / "output" / "whole" / "checkpoint-2"
+    one, whole, resumed = (networks(folder / "output" / run) for run in ("one", name, f"{name}-resumed"))
+    for weight_name, weight in one.items():
+        assert_close(whole[weight_name], weight, rtol=0, atol=1e-4)
+    assert all(torch.equal(resumed[weight_name], weight) for weight_name, weight in whole.items())
+    checkpoint = folder / "output" / name / "checkpoint-2"
     assert find_damage(checkpoint) is None
-    assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == bool(config)
+    assert (checkpoint / "pytorch_model_fsdp_0").is_dir() == (name == "sharded")
