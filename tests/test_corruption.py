@@ -221,6 +221,13 @@ def test_a_disallowed_token_is_never_drawn(lead, temperature):
     assert not (samples == originals).any()
 
 
+def test_given_probabilities_do_not_bring_back_a_disallowed_token():
+    logits = torch.tensor([[0.0, 5.0, 1.0]]).expand(50, -1)
+    probabilities = logits.softmax(dim=1)
+    samples = sample_tokens(logits, uniform(50), disallowed_ids=torch.ones(50).long(), probabilities=probabilities)
+    assert set(samples.tolist()) == {0, 2}
+
+
 # ---- replacement
 
 

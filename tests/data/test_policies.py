@@ -264,6 +264,16 @@ def test_packed_rows_hold_each_short_document_once(make_numbered_cache):
     assert np.mean(is_single) == approx(0.1, abs=0.04)
 
 
+def test_packed_documents_of_one_length_change_partners(make_numbered_cache):
+    corpus = Corpus(make_numbered_cache, [9] * 100)
+    policy = corpus.policy("packed", max_length=24)  # two in a row
+    pairs = set()
+    for epoch in range(10):
+        for row in epoch_of(policy, epoch):
+            pairs.add(frozenset(corpus.place(text_of(segment))[0] for segment in segments_of(row)))
+    assert len(pairs) > 400  # of 500
+
+
 def test_packed_documents_that_fill_a_row_are_windows(mixed):
     rows = epoch_of(mixed.policy("packed"), 2)
     is_long = mixed.lengths > BODY
