@@ -90,6 +90,21 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
     assert found[0][0][2] != sorted(found[0][0][2])
 
 
+def test_unknown_tokens_of_all_shards_are_said(write_corpus, number_tokenizer, tmp_path, caplog):
+    corpus = write_corpus(["x x x x"] * 20 + ["5 6 7 8"] * 20)
+    folder = cache_folder(corpus, number_tokenizer, tmp_path)
+    for shard in range(2):
+        build_shard(corpus, number_tokenizer, folder, shard, 2)
+    merge_shards(folder, number_tokenizer)
+    assert "50.0% unknown tokens" in caplog.text
+
+
+def test_a_cache_of_another_format_has_a_folder_of_its_own(corpus, number_tokenizer, tmp_path, monkeypatch):
+    before = cache_folder(corpus, number_tokenizer, tmp_path)
+    monkeypatch.setattr("electra.data.shards.FORMAT_VERSION", 0)
+    assert cache_folder(corpus, number_tokenizer, tmp_path) != before
+
+
 def test_a_missing_damaged_or_foreign_shard_is_one_line(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
     folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path)
     merge = lambda: merge_shards(folder, wordpiece_tokenizer)  # noqa: E731

@@ -9,6 +9,7 @@ from pytest import raises
 
 from electra.finetuning.evaluation import Evaluation, model_name, open_evaluation
 from electra.finetuning.plan import check_same, unfinished_seeds
+from electra.finetuning.runner import keep
 from electra.finetuning.task import Task
 from electra.io.errors import UserError
 from electra.report.results import Result, append_result, read_results
@@ -86,6 +87,20 @@ def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
     results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(1, 1.0, "cola")]
     evaluation = evaluation_of(tmp_path, *results)
     assert evaluation.best_first(evaluation.tasks[0], result(5, 0.6), result(1, 1.0)) == [2, 4, 5, 1, 3]
+
+
+def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
+    evaluation, other = evaluation_of(tmp_path), evaluation_of(tmp_path)
+    other.add(result(2, 0.9))
+    ranked = []
+    monkeypatch.setattr(
+        "electra.finetuning.runner.save_model",
+        lambda evaluation, task, data, found, model: ranked.append(evaluation.best_first(task, found)),
+    )
+    (task,) = evaluation.tasks
+    task.predictions = task.start = None
+    keep(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
+    assert ranked == [[2, 1]]
 
 
 def test_results_of_other_settings_are_told_apart():

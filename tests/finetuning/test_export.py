@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from huggingface_hub import ModelCard
 
 from electra.finetuning.evaluation import Evaluation
-from electra.finetuning.export import RESULT_NAME, check_can_save, describe_model
+from electra.finetuning.export import RESULT_NAME, check_can_save, describe_model, read_saved, save_model
+from electra.finetuning.heads import EncoderWithHead
 from electra.report.results import Result
 from electra.tasks.glue.task import GLUE
 from tests.conftest import refused
+from tests.finetuning.encoders import tiny_electra
 from tests.helpers import parametrize
 
 
@@ -21,6 +23,18 @@ def test_a_head_of_our_own_cannot_be_saved(head, overrides):
     assert "--head hf" in refused(lambda: check_can_save(args, ("hf",)))
     args.options.save_model = False
     check_can_save(args, ("hf",))
+
+
+def test_a_model_that_is_made_again_keeps_the_first_result(tmp_path, framed_tokenizer):
+    first, again = (
+        Result("cola", 4, {"mcc": mcc}, False, 3.0, "pretrained", "m", 1, {"dev": 1043}, {}) for mcc in (0.5, 0.7)
+    )
+    args = SimpleNamespace(options=SimpleNamespace(save_model=True))
+    evaluation = Evaluation(args, SimpleNamespace(tokenizer=framed_tokenizer), [], tmp_path, [first])
+    task = SimpleNamespace(name="cola", headline=lambda metrics: metrics["mcc"])
+    data = SimpleNamespace(labels=None, problem_type=None)
+    save_model(evaluation, task, data, again, EncoderWithHead(tiny_electra(), "hf", 2, 0.0))
+    assert read_saved(evaluation, task) == first._asdict()
 
 
 def test_a_card_says_what_was_trained_and_its_scores(tmp_path):

@@ -66,6 +66,16 @@ def test_in_evaluation_both_networks_always_answer():
         assert torch.equal(output.main_nll, expected.main_nll)
 
 
+def test_an_evaluation_without_gradients_keeps_none():
+    model, batch = make_model().eval(), make_batch(30, 17)
+    kept = []
+    for network in (model.generator, model.discriminator):
+        network.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
+    with torch.no_grad():
+        run(model, batch)
+    assert kept == [False, False]
+
+
 def test_the_networks_of_two_stages_share_nothing(tmp_path):
     model = make_model(objective="two_stage")
     model.save_pretrained(tmp_path)
