@@ -8,6 +8,7 @@ from pytest import approx, raises
 from electra.io.errors import UserError
 from electra.model.local_heads import SCORES, allow_local_heads, set_local_heads
 from electra.model.networks import masked_lm, token_detector
+from electra.model.tying import plain_state
 from electra.pretraining.model import build_model, initialize
 from electra.pretraining.options import parse_arguments
 from tests.conftest import make_number_tokenizer
@@ -82,6 +83,15 @@ def test_shared_embeddings_have_local_heads(model_type, tie):
     assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
     with raises(UserError, match="embedding_size"):
         allow_local_heads(network_config("electra", embedding_size=4))
+
+
+@parametrize("tie", ["none", "gdes"])
+def test_words_are_zero_where_local_heads_read_positions(tie):
+    flags = ["--train_file=text.txt", "--use_cpu", "--initialization=local", "--generator_size=1", "--hidden_size=32"]
+    args = parse_arguments([*flags, "--num_attention_heads=1", "--num_hidden_layers=1", f"--tie={tie}"])
+    network = build_model(args, make_number_tokenizer(64)).discriminator
+    table = plain_state(network)["electra.embeddings.word_embeddings.weight"]
+    assert not table[:, : 2 * len(SCORES)].any() and table[:, 2 * len(SCORES) :].any()
 
 
 def test_only_some_new_discriminators_have_local_heads():

@@ -120,6 +120,15 @@ def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
     assert encode_texts(rows, number_tokenizer, 12, in_windows=False)[0].lengths.tolist() == [12, 2]
 
 
+def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeypatch):
+    for module in ("electra.finetuning.encoding", "electra.tasks.classify.encoding"):
+        monkeypatch.setattr(f"{module}.TOKENIZER_BATCH", 2)
+    long = " ".join(map(str, range(10, 30)))
+    rows = [row._replace(text=text) for row, text in zip(examples(range(5)), ["7", long, "8", long, "9"], strict=True)]
+    _, owners = encode_texts(rows, number_tokenizer, 12, in_windows=True)
+    assert owners.tolist() == [0, 1, 1, 2, 3, 3, 4]
+
+
 # ---- runs
 
 
