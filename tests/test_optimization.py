@@ -1,6 +1,7 @@
 """The optimizer against the original's update written out, the groups of real models, the schedule by hand."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.testing import assert_close
 
 from electra.optimizers import AdamWNoBiasCorrection
-from electra.schedules import product_schedule
+from electra.schedules import create_schedule, product_schedule
 from tests.helpers import parametrize
 
 KERNELS = [{"foreach": False, "fused": False}, {"foreach": True}, {"fused": True}]
@@ -122,3 +123,10 @@ def test_training_resumed_from_a_saved_state_is_bit_equal(kernel, dtype, tmp_pat
 def test_the_product_schedule_has_the_values_computed_by_hand(step, warmup_steps, expected):
     factor = product_schedule(step, warmup_steps=warmup_steps, total_steps=1000)
     assert factor == approx(expected, abs=1e-12)
+
+
+def test_a_schedule_of_transformers_has_its_own_options():
+    args = SimpleNamespace(product_schedule=False, get_warmup_steps=lambda steps: 0)
+    args.lr_scheduler_type, args.lr_scheduler_kwargs = "cosine_with_restarts", {"num_cycles": 2}
+    schedule = create_schedule(args, torch.optim.SGD(make_parameters(), lr=1.0), [8])
+    assert [schedule.lr_lambdas[0](step) for step in (0, 2, 4, 6)] == approx([1, 0.5, 1, 0.5])
