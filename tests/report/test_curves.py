@@ -53,6 +53,11 @@ def test_several_runs_are_drawn_over_tokens():
         make_panels([record(logs), record(evaluation_logs([0]))])
 
 
+def test_tokens_of_a_step_are_the_mean_of_the_run():
+    logs = training_logs([10, 20, 40], tokens_seen=[100, 500, 2000])
+    assert curve_of(make_panels([record(logs), record(logs)]), "loss", "training").x == [500, 1000, 2000]
+
+
 def test_other_held_out_texts_share_the_panel():
     line = {
         "step": 5,
