@@ -138,6 +138,12 @@ def test_a_file_suits_our_command_and_wandb_s_agent(path, tmp_path):
     assert command[4 : 4 + len(agent)] == agent
 
 
+def test_flags_override_the_file(tmp_path):
+    sweep = sweep_of(tmp_path, parameters={"max_steps": {"value": 9}})
+    (command,) = commands_of(sweep, tmp_path, "point", {"max_steps": 9}, ["--max_steps=4"], []).values()
+    assert command.index("--max_steps=4") > command.index("--max_steps=9")  # the last one counts
+
+
 def test_a_random_search_needs_an_end(tmp_path):
     sweep_of(tmp_path, method="random", parameters={"learning_rate": RATE})
     with raises(UserError, match="--max_runs"):
