@@ -7,7 +7,7 @@ from pytest import raises
 
 from electra.io.errors import UserError
 from electra.pretraining.options import parse_arguments, resolve
-from electra.pretraining.run_folder import Run, open_run
+from electra.pretraining.run_folder import Origin, Run, open_run
 from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.io.test_checkpoints import write_checkpoint
@@ -134,6 +134,18 @@ def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, exp
     args = resolved(max_steps=max_steps, **{**dict.fromkeys(names), **given})
     assert tuple(getattr(args.training, name) for name in names) == expected
     assert all(args.record[name] == value for name, value in zip(names, expected, strict=True))
+
+
+def test_steps_of_a_file_are_given(resolved, tmp_path):
+    (tmp_path / "steps.yaml").write_text("save_steps: 500\n")
+    assert resolved(save_steps=None, config=tmp_path / "steps.yaml").training.save_steps == 500
+
+
+def test_an_extended_run_keeps_the_warm_up_that_it_had(tmp_path):
+    args = parse_arguments(flags(tmp_path, max_steps=12_000, warmup_steps=None))
+    before = Origin("text", 10, "held out", options={"warmup_steps": 2})
+    run = Run(tmp_path / "run", "checkpoint-12", step=12, origin=before)
+    assert resolve(args, run, 10, has_held_out=True).training.warmup_steps == 2
 
 
 def test_a_run_inherits_from_that_of_its_networks(tmp_path):

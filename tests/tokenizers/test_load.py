@@ -183,6 +183,11 @@ def test_max_documents_is_a_uniform_sample_without_replacement():
     assert limited == tokenizer_fingerprint(train(documents=_sample_documents(CORPUS, 9, seed=3)))
 
 
+def test_a_sample_of_one_is_each_document_equally_often():
+    drawn = Counter(document for seed in range(600) for document in _sample_documents(iter("abc"), 1, seed))
+    assert all(150 < drawn[document] < 250 for document in "abc")
+
+
 def test_no_trainer_is_given_a_word_of_thousands_of_characters():
     """Their time is quadratic in a word's length: one encoded image in the text would stop them."""
     tokenizer = train(documents=["x" * 4000], vocab_size=5000, min_frequency=1)
