@@ -126,6 +126,7 @@ TOKENIZER = [
 GLUE = [
     ({"tasks": "colla"}, "colla cola"),
     ({"num_seeds": 0}, "--num_seeds 0"),
+    ({"seed": 2**32 - 1, "num_seeds": 2}, "--num_seeds 2"),
     ({"experiment_name": "old"}, "results.jsonl"),
     ({"pretrain_path": None}, "--pretrain_path --from_scratch"),
     ({"pretrain_path": DONE}, "discriminator model.safetensors", cut(f"{DONE}/discriminator/model.safetensors")),

@@ -20,6 +20,7 @@ from electra.options import (
     UP_TO_ONE,
     CommandLine,
     Options,
+    check,
     option,
     rules_of,
 )
@@ -162,6 +163,10 @@ class ProtocolArguments(Options):
         "transformers, in models/ of the folder.",
     )
     plan: bool = option(False, "Print the runs; train and write nothing.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.seed + self.num_seeds <= 2**32, "num_seeds", self.num_seeds, f"at most {2**32 - self.seed}")
 
 
 @dataclass(frozen=True)

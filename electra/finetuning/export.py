@@ -110,9 +110,11 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         values = (spread.values[result["seed"]], spread.median, spread.std)
         rows.append([metric, *map(percent, values)])
     training = {"source network": model, "start": result["start"], "seed": result["seed"], **settings}
+    reads_windows = kind.reads_windows or settings.get("long_texts") == "windows"
+    treatment = "cut into windows of" if reads_windows else "truncated to"
     card = Card(
         title=f"{model}, fine-tuned on {summary.task.title}",
-        about=f"Inputs are truncated to {settings['max_length']} tokens. {task.note}",
+        about=f"Longer inputs are {treatment} {settings['max_length']} tokens. {task.note}",
         auto_class=kind.auto_model.__name__,
         folder=str(folder),
         scores_title="Scores on the development set, percent",

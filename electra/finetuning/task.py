@@ -35,6 +35,7 @@ class Kind(NamedTuple):
         pipeline: tag of the Hub.
         saved_heads: heads with a `TransformersHead`, whose models can be saved; the first one is advised.
         max_length: maximum input length in tokens without --max_length.
+        reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Kind(NamedTuple):
     pipeline: str
     saved_heads: Sequence[str] = ("hf",)
     max_length: int = 128
+    reads_windows: bool = False
 
 
 class Split(NamedTuple):

@@ -55,4 +55,9 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
     assert card.data.base_model == model
     assert (card.data.library_name, card.data.pipeline_tag) == ("transformers", "text-classification")
     assert card.data.license is None
+    assert "truncated to 128 tokens" in card.text
+    settings["long_texts"] = "windows"
+    (folder / RESULT_NAME).write_text(json.dumps(results[1]._asdict()))
+    describe_model(evaluation, task)
+    assert "cut into windows of 128 tokens" in ModelCard.load(folder / "README.md").text
     assert "| mcc | 60.0 | 50.0 | 14.1 |" in card.text and "run_glue.py --pretrain_path=google" in card.text

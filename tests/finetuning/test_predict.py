@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from pytest import approx
 from sklearn.metrics import accuracy_score
-from transformers import pipeline
+from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
-from electra.finetuning.predict import main, write_rows
+from electra.finetuning.predict import Saved, main, write_rows
 from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
 from electra.tasks.glue.command import main as glue
@@ -22,6 +22,7 @@ from electra.tasks.multiple_choice.command import main as choose
 from electra.tasks.squad.command import main as squad
 from electra.tasks.tagging.command import main as tag
 from electra.tasks.tagging.predict import parse
+from electra.tasks.tagging.predict import predictor as predictor_of_tags
 from electra.tasks.tagging.schemes import entities_of
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
@@ -83,6 +84,20 @@ def test_words_of_a_text_have_offsets_into_it():
     words, bounds = parse("text", {"text": "Is  Zoë's (e.g.) here?"}, "a:1")
     assert words[:4] == ["Is", "Zoë", "'", "s"] and bounds[1] == (4, 7)
     assert "a:1" in refused(lambda: parse("text", {"text": " "}, "a:1"))
+
+
+def test_words_are_a_list():
+    assert parse("text", {"words": ["Ann", "left"]}, "a:1") == (["Ann", "left"], [(0, 1), (1, 2)])
+    assert "a:1" in refused(lambda: parse("text", {"tokens": "Ann left"}, "a:1"))
+
+
+def test_plain_labels_give_no_span_outside(glue_tokenizer):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    model = BertForTokenClassification(BertConfig(**sizes, id2label={0: "O", 1: "PER"}))
+    predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), SimpleNamespace(text_column=None))
+    item = parse("text", {"text": "yes Ann"}, "a:1")
+    (found,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
+    assert found["prediction"] == [[4, 7, "PER"]] and len(found["probability"]) == 1
 
 
 # ---- kinds of models

@@ -19,4 +19,4 @@ def main(argv: list[str] | None = None) -> None:
     from electra.finetuning.runner import evaluate  # takes seconds: help and errors of the options come before
     from electra.tasks.multiple_choice.task import open_task
 
-    evaluate(args, [open_task(args)], task_name(args.options, "multiple_choice"))
+    evaluate(args, [open_task(args)], f"multiple_choice_{task_name(args.options, 'data')}")

@@ -10,6 +10,7 @@ Three forms are known by their columns:
 choices may differ from row to row: empty choices at the end are dropped.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, count, takewhile
 from typing import Any, NamedTuple
@@ -99,8 +100,8 @@ def _numbered(row: Columns, name: str) -> list[Any]:
 
 
 def _answer(label: Any, num_choices: int, place: str) -> int | None:
-    written = _text(label)
-    if written in ("", "-1"):
+    written = re.sub(r"\.0$", "", _text(label))  # tables have 1.0 and nan in a column with gaps
+    if written in ("", "-1", "nan"):
         return None
     if not written.isdecimal() or int(written) >= num_choices:
         raise UserError(

@@ -73,6 +73,9 @@ def _parse(content: Any, source: str) -> Questions:
                 if isinstance(answers, dict):  # data sets have lists of texts and of positions
                     pairs = zip(answers["text"], answers["answer_start"], strict=True)
                     answers = [{"text": text, "answer_start": start} for text, start in pairs]
+                texts = [answer["text"] for answer in answers]
+                if not all(isinstance(text, str) for text in (values["question"], paragraph["context"], *texts)):
+                    raise TypeError(f"question {values['id']} or its context or answer is no text")
                 is_version_2 |= "is_impossible" in values or not answers
                 if values["id"] in questions:
                     raise ValueError(f"two questions have the id {values['id']}")
@@ -80,7 +83,7 @@ def _parse(content: Any, source: str) -> Questions:
                     id=values["id"],
                     text=values["question"],
                     paragraph=paragraphs.setdefault(paragraph["context"], len(paragraphs)),
-                    answers=tuple(answer["text"] for answer in answers),
+                    answers=tuple(texts),
                     start=int(answers[0]["answer_start"]) if answers else None,
                 )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

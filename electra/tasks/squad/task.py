@@ -25,7 +25,13 @@ from electra.tasks.squad.report import REPORTING
 from electra.tasks.squad.windows import Windows, encode_questions
 
 SQUAD = Kind(
-    "squad", "-m electra squad", REPORTING, AutoModelForQuestionAnswering, "question-answering", max_length=384
+    "squad",
+    "-m electra squad",
+    REPORTING,
+    AutoModelForQuestionAnswering,
+    "question-answering",
+    max_length=384,
+    reads_windows=True,
 )
 RECORDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Options that a score depends on."""

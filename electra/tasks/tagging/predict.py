@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from electra.finetuning.predict import Predictor, Saved
 from electra.io.rows import Columns, text_of
+from electra.tasks.tagging.rows import tokens_of
 from electra.tasks.tagging.schemes import LABEL, OUTSIDE, entities_of
 from electra.tasks.tagging.spans import Bounds, words_of
 from electra.tasks.tagging.task import EncoderWithTagger
@@ -25,7 +26,8 @@ def predictor(saved: Saved, given: Any) -> Predictor:
     config = saved.model.config
     tags = [config.id2label[number] for number in range(config.num_labels)]
     if not all(LABEL.fullmatch(tag) or tag == OUTSIDE for tag in tags):
-        tags = [f"S-{tag}" for tag in tags]  # plain labels, such as parts of speech, are spans of one word
+        # Plain labels, such as parts of speech, are spans of one word.
+        tags = [tag if tag == OUTSIDE else f"S-{tag}" for tag in tags]
     return Predictor(
         EncoderWithTagger(saved.model.base_model, config.num_labels, 0.0),
         partial(parse, given.text_column or "text"),
@@ -34,9 +36,9 @@ def predictor(saved: Saved, given: Any) -> Predictor:
 
 
 def parse(column: str, row: Columns, place: str) -> Item:
-    if tokens := row.get("tokens"):
+    if tokens := tokens_of(row, place):
         edges = range(len(tokens) + 1)
-        return list(map(str, tokens)), list(pairwise(edges))
+        return tokens, list(pairwise(edges))
     text = text_of(row, column, place)
     bounds = words_of(text)
     return [text[start:end] for start, end in bounds], bounds

@@ -26,11 +26,11 @@ def read_sentences(
     words: list[list[str]] = []
     labels: list[list[str] | None] = []
     for place, row in rows:
-        tokens = row.get("tokens", row.get("words"))
+        tokens = tokens_of(row, place)
         if tokens is None:
             found, tags = read_text(row, place)
         else:
-            found = list(map(str, tokens))
+            found = tokens
             tags = read_labels(row, label_column, place)
         if not found or found == [DOCUMENT]:
             continue
@@ -44,6 +44,16 @@ def read_sentences(
         raise UserError("there are no sentences; name data with words")
     known = [tags for tags in labels if tags is not None]
     return Sentences(words, known if len(known) == len(words) else None)
+
+
+def tokens_of(row: Columns, place: str) -> list[str] | None:
+    """The words of a row; None if it has a text instead."""
+    tokens = row.get("tokens", row.get("words"))
+    if tokens is None:
+        return None
+    if not isinstance(tokens, list):
+        raise UserError(f"{place} has {tokens!r:.60} for its words; give a list of words, or a text")
+    return list(map(str, tokens))
 
 
 def read_labels(

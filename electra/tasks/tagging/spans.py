@@ -1,19 +1,22 @@
 """Texts with spans of characters <-> words with labels.
 
 A row has a `text` and its `entities`, each [start, end, label]: the first character and the one after the last. Words
-are runs of letters and digits, and single marks of punctuation; where a span begins or ends inside of one, it is cut.
+are runs of letters with their marks and digits, and single marks of punctuation; where a span begins or ends inside of
+one, it is cut.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
+
+import regex
 
 from electra.io.errors import UserError
 from electra.io.rows import Columns
 from electra.tasks.tagging.schemes import OUTSIDE
 
-WORD = re.compile(r"\w+|[^\w\s]")
+WORD = regex.compile(r"[\w\p{M}\p{No}\u200c\u200d]+|[^\w\s]")
+"""With the vowel signs of Indic scripts and Thai and the joiners of Persian, which `re` counts to no word."""
 
 Bounds = tuple[int, int]
 """First character of a word, and the one after its last."""

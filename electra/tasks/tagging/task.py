@@ -30,7 +30,14 @@ from electra.tasks.tagging.schemes import OUTSIDE, choose_scheme, convert, tag_s
 from electra.tasks.tagging.windows import Windows, make_windows
 
 TAGGING = Kind(
-    "tagging", "-m electra tag", REPORTING, AutoModelForTokenClassification, "token-classification", ("linear",), 256
+    "tagging",
+    "-m electra tag",
+    REPORTING,
+    AutoModelForTokenClassification,
+    "token-classification",
+    saved_heads=("linear",),
+    max_length=256,
+    reads_windows=True,
 )
 
 logger = logging.getLogger(__name__)

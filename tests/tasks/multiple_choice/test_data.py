@@ -1,5 +1,7 @@
 """Rows and files of the three forms as questions: exact texts and answers, and what is refused."""
 
+import math
+
 from electra.tasks.multiple_choice.data import load_splits, parse_question
 from tests.conftest import refused
 from tests.helpers import parametrize
@@ -20,6 +22,8 @@ GENERAL = {"question": "Q?", "choices": ["a", "b", "c"], "label": 2}
             ("Q?", *[["a", "b"]] * 2, 0),
         ),
         ({"question": "Q?", "choices": ["a", "b"]}, ("Q?", ["a", "b"], ["a", "b"], None)),
+        ({"question": "Q?", "choices": ["a", "b"], "label": 1.0}, ("Q?", ["a", "b"], ["a", "b"], 1)),
+        ({"question": "Q?", "choices": ["a", "b"], "label": math.nan}, ("Q?", ["a", "b"], ["a", "b"], None)),
     ],
 )
 def test_a_row_becomes_a_question(row, expected):

@@ -56,11 +56,13 @@ def test_a_misplaced_answer_is_refused_with_its_question(answer, start, tmp_path
 def test_a_broken_file_is_refused_with_its_name(tmp_path):
     path = tmp_path / "q.json"
     twice = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a")] * 2}]}]}
+    untold = {"data": [{"paragraphs": [{"context": "x", "qas": [question("a", (None, 0))]}]}]}
     for text, named in (
         ('{"data": [}', "line 1 column 11"),
         ('{"data": []}', "no questions"),
         ('{"data": [{"title": "t"}]}', "'paragraphs'"),
         (json.dumps(twice), "two questions have the id a"),
+        (json.dumps(untold), "question a or its context or answer is no text"),
     ):
         path.write_text(text)
         with raises(UserError, match=rf"q\.json.*{named}|{named}.*q\.json"):

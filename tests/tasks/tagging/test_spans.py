@@ -19,6 +19,8 @@ def test_words_are_cut_where_a_span_ends():
     labels = labels_of(words, spans, "row")
     assert labels == ["B-PER", "I-PER", "I-PER", "I-PER", "O", "B-LOC", "O", "B-X", "O", "O"]
     assert len(words_of(TEXT)) == 9
+    for word in ("हिन्दी", "ที่นี่", "cafe\u0301", "می\u200cروم", "m²"):
+        assert words_of(word) == [(0, len(word))]
 
 
 def write(path, *rows):
@@ -62,6 +64,7 @@ def test_rows_of_words_are_sentences(tmp_path):
         ({"text": "Ann"}, "no labels of its words"),
         ({"sentence": "Ann", "tags": ["O"]}, "no text"),
         ({"tokens": ["Ann"], "tags": ["O", "O"]}, "1 words and 2 labels"),
+        ({"tokens": "Ann left", "tags": ["O", "O"]}, "list of words"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_place(row, named, tmp_path):
