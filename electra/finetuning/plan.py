@@ -65,7 +65,10 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     to_do = []
     missing = set()
     for task in evaluation.tasks:
-        seeds = unfinished_seeds(evaluation, task, args.seeds)
+        wanted = list(args.seeds)
+        if evaluation.is_start(task):  # the best run may be one of another command, which kept no encoder
+            wanted += [seed for seed in evaluation.best_first(task) if seed not in wanted]
+        seeds = unfinished_seeds(evaluation, task, wanted)
         data = task.load(encoder.tokenizer, tunings[task.name]) if seeds else None
         if data is not None:
             to_do.append(PlannedTask(task, tunings[task.name], settings[task.name], data, seeds))

@@ -32,6 +32,7 @@ from electra.io.errors import Parser, UserError
 from electra.io.files import expand, open_new, read_json
 from electra.io.rows import DELIMITERS, Columns, form_of, read_rows
 from electra.model.pretrained import load_network, load_tokenizer_beside_model, read_config
+from electra.options import check
 from electra.runtime.cpu import tune_networks, tune_process
 from electra.runtime.hardware import computes_bf16
 
@@ -75,8 +76,11 @@ class Predictor(NamedTuple):
 def open_saved(path: str) -> tuple[Saved, str]:
     """The model in a folder, or in an evaluation with one saved model, and its module in `PREDICTORS`."""
     folder = expand(path)
-    models = sorted(folder.glob("models/*"))
-    if len(models) == 1:
+    found = [path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}")]
+    models = [model for model in found if model.suffix != ".previous"]  # left by a killed command
+    if len(models) > 1:
+        raise UserError(f"{path} has {len(models)} models; name one: {', '.join(sorted(map(str, models)))}")
+    if models:
         folder = models[0]
     if not (folder / RESULT_NAME).is_file():
         raise UserError(f"{path} is no fine-tuned model; name a folder in models/, which --save_model writes")
@@ -105,6 +109,7 @@ def forward_of(predictor: Predictor, saved: Saved, batch_size: int) -> Any:
         report_to="none",
         disable_tqdm=True,
     )
+    options._n_gpu = min(options.n_gpu, 1)  # nn.DataParallel would split rows and indices of choices apart
     tune_process(options.device)
     tune_networks(predictor.module)
     unused: Any = None  # options of training
@@ -141,6 +146,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--text_pair_column", metavar="NAME", help="column of a second text; default: as in training")
     parser.add_argument("--per_device_eval_batch_size", type=int, default=128, metavar="N", help="texts per batch")
     given = parser.parse_args(argv)
+    size = given.per_device_eval_batch_size
+    check(size > 0, "per_device_eval_batch_size", size, "at least 1")
     setup_logging(sys.stderr)  # the standard output may be the rows
     predict(given)
 
@@ -158,6 +165,8 @@ def predict(given: Any) -> None:
         while window := list(islice(rows, WINDOW)):
             items = [predictor.parse(columns, place) for place, columns in window]
             answers = predictor.answer(items, forward)
+            if taken := window[0][1].keys() & answers[0].keys():
+                raise UserError(f"{given.file} has a column {min(taken)}, which the answers need; rename it")
             found = [{**columns, **answer} for (_, columns), answer in zip(window, answers, strict=True)]
             write_rows(found, file, form, has_header=answered > 0)
             answered += len(window)

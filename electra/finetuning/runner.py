@@ -234,7 +234,9 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
         return
     import wandb
 
-    os.environ.setdefault("WANDB_RUN_GROUP", group)
+    is_named = "WANDB_RUN_GROUP" in os.environ
+    if not is_named:
+        os.environ["WANDB_RUN_GROUP"] = group
     if not is_sweep():  # with one id, all runs would be one
         os.environ.pop("WANDB_RUN_ID", None)
     try:
@@ -242,6 +244,8 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
     finally:
         if PartialState().is_main_process and wandb.run is not None and not is_sweep():
             wandb.finish()
+        if not is_named:
+            del os.environ["WANDB_RUN_GROUP"]
 
 
 # ---- after the runs

@@ -6,7 +6,7 @@
     electra report EVALUATION EVALUATION --output FOLDER   report.md, report.html
 
 Runs may be unfinished or killed. Evaluations are the folders of
-`electra glue`, `squad`, `tag`, `choose` and `pairs`.
+`electra glue`, `classify`, `squad`, `tag`, `choose` and `pairs`.
 """
 
 import logging

@@ -17,7 +17,7 @@ from electra.report.runs import names_of
 
 SUMMARY = "Scores in percent: median over seeds ± standard deviation. Definitions at the end."
 GENERAL_DEFINITIONS = (
-    "All scores are in percent, on development sets. Higher is better.",
+    "All scores are in percent, on development sets unless they begin with test. Higher is better, except for RMSE.",
     "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
     "is none.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",

@@ -106,9 +106,10 @@ class ScoredTask:
 
 
 class Spread(NamedTuple):
-    """One metric over seeds: seed -> fraction, None if undefined. Higher is better."""
+    """One metric over seeds: seed -> value, None if undefined."""
 
     values: Mapping[int, float | None]
+    worst: float = -math.inf
 
     @property
     def defined(self) -> list[float]:
@@ -121,7 +122,7 @@ class Spread(NamedTuple):
     @property
     def median(self) -> float | None:
         """Undefined values count as the worst; None if the median is one of them."""
-        return defined(statistics.median([*self.defined, *[-math.inf] * self.undefined]))
+        return defined(statistics.median([*self.defined, *[self.worst] * self.undefined]))
 
     @property
     def std(self) -> float | None:
@@ -145,7 +146,8 @@ class TaskSummary(NamedTuple):
         return {name: self.spread(name) for name in names}
 
     def spread(self, metric: str) -> Spread:
-        return Spread({result.seed: defined(result.metrics.get(metric)) for result in self.results})
+        values = {result.seed: defined(result.metrics.get(metric)) for result in self.results}
+        return Spread(values, math.inf if metric.endswith("rmse") else -math.inf)
 
     @property
     def collapsed(self) -> int:
@@ -171,18 +173,23 @@ def summarize(
     known: Mapping[str, ScoredTask],
     averages: Mapping[str, Sequence[str]],
 ) -> list[RunSummary]:
-    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`."""
-    models = list(dict.fromkeys(result.model for result in results))
+    """One summary per model; for `known` and `averages` see `electra.report.evaluation.Reporting`.
+
+    A model may have several names, such as a path with and without a slash at its end: its fingerprint counts.
+    """
+    by_encoder: dict[str, list[Result]] = {}
+    for result in results:
+        by_encoder.setdefault(result.settings.get("encoder", result.model), []).append(result)
     summaries = []
-    for model in models:
-        own = [result for result in results if result.model == model]
+    for own in by_encoder.values():
+        model = own[0].model
         own.sort(key=lambda result: result.seed)
         tasks = {}
         for task_name, task in known.items():
             runs = tuple(result for result in own if result.task == task_name)
             if runs:
                 tasks[task_name] = TaskSummary(task, runs)
-        row = name if len(models) == 1 else f"{name}: {model}"
+        row = name if len(by_encoder) == 1 else f"{name}: {model}"
         means = {}
         for title, names in averages.items():
             medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]

@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from electra.finetuning import predict as module
+from electra.finetuning.export import RESULT_NAME
 from electra.finetuning.predict import Saved, main, write_rows
 from electra.report.results import read_results
 from electra.tasks.classify.command import main as classify
@@ -216,12 +217,22 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
         ("header.csv", "text\n", "no rows"),
         ("wrong.csv", "a,b\n1,2\n", "has no text in the column 'text'; its columns are a, b"),
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
+        ("answered.csv", "text,prediction\na,b\n", "has a column prediction"),
     ],
 )
 def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
     (tmp_path / name).write_text(content)
     assert named in refused(lambda: main([str(reviews), str(tmp_path / name), "--output_file", str(tmp_path / "out")]))
     assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_of_several_models_one_must_be_named(tmp_path, capsys):
+    for name in ("a", "b", ".c.unfinished", "d.previous"):
+        path = tmp_path / "models" / name / RESULT_NAME
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    message = refused_command(main, [str(tmp_path), "new.csv"], capsys)
+    assert "has 2 models" in message and "models/b" in message and "previous" not in message
 
 
 def test_a_model_that_was_not_fine_tuned_is_refused(folder, capsys):

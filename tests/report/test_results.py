@@ -67,6 +67,18 @@ def summarize(*results):
     return run
 
 
+def test_an_undefined_error_counts_as_the_largest():
+    runs = [result("stsb", seed, {"rmse": value}) for seed, value in enumerate((0.1, 0.2, None))]
+    (found,) = GLUE.summarize(runs, "run")
+    assert found.tasks["stsb"].spread("rmse").median == 0.2
+
+
+def test_one_encoder_may_have_several_names():
+    runs = [result("rte", n, {"accuracy": 0.5}, model=m, settings={"encoder": "f"}) for n, m in enumerate(("a", "a/"))]
+    (found,) = GLUE.summarize(runs, "run")
+    assert found.name == "run" and len(found.tasks["rte"].results) == 2
+
+
 def test_seeds_are_in_order_and_their_failures_counted():
     summary = summarize(
         result("stsb", 44, {"pearson": 0.8, "spearman": 0.7}),

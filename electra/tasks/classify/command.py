@@ -22,6 +22,6 @@ def main(argv: list[str] | None = None) -> None:
 
     prefix = f"classify_{task_name(args.options, 'data')}"
     if len(args.options.train_fractions) > 1:
-        run_curve(args, prefix)
+        run_curve(args, f"{prefix}_curve")
     else:
         evaluate(args, [open_task(args)], prefix)

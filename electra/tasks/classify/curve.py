@@ -36,9 +36,10 @@ def run_curve(args: Arguments, prefix: str) -> None:
             record = {**args.record, **changes, **vars(encoder)}
             part = replace(args, encoder=encoder, options=options, record=record)
             evaluation = evaluate(part, [open_task(part)], prefix)
-            if evaluation is None:  # nothing is run, or another process writes
-                return
-            points[start].append(evaluation)
+            if evaluation is not None and evaluation.results:  # another command may make all runs of a point
+                points[start].append(evaluation)
+    if not any(points.values()):  # with --plan, and on other processes than the first
+        return
     report = REPORTING.report([one.folder for evaluations in points.values() for one in evaluations])
     figure = draw_curves(points)
     picture = Figure(render(figure, "svg"), "Scores against the number of labelled texts")

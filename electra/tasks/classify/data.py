@@ -21,7 +21,7 @@ SEVERAL = "several"
 NUMBER = "number"
 TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMNS = ("label", "labels")
-MISSING = ("None", "", "nan", "NaN")
+MISSING = ("", "nan", "NaN")
 """Labels that are none, as text."""
 MOST_WHOLE_NUMBERS = 20
 """More different whole numbers are a quantity, fewer are classes."""
@@ -62,12 +62,16 @@ def read_examples(rows: Iterable[Row], columns: Sequence[str | None], needs_labe
         UserError: a row has no text or no label.
     """
     examples = []
+    without = ""
     for place, row in rows:
         example = read_example(columns, row, place)
-        needs_labels = needs_labels or example.label is not None
-        if needs_labels and example.label is None:
-            raise UserError(f"{place} has no label; its columns are {', '.join(row)}; see --label_column")
         examples.append(example)
+        if example.label is not None:
+            needs_labels = True
+        elif not without:
+            without = f"{place} has no label; its columns are {', '.join(row)}; see --label_column"
+        if needs_labels and without:
+            raise UserError(without)
     return examples
 
 
@@ -76,7 +80,7 @@ def read_example(columns: Sequence[str | None], row: Columns, place: str) -> Exa
     text = text_of(row, text_column or first_of(TEXT_COLUMNS, row), place)
     pair = None if pair_column is None else text_of(row, pair_column, place)
     label = row.get(label_column or first_of(LABEL_COLUMNS, row))
-    if str(label).strip() in MISSING:
+    if label is None or str(label).strip() in MISSING:
         label = None
     return Example(text, pair, label, place)
 
@@ -104,8 +108,9 @@ def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -
     if kind == "auto":
         kind = find_kind(labels, separator)
     if kind == NUMBER:
-        numbers = [as_number(label) or 0.0 for label in labels]  # what is no number is refused later, with its place
-        return Labels(kind, [], min(numbers), max(numbers))
+        values = map(as_number, labels)
+        numbers = [value for value in values if value is not None]  # other labels are refused later, with their place
+        return Labels(kind, [], min(numbers, default=0.0), max(numbers, default=1.0))
     found = {name for label in labels for name in class_names(label, separator)}
     return Labels(kind, sorted(found, key=lambda name: (as_number(name) or 0.0, name)))
 

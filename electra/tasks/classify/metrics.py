@@ -4,6 +4,7 @@ Labels are a matrix with a row for each text: 0 or 1 for each class, or one colu
 range of the training data. Scores are fractions in float64; nan where a metric has no value.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from itertools import compress
@@ -95,7 +96,9 @@ def score(logits: Array, references: References) -> dict[str, float]:
             return {"accuracy": accuracy, **scores, "mcc": float(mcc)}
         occurs = matrix.any(0)
         ranked = np.nan_to_num(by_text[:, occurs])
-        scores["average_precision"] = float(average_precision_score(matrix[:, occurs], ranked))
+        scores["average_precision"] = math.nan
+        if occurs.any():
+            scores["average_precision"] = float(average_precision_score(matrix[:, occurs], ranked))
         return {**scores, "subset_accuracy": accuracy}
 
 

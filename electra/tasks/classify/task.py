@@ -104,8 +104,10 @@ def open_task(args: Arguments) -> Task:
 def read_labelled(options: Any) -> Labelled:
     """All splits; without a development set, a share of the training data."""
     splits = read_splits(options)
-    if not splits.get("train"):
-        raise UserError("the training data has no rows; give a header and rows, or a data set with a split train")
+    for split in ("train", *splits):
+        if not splits.get(split):
+            name = SPLITS[split]
+            raise UserError(f"the {name} data has no rows; give a header and rows, or a data set with a split {name}")
     separator = options.label_separator
     labels = find_labels(splits["train"], options.label_kind, separator)
     if labels.low == labels.high or len(labels.classes) == 1:

@@ -8,6 +8,9 @@ from electra.io.console import setup_logging
 from electra.io.errors import Parser
 from electra.options import check
 
+SHORTEST_WINDOW = 8
+"""Tokens, with special tokens."""
+
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(prog="electra detect", description="Find words and texts that look replaced to a discriminator.")
@@ -22,6 +25,11 @@ def main(argv: list[str] | None = None) -> None:
         default="text",
         help="column of the text in tables; default: text",
     )
+    parser.add_argument(
+        "--label_column",
+        default="label",
+        help="column that says which texts are wrong: 1, or right: 0; '' for none; default: label",
+    )
     parser.add_argument("--output_dir", help="folder; default: output/detect_ and the name of the file")
     parser.add_argument(
         "--threshold",
@@ -29,12 +37,12 @@ def main(argv: list[str] | None = None) -> None:
         default=0.5,
         help="flag tokens above it; default: 0.5",
     )
-    parser.add_argument("--validation_file", help="right text, from which the thresholds are taken instead")
+    parser.add_argument("--validation_file", help="right text that sets both thresholds, in place of --threshold")
     parser.add_argument(
         "--false_alarm_rate",
         type=float,
         default=0.01,
-        help="share above them; default: 0.01",
+        help="share of the right tokens, and of the right texts, that may be flagged; default: 0.01",
     )
     parser.add_argument(
         "--max_length",
@@ -46,6 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("threshold", "false_alarm_rate"):
         value = getattr(args, name)
         check(0 < value < 1, name, value, "in (0, 1)")
+    check(args.max_length >= SHORTEST_WINDOW, "max_length", args.max_length, f"at least {SHORTEST_WINDOW}")
     setup_logging()
     from electra.tasks.detect.task import detect  # takes seconds: help and wrong options come before
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from electra.io.errors import UserError
 from electra.io.rows import read_rows
 
-LABELS = {"None": None, "0": False, "1": True}
+LABELS = {"None": None, "": None, "0": False, "1": True}
 
 
 class Labelled(NamedTuple):
@@ -23,13 +23,17 @@ class Labelled(NamedTuple):
     """Start and end of the wrong passages."""
 
 
-def read_texts(path: str, text_column: str) -> Iterator[Labelled]:
-    """The texts of a file; an error if a row has no text, or another label than 0, 1 or pairs of numbers."""
+def read_texts(path: str, text_column: str, label_column: str = "label") -> Iterator[Labelled]:
+    """The texts of a file; an error if a row has no text, or another label than 0, 1 or pairs of numbers.
+
+    Args:
+        text_column: of tables; a plain text has the column `text` only.
+    """
     for place, row in read_rows(path):
-        text = row.get(text_column)
+        text = row["text"] if [*row] == ["text"] else row.get(text_column)
         if not isinstance(text, str):
             raise UserError(f"{place} has no text in its column {text_column} of {', '.join(row)}; see --text_column")
-        label = row.get("label")
+        label = row.get(label_column)
         spans = row.get("spans")
         try:
             if spans is not None:
@@ -37,5 +41,8 @@ def read_texts(path: str, text_column: str) -> Iterator[Labelled]:
                 label = int(bool(spans))
             is_wrong = LABELS[str(label)]
         except (LookupError, TypeError, ValueError) as error:
-            raise UserError(f"{place}: label {label} or spans {spans} are not 0, 1 or [start, end] ...") from error
+            raise UserError(
+                f"{place}: the label must be 0 or 1, not {label!r:.40}; spans must be a list of [start, end]; "
+                "see --label_column"
+            ) from error
         yield Labelled(place, text, is_wrong, spans)

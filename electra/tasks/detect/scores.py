@@ -73,8 +73,10 @@ class Detector:
                 counts[place] += 1
         judged = []
         by_text = np.split(sums / counts, edges[:-1])
-        for probabilities, offsets in zip(by_text, encoded["offset_mapping"], strict=True):
+        for text, probabilities, offsets in zip(texts, by_text, encoded["offset_mapping"], strict=True):
             starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+            for number, (start, end) in enumerate(offsets):  # byte-level BPE and Unigram count the space before a word
+                starts[number] = end - len(text[start:end].lstrip())
             judged.append(Judged(starts, ends, probabilities))
         return judged
 

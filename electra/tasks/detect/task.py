@@ -42,7 +42,7 @@ def detect(args: Namespace) -> None:
     scores = Scores()
     worst: list[dict[str, Any]] = []
     with open_new(folder / "scores.jsonl") as file:
-        for text, judged in judged_texts(detector, args.file, args.text_column):
+        for text, judged in judged_texts(detector, read_texts(args.file, args.text_column, args.label_column)):
             line = as_line(text, judged, thresholds["token"])
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             scores.add(judged, text.is_wrong, text.spans)
@@ -76,16 +76,15 @@ def make_detector(args: Namespace) -> Detector:
 def held_out_thresholds(detector: Detector, args: Namespace) -> dict[str, float]:
     """Above them is `false_alarm_rate` of the tokens of right text, and of its texts."""
     scores = Scores()
-    for _, judged in judged_texts(detector, args.validation_file, args.text_column):
+    for _, judged in judged_texts(detector, read_texts(args.validation_file, args.text_column, "")):
         scores.add(judged, is_wrong=False, spans=[])
     if not scores.values["text"]:
         raise UserError(f"{args.validation_file} has no text; name a file of right text")
     return scores.thresholds(args.false_alarm_rate)
 
 
-def judged_texts(detector: Detector, path: str, text_column: str) -> Iterator[tuple[Labelled, Judged]]:
-    """Each text of a file with its tokens."""
-    texts = read_texts(path, text_column)
+def judged_texts(detector: Detector, texts: Iterator[Labelled]) -> Iterator[tuple[Labelled, Judged]]:
+    """Each text with its tokens."""
     while block := list(islice(texts, BLOCK)):
         yield from zip(block, detector.judge([text.text for text in block]), strict=True)
 

@@ -9,13 +9,10 @@ occur inside sentences. Columns are found by name, so copies with more columns o
 with another number of columns is refused, but in QQP: its official file has three, which the Hub leaves out, too.
 """
 
-import csv
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-
-import pandas as pd
 
 from electra.finetuning.encoding import Examples
 from electra.finetuning.sources import dataset_settings, file_settings, load_tables
@@ -99,35 +96,34 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
     Raises:
         UserError: the file is not UTF-8 or has no rows, a column is missing, or a row has other columns or no label.
     """
-    is_test = split in task.test_files
-    has_header = task.name != "cola" or is_test
+    has_labels = split not in task.test_files
     try:
-        table = pd.read_csv(
-            path,
-            sep="\t",
-            quoting=csv.QUOTE_NONE,
-            lineterminator="\n",
-            encoding="utf-8-sig",
-            header=0 if has_header else None,
-            names=None if has_header else COLA_COLUMNS,
-            dtype=str,
-            keep_default_na=False,
-            index_col=False,
-        )
-    except ValueError as error:  # of pandas, also for bytes that are not UTF-8
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            lines = file.read().rstrip("\r\n").split("\n")
+    except (OSError, ValueError) as error:  # also bytes that are not UTF-8
         raise UserError(f"{path} cannot be read ({error}); download it again") from error
-    table.columns = table.columns.str.strip()
+    rows = [line.removesuffix("\r").split("\t") for line in lines]
+    header = COLA_COLUMNS
+    if task.name != "cola" or not has_labels:
+        header = [name.strip() for name in rows.pop(0)]
+    if not rows:
+        raise UserError(f"{path} has no rows; download it again")
     wanted = [*(task.tsv_columns or task.text_columns)]
-    if not is_test:
+    if has_labels:
         wanted.append(task.tsv_label)
-    if missing := [name for name in wanted if name not in table]:
-        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(table)[:200]}")
-    if task.name == "qqp":  # three rows of the official file have no label, and the Hub leaves them out, too
-        table = table[table[wanted[-1]] != ""]
-    table.iloc[:, -1] = table.iloc[:, -1].str.removesuffix("\r")
-    columns = [table[name].tolist() for name in wanted]
+    if missing := [name for name in wanted if name not in header]:
+        raise UserError(f"{path} has no column {missing[0]}; its header is {', '.join(header)[:200]}")
+    if task.name == "qqp" and has_labels:  # the Hub leaves the three short rows of the official file out, too
+        rows = [row for row in rows if len(row) == len(header)]
+    for row in rows:
+        if len(row) != len(header):
+            raise UserError(
+                f"{path} has a row of {len(row)} columns, but its header has {len(header)}: "
+                f"'{' '.join(row)[:50]}'; download it again"
+            )
+    columns = [[row[header.index(name)] for row in rows] for name in wanted]
     labels = None
-    if not is_test:
+    if has_labels:
         labels = [label_id(label.strip(), task, path) for label in columns.pop()]
     first, *second = columns
     return Examples(first, second[0] if second else None, labels)

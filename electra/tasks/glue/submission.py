@@ -11,6 +11,7 @@ import numpy as np
 from electra.finetuning.evaluation import Evaluation
 from electra.io.files import write_file
 from electra.tasks.glue.metrics import combine
+from electra.tasks.glue.task import open_task
 from electra.tasks.glue.tasks import DIAGNOSTICS, TASKS
 
 logger = logging.getLogger(__name__)
@@ -19,17 +20,19 @@ logger = logging.getLogger(__name__)
 def submit(evaluation: Evaluation) -> None:
     """Write submission.zip: answers of the best run of a task, or of the ensemble of all its runs."""
     answers: dict[str, np.ndarray] = {}
-    for task in evaluation.tasks:
-        files = dict(TASKS[task.name].test_files)
-        if task.name == "mnli":
+    finished = {result.task for result in evaluation.results}  # also by other commands
+    for name in [name for name in TASKS if name in finished]:
+        task = open_task(evaluation.args, TASKS[name])
+        files = dict(TASKS[name].test_files)
+        if name == "mnli":
             files |= DIAGNOSTICS.test_files
-        runs = [evaluation.read_logits(task.name, seed) for seed in evaluation.best_first(task)]
+        runs = [evaluation.read_logits(name, seed) for seed in evaluation.best_first(task)]
         for split, title in files.items():
             usable = [run[split] for run in runs if split in run and np.isfinite(run[split]).all()]
             if evaluation.args.options.predict_test == "best":
                 usable = usable[:1]
             if usable:
-                answers[title] = combine(usable, TASKS[task.name])
+                answers[title] = combine(usable, TASKS[name])
     path = evaluation.folder / "submission.zip"
     missing = write_submission(path, answers)
     logger.info("submission     %s", path)

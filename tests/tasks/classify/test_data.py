@@ -106,9 +106,9 @@ def test_a_wrong_row_is_named(content, columns, named, tmp_path, monkeypatch):
 
 def test_cells_are_read_as_they_are(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes('\ufefftext,label\r\n"two\nlines, ""quoted""",NA\r\n\r\nÄ,None yet\r\n'.encode())
+    path.write_bytes('\ufefftext,label\r\n"two\nlines, ""quoted""",NA\r\n\r\nÄ,None\r\n'.encode())
     found = read_examples(read_rows(path), USUAL, True)
-    assert [(e.text, e.label) for e in found] == [('two\nlines, "quoted"', "NA"), ("Ä", "None yet")]
+    assert [(e.text, e.label) for e in found] == [('two\nlines, "quoted"', "NA"), ("Ä", "None")]
     assert [e.place for e in found] == [f"{path}:2", f"{path}:5"]
 
 
@@ -117,8 +117,9 @@ def test_a_test_set_needs_no_labels_but_all_or_none(tmp_path):
     for content in ("text\na\nb\n", "text,label\na,\nb,\n"):
         path.write_text(content)
         assert [e.label for e in read_examples(read_rows(path), USUAL, False)] == [None, None]
-    path.write_text("text,label\na,1\nb,\n")
-    assert "a.csv:3 has no label" in refused(lambda: read_examples(read_rows(path), USUAL, False))
+    for content, place in (("text,label\na,1\nb,\n", "a.csv:3"), ("text,label\na,\nb,1\n", "a.csv:2")):
+        path.write_text(content)
+        assert f"{place} has no label" in refused(lambda: read_examples(read_rows(path), USUAL, False))
 
 
 def test_names_of_classes_come_from_a_data_set():

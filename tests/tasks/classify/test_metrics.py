@@ -1,5 +1,7 @@
 """Metrics on logits by hand; windows of one text; constant answers; collapsed runs."""
 
+import math
+
 import numpy as np
 from pytest import approx
 
@@ -66,6 +68,11 @@ def test_one_answer_to_all_is_collapsed():
     numbers = references(Labels(NUMBER, [], 0.0, 1.0), np.linspace(0, 1, 50)[:, None])
     assert is_collapsed(np.full((50, 1), 0.503, np.float32), numbers)
     assert not is_collapsed(np.linspace(0.4, 0.6, 50, dtype=np.float32)[:, None], numbers)
+
+
+def test_without_any_class_there_is_no_average_precision():
+    nothing = references(Labels(SEVERAL, ["a", "b"]), np.zeros((2, 2)))
+    assert math.isnan(score(np.ones((2, 2)), nothing)["average_precision"])
 
 
 def test_a_diverged_run_has_scores_without_an_error():

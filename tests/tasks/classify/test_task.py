@@ -96,6 +96,7 @@ def test_a_share_of_the_training_data_is_held_out(folder):
         ([["a", "1"], ["b", "1"]], {}, "two or more"),
         ([["a", "1"], ["b", "2"]], {"validation_fraction": 1e-9}, "too few texts"),
         ([["a", "1.5"], ["b", "x"], ["c", "2"]], {"label_kind": "number"}, "train.csv:3"),
+        ([["a", "x"], ["b", "y"]], {"label_kind": "number"}, "train.csv:2"),
     ],
 )
 def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
@@ -107,6 +108,12 @@ def test_a_class_of_the_development_set_alone_is_refused(folder, tmp_path):
     file = write_table(tmp_path / "dev.csv", ["text", "label"], [["a", "good"], ["b", "fine"]])
     message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
     assert "dev.csv:3" in message and "fine" in message and "bad, good" in message
+
+
+def test_a_development_set_without_rows_is_refused(folder, tmp_path):
+    file = write_table(tmp_path / "dev.csv", ["text", "label"], [])
+    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
+    assert "the validation data has no rows" in message
 
 
 def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
@@ -201,6 +208,12 @@ def test_a_saved_regression_answers_on_the_scale_of_data(folder):
     errors = [(one["score"] - float(mark)) ** 2 for one, (_, mark) in zip(answers, rows, strict=True)]
     assert (sum(errors) / len(errors)) ** 0.5 / 7.5 == approx(result.metrics["rmse"], abs=1e-5)
     assert "10 to 17.5" in (found / "report.md").read_text()
+
+
+def test_the_plan_of_a_curve_has_every_point(folder, capsys):
+    options = {**SETTINGS, "save_model": False, "train_fractions": [0.5, 1], "plan": True}
+    run(folder, "reviews", "csv", **options, experiment_name="planned")
+    assert capsys.readouterr().out.count("folder  ") == 4
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from electra.tasks.detect.command import main
 from electra.tasks.detect.data import read_texts
 from electra.tasks.detect.report import Scores, pieces
 from electra.tasks.detect.scores import Detector, Judged
+from electra.tokenizers.options import TokenizerArguments
+from electra.tokenizers.train import train_tokenizer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
 from tests.tasks.minimal_pairs.networks import random_pair, write_run
@@ -116,16 +118,33 @@ def test_texts_have_labels_or_spans_or_none(tmp_path):
     for content, message in (
         ('{"body": "x"}', "a.jsonl:1 has no text in its column text of body"),
         ('{"text": 3}', "no text"),
-        ('{"text": "x", "label": "bad"}', "label bad"),
-        ('{"text": "x", "spans": [[1]]}', "spans [[1]]"),
+        ('{"text": "x", "label": "bad"}', "0 or 1, not 'bad'"),
+        ('{"text": "x", "spans": [[1]]}', "a list of [start, end]"),
     ):
         (tmp_path / "a.jsonl").write_text(content)
         assert message in refused(lambda: list(read_texts(str(tmp_path / "a.jsonl"), "text")))
 
 
+def test_a_column_of_other_labels_can_be_left_out(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\nfine,positive\n")
+    (text,) = read_texts(str(tmp_path / "a.csv"), "text", "")
+    assert text.is_wrong is None
+    (tmp_path / "plain.txt").write_text("fine\n")  # --text_column is for tables
+    assert [text.text for text in read_texts(str(tmp_path / "plain.txt"), "body")] == ["fine"]
+
+
+def test_tokens_do_not_begin_with_the_space_before_them():
+    text = "the dog sells shells"
+    options = TokenizerArguments(tokenizer_algorithm="byte_bpe", vocab_size=270, min_frequency=1)
+    tokenizer = train_tokenizer([text] * 3, options, seed=0)
+    (judged,) = Detector(random_pair(tokenizer)[0], tokenizer, max_length=24).judge([text])
+    assert all(not text[start:end].startswith(" ") for start, end in zip(judged.starts, judged.ends, strict=True))
+
+
 @parametrize(
     ("argv", "message"),
     [
+        (["a.txt", "--pretrain_path", "run", "--max_length", "2"], "--max_length 2"),
         (["nothing.txt", *FLAGS], "nothing.txt"),
         (["a.txt", "--pretrain_path", "run/generator"], "no head that finds replaced tokens"),
         (["a.txt", "--pretrain_path", "electric", "--max_length", "24"], "no head"),

@@ -59,6 +59,8 @@ def test_texts_and_labels_are_found_by_their_columns(task, text, expected, tmp_p
 def test_qqps_three_incomplete_rows_are_left_out_as_on_the_hub(tmp_path):
     text = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tcut in\n1\t2\t3\tone\ttwo\t0\n"
     assert read(tmp_path, "qqp", text) == Examples(["one"], ["two"], [0])
+    without_second = "id\tquestion1\tquestion2\n0\tone\t\n1\tone\ttwo\n"  # a submission needs all rows
+    assert read(tmp_path, "qqp", without_second, "test").second == ["", "two"]
 
 
 def test_labels_of_test_files_are_not_read(tmp_path):
@@ -69,7 +71,8 @@ def test_labels_of_test_files_are_not_read(tmp_path):
 @parametrize(
     ("task", "text", "word"),
     [
-        ("rte", "", "No columns"),
+        ("rte", "", "no rows"),
+        ("rte", RTE, "no rows"),
         ("rte", "index\tpremise\tsentence2\tlabel\n0\tp\th\tentailment\n", "sentence1"),
         ("rte", GOOD_RTE + "12\tp\th\tneutral\n", "'neutral'"),
         ("sst2", "sentence\tlabel\nfine\tpositive\n", "'positive'"),
@@ -77,8 +80,8 @@ def test_labels_of_test_files_are_not_read(tmp_path):
         ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"'5\.1'"),
         ("stsb", STSB + "0\tg\ta\tb\thigh\n", "'high'"),
         ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "utf-8"),
-        ("rte", GOOD_RTE + "12\tcut in\n", "unknown label ''"),
-        ("rte", GOOD_RTE + "12\tp\th\tentailment\tmore\n", "line 14, saw 5"),
+        ("rte", GOOD_RTE + "12\tcut in\n", "row of 2 columns"),
+        ("rte", RTE + "12\tp\th\tentailment\tmore\n", "row of 5 columns"),
     ],
 )
 def test_a_file_that_cannot_be_the_task_is_refused(task, text, word, tmp_path):
