@@ -75,21 +75,17 @@ def _rows(data: str, config: str | None) -> Iterator[tuple[str, Row]]:
         for file in files:
             for row in read_rows(file):
                 yield file.stem, row
-    else:
-        yield from _data_set_rows(data, config)
-
-
-def _data_set_rows(name: str, config: str | None) -> Iterator[tuple[str, Row]]:
-    import datasets
+        return
+    import datasets  # takes a second
 
     instead = "check --data and --dataset_config_name"
     try:
-        configs = [config] if config else datasets.get_dataset_config_names(name)
+        configs = [config] if config else datasets.get_dataset_config_names(data)
     except Exception as error:  # being offline, unknown or forbidden end in many exception types
-        raise UserError(f"the data set {name} could not be loaded ({first_line(error)}); {instead}") from error
+        raise UserError(f"the data set {data} could not be loaded ({first_line(error)}); {instead}") from error
     for one in configs:
-        for split, table in load_tables(name, one, instead).items():
-            for row in table_rows(table, f"{name} {one} {split}"):
+        for split, table in load_tables(data, one, instead).items():
+            for row in table_rows(table, f"{data} {one} {split}"):
                 yield one, row
 
 
