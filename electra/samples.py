@@ -4,12 +4,11 @@ A token that begins a word is stored with the space before it. Other pieces of a
 `un·want·ed`, because pieces that a generator puts side by side are rarely a word.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from electra.io.files import write_json
+from electra.io.files import read_json, write_json
 
 SAMPLES_NAME = "samples.json"
 
@@ -57,8 +56,7 @@ def read_samples(folder: Path) -> list[Sample]:
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return [Sample(**values) for values in content["samples"]]
+    return [Sample(**values) for values in read_json(path)["samples"]]
 
 
 def marked(token: str) -> str:

@@ -32,7 +32,7 @@ from optuna.trial import TrialState
 
 from electra.io.console import hide_secrets, log_plainly
 from electra.io.errors import Parser, UserError
-from electra.io.files import YAML_ERRORS, expand, read_yaml, write_as_yaml, write_file, write_json
+from electra.io.files import YAML_ERRORS, expand, read_json, read_yaml, write_as_yaml, write_file, write_json
 from electra.report.results import RESULTS_NAME
 from electra.tasks.glue.report import REPORTING
 
@@ -164,7 +164,7 @@ def metrics_of(sweep: Sweep, folder: Path, name: str) -> dict[str, float | None]
     metrics: dict[str, float | None] = {}
     evaluation = folder / name
     if sweep.verb == "pretrain":
-        held_out = json.loads((evaluation / "metrics.json").read_text(encoding="utf-8"))["held_out"]
+        held_out = read_json(evaluation / "metrics.json")["held_out"]
         for prefix, column in (("eval/", "trained"), ("eval/fixed_", "fixed: trained")):
             metrics |= {prefix + metric: value for metric, value in held_out.get(column, {}).items()}
         evaluation = folder / "glue" / name
@@ -227,7 +227,7 @@ class Runner:
         """Run the commands of a point, unless it has finished; its swept values and metrics, {} if a command fails."""
         path = self.folder / f"{name}.json"
         if path.exists():
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            return read_json(path)
         slot = int(current_thread().name.rpartition("_")[2])
         environ = environment(slot, self.parallel, self.folder.name)
         for verb, command in self.commands(name, values).items():

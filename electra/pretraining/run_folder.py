@@ -24,7 +24,7 @@ from electra.data.corpus import absolute_dataset_name
 from electra.io.checkpoints import ORIGIN_NAME, UNFINISHED, checkpoints_of, latest_valid_checkpoint, why_not_resumable
 from electra.io.console import without_secrets
 from electra.io.errors import UserError
-from electra.io.files import absolute, holds_files
+from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
 
@@ -121,7 +121,7 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
-    if is_exported and json.loads(metrics.read_text())["plan"]["steps"] >= max_steps:  # -1: epochs, of the run itself
+    if is_exported and read_json(metrics)["plan"]["steps"] >= max_steps:  # -1: epochs, of the run itself
         return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if folder.is_dir() and checkpoints_of(folder):
         return _resumed(latest_valid_checkpoint(folder))
@@ -136,8 +136,8 @@ def _resumed(checkpoint: Path) -> Run:
     """A run that goes on from a checkpoint, with what its files say."""
     _lock_or_refuse(checkpoint.parent)
     shutil.rmtree(checkpoint.parent / UNFINISHED, ignore_errors=True)  # left by a killed process
-    step = json.loads((checkpoint / STATE_NAME).read_text())["global_step"]
-    saved = json.loads((checkpoint / ORIGIN_NAME).read_text())
+    step = read_json(checkpoint / STATE_NAME)["global_step"]
+    saved = read_json(checkpoint / ORIGIN_NAME)
     origin = Origin(**{f.name: saved[f.name] for f in fields(Origin)})
     return Run(checkpoint.parent, str(checkpoint), False, step, origin)
 
