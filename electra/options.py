@@ -67,7 +67,7 @@ Resuming = Literal["kept", "recorded", "compared", "free"]
 
     kept      refused: the objective or the masks would change, or the option would have no effect any more
     recorded  holds from here on; it is logged, and recorded with its step
-    compared  its effect is compared instead: documents, tokenizer, networks, segments of a step
+    compared  may differ if documents, tokenizer, networks and segments of a step stay the same
     free      changes nothing that is learned or measured
 """
 
@@ -205,22 +205,24 @@ class CommandLine(HfArgumentParser):
         *,
         default_config: Callable[[Values], str | None] = lambda flags: None,
         inherited: Callable[[Values], Values] = lambda given: {},
+        recipe: str | None = None,
     ) -> tuple[Any, ...]:
         """Fill the dataclasses from a command line, by default `sys.argv`.
 
         Args:
             default_config: the YAML file that is used without `--config`, from the flags.
             inherited: options of the run that this one starts from, from flags and file.
+            recipe: the `model_size` if none is given.
         """
         flags = self._read(_normalized(sys.argv[1:] if argv is None else argv))
         config = flags.pop("config", None) or default_config(flags)
         lines = self._read_file(config, flags) if config else {}
         given = {**lines, **flags}
-        size = given.get("model_size")
-        recipe = {**RECIPES[size], "model_size": size} if size in RECIPES else {}
-        values = {**recipe, **inherited(given), **given}
+        size = given.get("model_size", recipe)
+        sizes = {**RECIPES[size], "model_size": size} if size in RECIPES else {}
+        values = {**sizes, **inherited(given), **given}
         if "model_size" in flags:
-            values |= {**recipe, **flags}
+            values |= {**sizes, **flags}
         self.flags = frozenset(flags)
         self.lines = frozenset(lines)
         self.record = {}

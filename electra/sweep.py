@@ -33,6 +33,7 @@ from optuna.trial import TrialState
 from electra.io.console import hide_secrets, log_plainly
 from electra.io.errors import Parser, UserError
 from electra.io.files import YAML_ERRORS, expand, read_json, read_yaml, write_as_yaml, write_file, write_json
+from electra.options import check
 from electra.report.results import RESULTS_NAME
 from electra.tasks.glue.report import REPORTING
 
@@ -42,6 +43,7 @@ PROGRAMS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue"}
 """Program of a sweep file -> the command's verb."""
 SAMPLERS: dict[str, Any] = {"grid": RandomSampler, "random": RandomSampler, "bayes": TPESampler}
 """Method -> the sampler of optuna. A grid has nothing to draw."""
+GOALS = ("minimize", "maximize")
 RANGES = ("int_uniform", "uniform", "log_uniform_values", "q_uniform")
 """wandb's distributions of numbers between `min` and `max`."""
 Commands = Callable[[str, Mapping[str, Any]], dict[str, list[str]]]
@@ -84,7 +86,10 @@ def read_sweep(path: Path) -> Sweep:
         sampler = SAMPLERS[content["method"]](seed=0)
         metric = content.pop("metric")
         content["parameters"] = dict(content["parameters"])
-        sweep = Sweep(verb, sampler, metric["name"], metric.get("goal", "minimize"), **content)
+        goal = metric.get("goal", "minimize")
+        if goal not in GOALS:
+            raise ValueError(f"goal {goal} is not {' or '.join(GOALS)}")
+        sweep = Sweep(verb, sampler, metric["name"], goal, **content)
     except (KeyError, TypeError, ValueError, *YAML_ERRORS) as error:  # an entry is missing or unknown
         raise UserError(
             f"{path} is no sweep ({error}); it needs program ({' or '.join(PROGRAMS)}), "
@@ -94,6 +99,7 @@ def read_sweep(path: Path) -> Sweep:
         keys = set(spec) if isinstance(spec, dict) else set()
         has_values = not keys.isdisjoint({"value", "values"})
         is_range = {"min", "max"} <= keys and spec.get("distribution", "uniform") in RANGES
+        is_range = is_range and spec["min"] <= spec["max"]
         if not has_values and (sweep.method == "grid" or not is_range):
             raise UserError(
                 f"{path}: parameter {name} needs value or values; without a grid, min and max with one of "
@@ -116,7 +122,8 @@ def suggest(trial: Any, name: str, spec: Mapping[str, Any]) -> Any:
     kind = spec.get("distribution", "int_uniform" if type(low) is type(high) is int else "uniform")
     if kind == "int_uniform":
         return trial.suggest_int(name, low, high)
-    return trial.suggest_float(name, low, high, log=kind == "log_uniform_values", step=spec.get("q"))
+    step = spec.get("q", 1.0) if kind == "q_uniform" else None
+    return trial.suggest_float(name, low, high, log=kind == "log_uniform_values", step=step)
 
 
 def grid_of(sweep: Sweep) -> list[dict[str, Any]]:
@@ -257,7 +264,8 @@ def report(sweep: Sweep, folder: Path) -> None:
     metrics = list(dict.fromkeys([*glue, sweep.metric]))
     axes = [name for name in sweep.swept if name != "seed"] or sweep.swept
     scores = table.reindex(columns=metrics).astype(float)
-    medians = scores.groupby([table[name] for name in axes]).median(skipna=False)
+    values = [table[name].map(lambda value: str(value) if isinstance(value, list) else value) for name in axes]
+    medians = scores.groupby(values).median(skipna=False)
     medians = medians.sort_values(metrics[0], ascending=sweep.goal == "minimize" and not glue)
     logger.info("\n%s\n\nall points     %s", medians.to_string(), folder / "results.csv")
     if metrics[0].startswith("eval/"):
@@ -279,6 +287,8 @@ def main(argv: list[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:end])
+    check(options.parallel > 0, "parallel", options.parallel, "at least 1")
+    check(options.max_runs is None or options.max_runs > 0, "max_runs", options.max_runs, "at least 1")
     flags = words[end + 1 :]
     glue = ["--config", options.glue, *shlex.split(options.glue_flags)] if options.glue else []
 
@@ -303,7 +313,7 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGINT, runner.stop)
     signal.signal(signal.SIGTERM, runner.stop)
     failed = runner.run_all(total)
-    if failed < total:
+    if any(folder.glob("*.json")):
         report(sweep, folder)
     if failed:
         raise UserError(f"{failed} points failed; the same command resumes them")

@@ -88,6 +88,8 @@ def draw(sweep, count):
     [
         ({"method": "gird"}, "gird"),
         ({"metric": None}, "'metric'"),
+        ({"metric": {"name": "AVG", "goal": "max"}}, "goal max"),
+        ({"parameters": {"x": {"min": 1.0, "max": 0.0}}, "method": "random"}, "x needs"),
         ({"parameters": {"learning_rate": RATE}}, "learning_rate needs value"),
         ({"parameters": {"x": {"distribution": "log_normal", "mu": 0}}, "method": "random"}, "x needs.*log_uniform"),
         ({"early_terminate": {"type": "hyperband"}}, "early_terminate"),
@@ -115,6 +117,7 @@ def test_random_points_have_their_distributions(tmp_path):
         "warmup_steps": {"min": 10, "max": 12},
         "temperature": {"distribution": "q_uniform", "min": 0.5, "max": 1.0, "q": 0.25},
         "adam_bias_correction": {"values": [True, False]},
+        "seed": {"distribution": "q_uniform", "min": 1, "max": 2},
         "report_to": {"value": ["none"]},
     }
     points = draw(sweep_of(tmp_path, method="random", parameters=parameters), 300)
@@ -124,6 +127,7 @@ def test_random_points_have_their_distributions(tmp_path):
     assert statistics.fmean(point["weight_decay"] for point in points) == approx(0.5, abs=0.06)
     assert all(point["report_to"] == ["none"] for point in points)
     values = {"warmup_steps": (10, 11, 12), "temperature": (0.5, 0.75, 1.0), "adam_bias_correction": (True, False)}
+    values["seed"] = (1, 2)
     for name, possible in values.items():
         drawn = [point[name] for point in points]
         assert all(drawn.count(value) == approx(300 / len(possible), abs=40) for value in possible)
@@ -207,16 +211,22 @@ def test_points_share_the_cores_and_the_gpus(monkeypatch):
 
 
 def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path, capsys):
-    parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
+    gates = [["discriminator_auc", 0.6]]
+    parameters = {
+        "learning_rate": {"values": [0.1, 0.2]}, "generator_gate": {"values": gates}, "seed": {"values": [1, 2, 3]}
+    }  # fmt: skip
     sweep = sweep_of(tmp_path, parameters=parameters)
     for rate, scores in ((0.1, [0.7, 0.65, None]), (0.2, [0.5, 0.9, 0.6])):
         for seed, score in enumerate(scores):
-            point = {"learning_rate": rate, "seed": seed, "eval/discriminator_auc": score, "AVG": -rate}
+            point = {"learning_rate": rate, "generator_gate": gates[0], "seed": seed}
+            point |= {"eval/discriminator_auc": score, "AVG": -rate}
             (tmp_path / f"{rate}_{seed}.json").write_text(json.dumps(point))
     log_plainly()
     report(sweep, tmp_path)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("0.")]
-    assert lines == [["0.1", "-0.1", "NaN"], ["0.2", "-0.2", "0.6"]]  # ranked by GLUE
+    assert [(first, *scores) for first, *_, auc, avg in lines for scores in ([auc, avg],)] == [
+        ("0.1", "-0.1", "NaN"), ("0.2", "-0.2", "0.6")  # ranked by GLUE
+    ]  # fmt: skip
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
 

@@ -33,13 +33,14 @@ def main(argv: list[str] | None = None) -> None:
     from electra.data.corpus import Corpus
     from electra.data.shards import build_shard, cache_folder, load_or_build_cache, merge_shards
     from electra.data.tokenizer import load_or_train_tokenizer
-    from electra.tokenizers.load import load_tokenizer
+    from electra.tokenizers.load import check_tokenizer, load_tokenizer
 
     corpus = Corpus(corpus_args, shards.eval_seed)
     if path.tokenizer_path is None:
         tokenizer = load_or_train_tokenizer(corpus, new_tokenizer, cache.cache_dir, shards.eval_seed)
     else:
         tokenizer = load_tokenizer(path.tokenizer_path)
+    check_tokenizer(tokenizer, path.tokenizer_path or "of the text")
     folder = cache_folder(corpus, tokenizer, cache.cache_dir)
     if shard is not None:
         build_shard(corpus, tokenizer, folder, *shard)

@@ -1,9 +1,9 @@
 """A corpus: everything that the user names as text, as one stream of documents with "\\n" between lines.
 
 The sources are data sets of the Hugging Face Hub, folders written by `datasets.save_to_disk`, files, folders and globs
-of files (readers.py), and "builtin" (builtin.py). Names, formats and columns are checked when the corpus is made,
-before hours of tokenization. Iterating keeps one document in memory (a few dozen for tables) and always gives the same
-documents.
+of files (readers.py), and "builtin" (builtin.py). Names, formats and the columns of the first table of an entry are
+checked when the corpus is made, before hours of tokenization. Iterating keeps one document in memory (a few dozen for
+tables) and always gives the same documents.
 """
 
 import glob
@@ -23,7 +23,7 @@ from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, as_document, check_c
 from electra.io.errors import UserError
 from electra.io.files import absolute
 
-READING_VERSION = 2  # part of the fingerprint: raise it when the same inputs give other documents than before
+READING_VERSION = 3  # part of the fingerprint: raise it when the same inputs give other documents than before
 BUILTIN = "builtin"
 NO_CONFIG = "none"  # stands for "no configuration" where one is expected for each data set
 PIECES = 8
@@ -66,7 +66,8 @@ def _file_source(entry: str, fraction: float, options: CorpusArguments) -> Sourc
 
     if kind(files[0])[0] != "text":
         next(read(0, 1), None)  # checks the column
-    identity = [options.document_separator, options.text_column, *map(sampled_hash, files)]
+    contents = [f"{kind(file)} {sampled_hash(file)}" for file in files]
+    identity = [options.document_separator, options.text_column, *contents]
     counts = {"files": len(files), "text_files": text_files}
     return Source(entry, fraction, sum(sizes), identity, read, counts)
 
@@ -98,6 +99,7 @@ def _dataset_source(
         ) from error
     check_columns(f"dataset {name}", options.text_column, dataset.column_names)
     size_bytes = sum(os.path.getsize(file["filename"]) for file in dataset.cache_files)
+    size_bytes = size_bytes or max(1, dataset.data.nbytes)  # it may be in memory
 
     def read(start: int, end: int) -> Iterator[str]:
         first = max(0, start) * len(dataset) // size_bytes

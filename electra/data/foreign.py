@@ -3,10 +3,11 @@
     datatrove   NAME.ds: token ids, uint16 or uint32; NAME.ds.index: the end of each document, uint64
     datasets    a folder of `save_to_disk` with a column `input_ids`, lists of integers
 
-A special token at the begin or at the end of a document is left out: rows of a batch get their own.
+A special token at the beginning or at the end of a document is left out: rows of a batch get their own.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import numpy as np
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from electra.data.corpus import sampled_hash
 from electra.data.encode import content_hash
-from electra.data.readers import naming_errors
+from electra.data.readers import check_columns, naming_errors
 from electra.data.rng import Ints
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
@@ -53,26 +55,41 @@ def open_cache(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str)
 
 def _open_foreign(folder: Path, tokenizer: PreTrainedTokenizerBase, cache_dir: str) -> TokenCache:
     """Open a folder of another program; its index is built once, in `cache_dir`."""
-    files = sorted(path for pattern in ("*.ds", "*.ds.index", "*.arrow") for path in folder.rglob(pattern))
-    sizes = [(path.name, path.stat().st_size) for path in files]
-    key = str([str(folder.resolve()), sizes, tokenizer_fingerprint(tokenizer)])
+    files = [*sorted(folder.rglob("*.ds*")), *_tables_of(folder)]
+    content = [(path.name, sampled_hash(str(path))) for path in files]
+    key = str([str(folder.resolve()), content, tokenizer_fingerprint(tokenizer)])
     target = Path(cache_dir) / f"index-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     build_folder(target, "the index of tokens", lambda new: _index(folder, tokenizer, new))
     return TokenCache(target)
 
 
+def _tables_of(folder: Path) -> list[Path]:
+    """The Arrow files of folders that `save_to_disk` wrote, without those that `datasets` has cached beside them."""
+    if (folder / "dataset_dict.json").is_file():
+        raise UserError(f"--token_cache {folder} has several splits; name one, such as {folder}/train")
+    tables = []
+    for state in sorted(folder.rglob("state.json")):
+        files = json.loads(state.read_text())["_data_files"]
+        tables += [state.parent / file["filename"] for file in files]
+    return tables
+
+
 def _locations(folder: Path) -> Iterator[tuple[Path, str, Ints, Lengths]]:
     """Each file, the type of its ids, the first token of each document, its length."""
     for path in sorted(folder.rglob("*.ds")):
-        ends = np.fromfile(f"{path}.index", dtype="<u8").astype(np.int64)
+        with naming_errors(f"{path}.index"):
+            ends = np.fromfile(f"{path}.index", dtype="<u8").astype(np.int64)
         lengths = np.diff(ends, prepend=0)
         if len(ends):
-            bytes_per_id = path.stat().st_size // int(ends[-1])
+            bytes_per_id, rest = divmod(path.stat().st_size, int(ends[-1]))
+            if rest or bytes_per_id not in (2, 4):
+                raise UserError(f"{path} does not have the {ends[-1]:,} tokens of its index; copy both again")
             yield path, f"uint{8 * bytes_per_id}", ends - lengths, lengths.astype(np.int32)
-    for path in sorted(folder.rglob("*.arrow")):
+    for path in _tables_of(folder):
         with naming_errors(str(path)):
             table, buffer = read_arrow(path)
-            yield path, *locate_tokens(table, buffer)
+        check_columns(str(path), "input_ids", table.column_names)
+        yield path, *locate_tokens(table, buffer)
 
 
 def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:

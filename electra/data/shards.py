@@ -61,9 +61,10 @@ def load_or_build_cache(
     if find_damage(target) is None:
         return TokenCache(target)
     with lock_beside(target, "the token cache"):
-        if find_damage(target) is not None:  # no other process has built it meanwhile
+        wrong = find_damage(target)
+        if wrong is not None:  # no other process has built it meanwhile
             if (target / MANIFEST_NAME).exists():
-                shutil.rmtree(target)
+                logger.warning("completing %s again: it %s", target, wrong)
             count = min(MOST_SHARDS, 1 + corpus.size_bytes // SHARD_BYTES)
             _build_shards(corpus, tokenizer, target, count)
             merge_shards(target, tokenizer, count)

@@ -67,7 +67,7 @@ def held_out_documents(hashes: Bits, fraction: float, seed: int) -> Ints:
         )
     wanted = min(distinct - 1, max(1, round(fraction * distinct)))
     # Documents are ranked by random numbers; those with the lowest ranks are held out.
-    share = 2 * wanted / distinct  # of the range of ranks: has twice as many as are wanted, if luck is average
+    share = 2 * wanted / distinct  # of the range of ranks: on average it has twice as many as are wanted
     while True:
         limit = min(int(share * 2**64), 2**64 - 1)
         found = np.concatenate(
@@ -117,6 +117,7 @@ def remembered(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]
     if not path.is_file():
         content = io.BytesIO()
         np.savez(content, **make())
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(content.getvalue(), path)
     with np.load(path) as file:
         return dict(file)

@@ -29,7 +29,7 @@ from electra.io.files import sync_folder, write_file
 logger = logging.getLogger(__name__)
 
 MANIFEST_NAME, ORIGIN_NAME, UNFINISHED = "manifest.json", "origin.json", "unfinished"
-"""`origin.json` says what a run is trained on (pretraining/resume.py)."""
+"""`origin.json` says what a run is trained on (pretraining/run_folder.py)."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Prefixes of files that only resuming reads. They may be deleted where only the networks are wanted."""
 LOADING_ERRORS = (OSError, RuntimeError, ValueError, LookupError, EOFError, pickle.UnpicklingError, SafetensorError)

@@ -24,7 +24,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
         wrong = find_damage(target)
         if wrong is None:  # another process has built it meanwhile
             return
-        if target.exists():
+        if target.exists() and any(target.iterdir()):
             logger.warning("Building %s %s again: it %s", what, target, wrong)
         unfinished = Path(f"{target}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed

@@ -42,6 +42,8 @@ def push_run(
             api.upload_folder(repo_id=repository, folder_path=folder, commit_message=f"{folder.name} of {run.name}")
         except Exception as error:  # the client raises its own errors and those of its HTTP library
             again = f"python -m electra push {run} --hub_model_id {hub_model_id}"
+            if private:
+                again += " --private"
             raise UserError(f"the upload of {folder} failed: {error}; repeat it with {again}") from error
         logger.info("%s uploaded to %s/%s", folder.name, api.endpoint, repository)
 

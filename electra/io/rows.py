@@ -109,7 +109,10 @@ def csv_rows(
     csv.field_size_limit(LARGEST_CELL)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    names = next(reader, [])
+    try:
+        names = next(reader, [])
+    except csv.Error as error:
+        raise UserError(f"{path}:1 cannot be read ({error}); write a quotation mark inside quotes twice") from error
     if delimiter == "\t":
         names = [unquoted(name) for name in names]
     if len(set(names)) < len(names):

@@ -4,6 +4,7 @@ options.py makes it: from a command line, and once more when the data are known.
 """
 
 import copy
+import re
 from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +23,7 @@ from electra.options import (
     SEED,
     STEPS,
     UP_TO_ONE,
+    Range,
     Resuming,
     check_options,
     default_of,
@@ -47,6 +49,12 @@ _RECORDED = (
     "dataloader_drop_last",
 )
 """What resuming does with options that only transformers declares; the others are free."""
+
+
+def seconds_of(budget: str) -> float:
+    """Seconds of a time such as 90m, 2h or 1.5d; 0 for other text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", budget.strip().lower())
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]] if match else 0.0
 
 
 @dataclass
@@ -128,7 +136,9 @@ class PretrainingArguments(TrainingArguments):
         NOT_NEGATIVE,
         resuming="recorded",
     )
-    save_total_limit: int | None = option(3, "Number of checkpoints to keep: the latest ones.")
+    save_total_limit: int | None = option(
+        3, "Number of checkpoints to keep: the latest ones; 0 for all.", NOT_NEGATIVE
+    )
     plan: bool = option(False, "Print the plan of the run, measure time and memory in ten steps, and stop.")
     auto_resume: bool = option(False, "Start the run of --experiment_name, or resume its latest valid checkpoint.")
     max_hours: float | None = option(
@@ -136,7 +146,7 @@ class PretrainingArguments(TrainingArguments):
     )
     checkpoint_fractions: list[float] = option(
         [],
-        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit never deletes. The "
+        "Fractions of --max_steps after which a checkpoint is saved that --save_total_limit does not delete. The "
         "paper's: 0.0625 0.125 0.25 0.5 1.",
         UP_TO_ONE,
         resuming="recorded",
@@ -147,7 +157,9 @@ class PretrainingArguments(TrainingArguments):
         resuming="recorded",
     )
     budget: str | None = option(
-        None, "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial."
+        None,
+        "Time that training may take, such as 90m or 2h: sets size and steps that were not given, by a trial.",
+        Range(lambda value: seconds_of(value) > 0, "a time such as 90m, 2h or 1.5d"),
     )
     torch_compile: bool | None = option(None, "Compile the training step. Not set: true on a GPU.")
     logging_nan_inf_filter: bool = option(False, "Leave losses that are infinite or nan out of the log.")

@@ -38,15 +38,18 @@ WARM_UP = 10
 # ---- parsing
 
 
-def parse_arguments(argv: list[str]) -> Configuration:
-    """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named."""
+def parse_arguments(argv: list[str], recipe: str | None = None) -> Configuration:
+    """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named.
+
+    `recipe` is the size of a network if none is given.
+    """
     command_line = CommandLine(GROUPS, "Pre-train an ELECTRA.")
-    groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited)
+    groups = command_line.parse(argv, default_config=_default_config, inherited=_inherited, recipe=recipe)
     training = groups[-1]
-    if training.budget and not SIZED & (command_line.flags | command_line.lines):
+    if training.budget and recipe is None and not SIZED & (command_line.flags | command_line.lines):
         from electra.pretraining.trial import recipe_for  # imports networks and data sets
 
-        return parse_arguments([*argv, "--model_size", recipe_for(training)])
+        return parse_arguments(argv, recipe_for(training))
     record = {**command_line.record, "bf16": training.bf16}  # a run that goes on elsewhere keeps its precision
     if training.fp16:
         record["fp16"] = True
@@ -221,7 +224,8 @@ NEEDS = (
     Need(
         "load_best_model_at_end metric_for_best_model greater_is_better auto_find_batch_size batch_eval_metrics "
         "label_smoothing_factor train_sampling_strategy neftune_noise_alpha use_liger_kernel prediction_loss_only "
-        "eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy",
+        "eval_do_concat_batches ignore_data_skip enable_jit_checkpoint hub_revision hub_strategy "
+        "include_num_input_tokens_seen",
         lambda c: False,
         "pre-training does not use it",
     ),

@@ -23,7 +23,7 @@ from electra.pretraining.finish import finish_run
 from electra.pretraining.model import build_model, with_given_parts
 from electra.pretraining.options import resolve
 from electra.pretraining.plan import Plan, announce_plan, make_plan
-from electra.pretraining.run_folder import Origin, check_resumed, open_run, origin_of, save_options
+from electra.pretraining.run_folder import Origin, Run, check_resumed, open_run, origin_of, save_options
 from electra.pretraining.trainer import ElectraTrainer
 from electra.pretraining.trial import Clock, announce_trial, fit_to_budget, trial_arguments
 from electra.runtime.cpu import tune_networks, tune_process
@@ -38,19 +38,15 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
     if run.is_finished:
         return
 
-    data = load_data(args, run.checkpoint)
-    has_held_out = data.evaluation is not None
-    args = resolve(args, run, len(data.policy), has_held_out)
-    model = build_model(args, data.tokenizer, run.checkpoint)
-    args = with_given_parts(args, model, data.tokenizer)
-    origin = check_resumed(run, origin_of(args, data.text))
-
-    plan = make_plan(args, model, data, origin.changes)
-    if args.training.budget:
-        args = fit_to_budget(args, time_steps(args, model, data, plan), plan)
-        args = resolve(args, run, len(data.policy), has_held_out)
-        model = build_model(args, data.tokenizer)
+    asked = args
+    data = load_data(asked, run.checkpoint)
+    args, model = prepare(asked, run, data)
+    if asked.training.budget:
         plan = make_plan(args, model, data)
+        asked = fit_to_budget(asked, time_steps(args, model, data, plan), plan)
+        args, model = prepare(asked, run, data)
+    origin = check_resumed(run, origin_of(args, data.text))
+    plan = make_plan(args, model, data, origin.changes)
     announce_plan(args, plan)
     if args.training.plan:
         announce_trial(time_steps(args, model, data, plan), args.training, plan)
@@ -73,6 +69,13 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         training = args.training
         name = training.hub_model_id or run.folder.name
         push_run(run.folder, name, token=training.hub_token, private=training.hub_private_repo)
+
+
+def prepare(asked: Configuration, run: Run, data: PretrainingData) -> tuple[Configuration, ElectraForJointPretraining]:
+    """The configuration with steps and sizes for this text, and the model."""
+    args = resolve(asked, run, len(data.policy), has_held_out=data.evaluation is not None)
+    model = build_model(args, data.tokenizer, run.checkpoint)
+    return with_given_parts(args, model, data.tokenizer), model
 
 
 def time_steps(args: Configuration, model: ElectraForJointPretraining, data: PretrainingData, plan: Plan) -> Clock:
@@ -116,7 +119,7 @@ def make_trainer(
         tune_for_gpu(model)
     phases = PhaseOptions(
         gate=args.gate,
-        generator_steps=model.config.generator_steps,
+        generator_steps=args.objective.generator_steps or 0,
         init_from_generator=args.objective.init_from_generator,
     )
     has_fixed_shapes = training.torch_compile or training.device.type == "cuda"

@@ -25,7 +25,7 @@ from electra.io.errors import UserError
 logger = logging.getLogger(__name__)
 
 MOST_IN_A_ROW = 10
-"""Skipped steps in a row that end the run."""
+"""Skipped steps in a row, before a line of the log, that end the run."""
 
 
 class StepGuard(TrainerCallback):

@@ -209,13 +209,14 @@ class ElectraTrainer(Trainer):
         """Add the means of the logging window, which begins anew, to its losses: one device sync."""
         state = self.state
         state.epoch = state.global_step * self.get_total_train_batch_size(self.args) / self.plan.segments_per_epoch
+        self._read_tokens()
         if "loss" in logs:
             self._log_window(logs)
         super().log(logs, start_time)
 
     def _log_window(self, logs: dict[str, float]) -> None:
-        state, window = self.state, self.window
-        self._read_tokens()
+        state = self.state
+        window = self.window
         means, skipped = window.read(self.accelerator.gather)
         self.guard.log_skipped(state.global_step, skipped)
         del logs["loss"]

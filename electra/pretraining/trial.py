@@ -1,7 +1,6 @@
 """Ten steps of a run before it starts: `--plan` prints their time and memory, `--budget` makes steps of the time."""
 
 import logging
-import re
 import sys
 import time
 from dataclasses import replace
@@ -13,8 +12,7 @@ from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from electra.io.console import format_bytes, format_seconds
-from electra.io.errors import UserError
-from electra.pretraining.configuration import Configuration, PretrainingArguments
+from electra.pretraining.configuration import Configuration, PretrainingArguments, seconds_of
 from electra.pretraining.plan import MOST_EPOCHS, Plan
 from electra.runtime.hardware import measure_matmul_flops
 
@@ -47,7 +45,7 @@ class Clock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         # Several processes must stop after the same step.
-        is_late = args.world_size == 1 and time.monotonic() - self.started > TRIAL_SECONDS
+        is_late = args.world_size == 1 and self.since is not None and time.monotonic() - self.since > TRIAL_SECONDS
         if 1 < state.global_step < state.max_steps and not is_late:
             return
         if args.device.type != "cpu":
@@ -71,8 +69,9 @@ def trial_arguments(args: Configuration, folder: str) -> Configuration:
         report_to=[],
         disable_tqdm=not sys.stderr.isatty(),
     )
-    # A gate needs evaluations; without it both networks are trained, which is the longest step.
-    return replace(args, training=training, objective=replace(args.objective, generator_gate=[]))
+    # The longest steps are measured: a gate, which needs evaluations, is open, and stages change after the first step.
+    objective = replace(args.objective, generator_gate=[], generator_steps=args.objective.generator_steps and 1)
+    return replace(args, training=training, objective=objective)
 
 
 def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> None:
@@ -93,14 +92,6 @@ def announce_trial(clock: Clock, training: PretrainingArguments, plan: Plan) -> 
 
 
 # ---- a budget of time
-
-
-def seconds_of(budget: str) -> float:
-    """Seconds of a time such as 90m, 2h or 1.5d."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", budget.strip().lower())
-    if match is None or float(match[1]) == 0:
-        raise UserError(f"--budget {budget} is not a time; write 90m, 2h or 1.5d")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
 
 
 def recipe_for(training: PretrainingArguments) -> str:

@@ -22,7 +22,9 @@ def main(argv: list[str] | None = None) -> None:
     for name in KEPT_BY_EXTEND:
         if output.extend is not None and name in command_line.flags:
             raise UserError(f"--{name} has no effect with --extend: {output.extend} keeps its own; leave it out")
-    folder = Path(output.output_dir)
+    if output.extend is None and "new_tokens" in command_line.flags:
+        raise UserError("--new_tokens extends a tokenizer: name it with --extend, or give --vocab_size")
+    folder = Path(output.output_dir).absolute()
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")
     # These take seconds: help and errors of the options come before.

@@ -153,6 +153,20 @@ def test_a_host_builds_with_several_processes(corpus, wordpiece_tokenizer, tmp_p
     assert len(together.description["files"]) == 5 and contents(together) == contents(alone)
 
 
+def test_a_damaged_index_costs_no_tokens(corpus, wordpiece_tokenizer, tmp_path, monkeypatch):
+    cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
+    expected = contents(cache)
+    os.truncate(cache.path / "lengths.npy", 100)
+    monkeypatch.setattr(Encoder, "_encode", None)
+    assert contents(load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)) == expected
+
+
+def test_a_split_is_kept_in_a_new_folder(tmp_path):
+    for made in (1, 2):
+        found = remembered(tmp_path / "new" / "split.npz", lambda made=made: {"left_out": np.array([made])})
+        assert found["left_out"].tolist() == [1]
+
+
 def test_a_moved_cache_is_trained_on_without_its_text(corpus, wordpiece_tokenizer, number_tokenizer, tmp_path):
     cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "cache")
     expected = contents(cache)
@@ -181,6 +195,10 @@ def test_tokens_of_datatrove_are_read_where_they_are(number_tokenizer, tmp_path)
     ids, lines, _ = contents(cache)
     assert ids == [[7, 8], [9, 10], [11]] and lines == [[2], [2], [1]]
     assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache"))) == contents(cache)
+    np.array([10, 9, 8], "<u4").tofile(tmp_path / "a.ds")  # of equal size
+    assert contents(open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))[0][0] == [10, 9, 8]
+    os.truncate(tmp_path / "a.ds", 9)
+    assert "a.ds does not have the 3 tokens" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path)))
     np.array([70_000], "<u4").tofile(tmp_path / "a.ds")
     np.array([1], "<u8").tofile(tmp_path / "a.ds.index")
     assert "70000" in refused(lambda: open_cache(tmp_path, number_tokenizer, str(tmp_path / "cache")))
@@ -194,6 +212,13 @@ def test_a_saved_dataset_of_tokens_is_read_where_it_is(number_tokenizer, tmp_pat
     datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved", num_shards=3)
     cache = open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))
     assert contents(cache)[0] == [[5 + n, 6] for n in range(100)]
+    shutil.copy(next((tmp_path / "saved").glob("*.arrow")), tmp_path / "saved" / "cache-1.arrow")  # of `map`
+    assert len(open_cache(tmp_path / "saved", number_tokenizer, str(tmp_path / "cache"))) == 100
+    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "text")
+    assert "'input_ids'" in refused(lambda: open_cache(tmp_path / "text", number_tokenizer, str(tmp_path)))
+    splits = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)})
+    splits.save_to_disk(tmp_path / "splits")
+    assert "splits/train" in refused(lambda: open_cache(tmp_path / "splits", number_tokenizer, str(tmp_path)))
     assert "no tokens" in refused(lambda: open_cache(tmp_path / "cache" / "x", number_tokenizer, str(tmp_path)))
 
 

@@ -51,8 +51,8 @@ def test_a_failed_upload_names_the_command_that_repeats_it(run, monkeypatch):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(HfApi, "create_repo", fail)
-    with raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small"):
-        hub.main([str(run)])
+    with raises(UserError, match=r"no route to host; repeat it with .* --hub_model_id small --private"):
+        hub.main([str(run), "--private"])
 
 
 def test_a_folder_without_networks_is_refused(run):

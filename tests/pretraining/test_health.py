@@ -58,6 +58,12 @@ def test_the_state_follows_from_the_last_evaluation(rows, frequencies_auc, expec
     assert DiscriminatorHealth(2048).assess(arguments(), state_of(rows), frequencies_auc) == expected
 
 
+def test_losses_of_other_held_out_text_are_not_compared():
+    state = state_of(until(9000, (10_500, (7.1, 0.4, 0.8, 0.3, 0.24))))
+    state.log_history[-1]["eval_tokens"] = 5
+    assert DiscriminatorHealth(2048).assess(arguments(), state) != "generator collapsed"
+
+
 def test_nothing_is_late_during_the_warm_up():
     state = state_of(until(1500), tokens_per_step=100_000)
     assert DiscriminatorHealth(2048).assess(arguments(), state) == "not started"

@@ -59,6 +59,8 @@ def test_logged_losses_are_averages_over_the_window(folder):
         assert logs["tokens_seen"] == steps[-1]["tokens_seen"] == (window + 1) * 4 * 4 * 16
         assert logs["tokens_per_second"] > 0 and logs["eta_seconds"] >= 0
     segments = read_json(folder / "output" / "four" / "metrics.json")["plan"]["segments_per_epoch"]
+    main(flags(folder, experiment_name="last", logging_steps=9, save_strategy="no", eval_strategy="no"))
+    assert read_json(folder / "output" / "last" / "metrics.json")["compute"]["tokens"] == 12 * 4 * 16
     assert four[-1]["eta_seconds"] == 0 and four[-1]["epoch"] == approx(12 * 4 / segments)
 
 

@@ -11,11 +11,12 @@ from transformers import TrainerControl, TrainerState
 
 from electra.pretraining import trial
 from electra.pretraining.command import main
+from electra.pretraining.configuration import seconds_of
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import training_flops
-from electra.pretraining.trial import RECIPE_FLOPS, Clock, recipe_for, seconds_of
+from electra.pretraining.trial import RECIPE_FLOPS, Clock, recipe_for
 from tests.conftest import refused
-from tests.helpers import parametrize
+from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import flags
 from tests.test_configs import networks
 
@@ -23,7 +24,26 @@ from tests.test_configs import networks
 def test_times_are_read():
     assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 s")] == [5400, 7200, 129_600, 30]
     for wrong in ("2", "h", "0h", "two hours", "2w"):
-        assert f"--budget {wrong} " in refused(lambda wrong=wrong: seconds_of(wrong))
+        argv = ["--train_file=text", "--model_size=tiny", f"--budget={wrong}"]
+        assert f"--budget {wrong} " in refused(lambda argv=argv: parse_arguments(argv))
+
+
+def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
+    (tmp_path / "my.yaml").write_text("train_file: [text]\nlearning_rate: 0.003\n")
+    args = parse_arguments(["--config", str(tmp_path / "my.yaml"), "--budget=1s"])
+    assert (args.model.model_size, args.training.learning_rate) == ("tiny", 0.003)
+    assert args.record["model_size"] == "tiny"
+
+
+def test_a_slow_first_step_does_not_end_a_trial(monkeypatch):
+    now = iter([0.0, 100.0, 101.0, 130.0])
+    monkeypatch.setattr(trial.time, "monotonic", lambda: next(now))
+    clock = Clock()
+    control = TrainerControl()
+    args = SimpleNamespace(world_size=1, device=torch.device("cpu"))
+    for step in (1, 2):
+        clock.on_step_end(args, TrainerState(global_step=step, max_steps=11), control)
+        assert not control.should_training_stop
 
 
 @parametrize("name", RECIPE_FLOPS)
@@ -51,6 +71,8 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys):
     options = yaml.safe_load((folder / "output" / "run" / "config.yaml").read_text())
     steps = options["max_steps"]
     assert 0 < steps < 10_000 and "budget" not in options
+    origin = read_json(folder / "output" / "run" / f"checkpoint-{steps}" / "origin.json")
+    assert origin["options"]["max_steps"] == steps
     assert (folder / "output" / "run" / f"checkpoint-{steps}").is_dir()
     for given in ("--max_steps=3", "--auto_resume"):
         assert "--budget" in refused(lambda given=given: main([*argv, "--budget=2s", given]))
@@ -82,7 +104,7 @@ def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch):
         assert waits == [1, 11] and clock.steps == 10
 
 
-@parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 2)])
+@parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 3)])
 def test_a_slow_trial_ends_after_its_time(monkeypatch, seconds, steps):
     now = [1.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

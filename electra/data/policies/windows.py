@@ -30,8 +30,8 @@ class WindowPolicy(Policy):
     every epoch has the same number of windows. With one random u in [0, 1) per document and epoch, window j starts at
     floor((j + u) * (n - body + 1) / K): uniform over all possible starts, evenly spaced within an epoch. Only a
     document shorter than a window gives a short segment. Tokens near the ends of a document are in fewer windows, the
-    others in a little more than one per epoch: equally likely windows, equally frequent tokens and no padding exclude
-    each other.
+    others in a little more than one per epoch: no method has all three of equally likely windows, equally frequent
+    tokens and no padding.
 
     9 windows in 10 are split at a random point into A and B, so that token types are trained. The tenth is a single
     segment, one token longer because it has one special token less.

@@ -79,7 +79,10 @@ class DiscriminatorHealth(TrainerCallback):
             return None
         last = evaluations[-1]
         loss = last["eval_generator_loss"]
-        if not loss <= min(logs["eval_generator_loss"] for logs in evaluations) + GENERATOR_MOVES:  # also nan
+        # A resumed run may be evaluated on other text, of which losses cannot be compared.
+        of_this_text = [logs for logs in evaluations if logs.get("eval_tokens") == last.get("eval_tokens")]
+        losses = [logs["eval_generator_loss"] for logs in of_this_text]
+        if not loss <= min(losses) + GENERATOR_MOVES:  # also nan
             return "generator collapsed"
         if loss > math.log(self.vocab_size) - GENERATOR_MOVES:
             return "generator stands still"
