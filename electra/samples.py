@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from electra.io.errors import UserError
 from electra.io.files import read_json, write_json
 
 SAMPLES_NAME = "samples.json"
@@ -56,7 +57,10 @@ def read_samples(folder: Path) -> list[Sample]:
     path = folder / SAMPLES_NAME
     if not path.exists():
         return []
-    return [Sample(**values) for values in read_json(path)["samples"]]
+    try:
+        return [Sample(**values) for values in read_json(path)["samples"]]
+    except (TypeError, LookupError) as error:
+        raise UserError(f"{path} is damaged or of another version: {error}; remove it") from error
 
 
 def marked(token: str) -> str:

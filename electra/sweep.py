@@ -207,12 +207,15 @@ class Runner:
             for values in grid_of(sweep):
                 study.enqueue_trial(values)
         jobs = {}
+        points: dict[str, Any] = {}
         with self.pool:
             for _ in range(total):
                 trial = study.ask()
                 values = {name: suggest(trial, name, spec) for name, spec in sweep.parameters.items()}
                 swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
                 name = re.sub(r"[^\w.-]", "-", swept)
+                if points.setdefault(name, values) != values:
+                    raise UserError(f"two points would be called {name}; write their values in another way")
                 if name not in jobs:  # a point that is drawn twice runs once
                     jobs[name] = self.pool.submit(self.run_point, name, values)
                 if sweep.method == "bayes":

@@ -197,6 +197,14 @@ def test_a_failed_point_is_retried(tmp_path):
     assert [line["rate"] for line in starts(tmp_path)] == [0.1, 0.2, 0.3, 0.4, 0.2]
 
 
+def test_points_of_one_name_are_refused(tmp_path):
+    runner = quick(tmp_path)
+    runner.sweep = sweep_of(tmp_path, parameters={"tokenizer_path": {"values": ["a/b", "a-b"]}})
+    runner.commands = lambda name, values: {}
+    with raises(UserError, match="two points would be called tokenizer_path_a-b"):
+        runner.run_all(2)
+
+
 def test_points_share_the_cores_and_the_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

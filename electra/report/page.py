@@ -54,16 +54,25 @@ SIZES = {
 """Names in the plan and in the cost of a run -> their titles."""
 
 
-def report_blocks(runs: Sequence[RunRecord], more: Sequence[Block] = ()) -> Blocks:
-    """The page of some runs; `more`: a section of its own, such as GLUE results."""
+def draw_curves(runs: Sequence[RunRecord]) -> Any:
+    """A figure of matplotlib with a panel for each metric."""
+    return draw(make_panels(runs), runs, x_label(runs))
+
+
+def report_blocks(runs: Sequence[RunRecord], curves: Any, more: Sequence[Block] = ()) -> Blocks:
+    """The page of some runs.
+
+    Args:
+        curves: a result of `draw_curves`.
+        more: a section of its own, such as GLUE results.
+    """
     blocks: Blocks = []
     for run in runs:
         verdict = run.metrics.get("verdict")
         if verdict:
             blocks.append(Text(verdict if len(runs) == 1 else f"{run.name}: {verdict}"))
-    panels = make_panels(runs)
-    titles = ", ".join(panel.title for panel in panels)
-    figure = Figure(render(draw(panels, runs, x_label(runs)), "svg"), f"Curves of {titles}")
+    titles = ", ".join(panel.get_title() for panel in curves.axes)
+    figure = Figure(render(curves, "svg"), f"Curves of {titles}")
     notes = [note for run in runs for note in run.notes]
     blocks += [Items(notes), Heading("Curves"), figure]
     blocks += _held_out(runs)
@@ -158,10 +167,11 @@ def write_report(
     picture_file = folder / "training_curves.png"
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Pre-training: {', '.join(run.name for run in runs)}"
-    page = to_html(title, report_blocks(runs, more))
+    curves = draw_curves(runs)
+    page = to_html(title, report_blocks(runs, curves, more))
     write_file(page.encode(errors="backslashreplace"), page_file)
-    picture = draw(make_panels(runs), runs, x_label(runs))
-    write_file(render(picture, "png"), picture_file)
+    curves.set_layout_engine("none")  # the panels have their places, which take half of the time
+    write_file(render(curves, "png"), picture_file)
     return [page_file, picture_file]
 
 

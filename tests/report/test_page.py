@@ -20,7 +20,7 @@ from electra.report.curves import make_panels
 from electra.report.drawing import draw
 from electra.report.efficiency import efficiency_section
 from electra.report.labels import metric_title
-from electra.report.page import report_blocks, try_to_report, write_report
+from electra.report.page import draw_curves, report_blocks, try_to_report, write_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
 from tests.report.folders import finished_run, logs_until, write_state
@@ -30,7 +30,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def page_of(*folders):
-    return to_html("a page", report_blocks([read_run(folder) for folder in folders]))
+    runs = [read_run(folder) for folder in folders]
+    return to_html("a page", report_blocks(runs, draw_curves(runs)))
 
 
 def drawn(*folders):
@@ -100,7 +101,7 @@ def test_a_long_log_makes_a_small_page():
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
     logs = [{"step": n, "loss": loss, "tokens_seen": n} for n, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
-    assert len(to_html("", report_blocks(runs)).encode()) < 250_000
+    assert len(to_html("", report_blocks(runs, draw_curves(runs))).encode()) < 250_000
 
 
 def test_values_that_are_not_finite_leave_a_gap(tmp_path):
