@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from electra.data.corpus import sampled_hash
 from electra.data.encode import content_hash
-from electra.data.readers import check_columns, naming_errors
+from electra.data.readers import naming_errors
 from electra.data.rng import Ints
 from electra.data.token_cache import (
     DESCRIPTION_NAME,
@@ -88,7 +88,8 @@ def _locations(folder: Path) -> Iterator[tuple[Path, str, Ints, Lengths]]:
     for path in _tables_of(folder):
         with naming_errors(str(path)):
             table, buffer = read_arrow(path)
-        check_columns(str(path), "input_ids", table.column_names)
+        if "input_ids" not in table.column_names:
+            raise UserError(f"{path} has no column 'input_ids', it has: {', '.join(table.column_names)}; name tokens")
         yield path, *locate_tokens(table, buffer)
 
 
@@ -120,7 +121,7 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
         files.append((str(path.resolve()), dtype, starts, lengths, hashes[has_tokens]))
     every_length = np.concatenate([np.empty(0), *(lengths for _, _, _, lengths, _ in files)])
     if len(every_length) == 0:
-        raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no .arrow with input_ids")
+        raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no folder of save_to_disk")
     source = {
         "name": str(folder),
         "documents": len(every_length),

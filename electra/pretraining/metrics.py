@@ -194,7 +194,7 @@ def unigram_metrics(
     if not objective.finds_replaced:
         metrics |= {"mlm_loss": loss, "mlm_accuracy": accuracy}
     if objective.finds_replaced or objective.has_copy_gate:
-        judged = chosen if objective.finds_replaced and not objective.at_all_tokens else tokens
+        judged = tokens if objective.at_all_tokens else chosen
         seen_ids = judged.corrupted_input_ids.astype(np.int64)
         scores = np.where(np.isin(seen_ids, special_token_ids), 0.0, -np.log(frequencies[seen_ids]))
         name = "discriminator_auc" if objective.finds_replaced else "copy_gate_auc"

@@ -48,9 +48,10 @@ def pack_lengths(counts: Sequence[int], capacity: int) -> list[Kind]:
 
 
 class _Places(NamedTuple):
-    """The places of documents in rows. Rows of one kind hold the same lengths; the first rows of K kinds: P places.
+    """The places of documents in rows. All rows of one kind hold the same lengths.
 
-    The document with rank r among those of a length is the r-th of them, in the order of an epoch.
+    There are K kinds, and one row of each has P places in all. The document of rank r is the r-th of its length, in
+    the order of an epoch.
     """
 
     rows: int
