@@ -3,10 +3,12 @@
 import json
 import multiprocessing
 import os
+import resource
 import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def torchrun(program, argv, cwd):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     command = [*launcher, str(program), *map(str, argv)]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+
+
+@contextmanager
+def files_up_to(size):
+    """No file can become larger, as if the disk ended there."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 # ---- processes that need not import anything

@@ -19,6 +19,7 @@ from electra.data.segments import (
     SegmentCollator,
     TrainingSegments,
 )
+from tests.data.rows import contents
 from tests.helpers import parametrize
 
 COLLATOR = SegmentCollator(cls_token_id=1, sep_token_id=2, pad_token_id=0)
@@ -32,15 +33,6 @@ def cache(make_numbered_cache):
 @pytest.fixture(scope="module")
 def policy(cache):
     return make_policy("windows", cache, np.arange(len(cache)), max_length=19, seed=42)
-
-
-def contents(rows):
-    return [
-        tuple(contents(row.segments))
-        if isinstance(row, PackedRow)
-        else (row.first.tolist(), None if row.second is None else row.second.tolist())
-        for row in rows
-    ]
 
 
 def questions(dataset, positions):

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from pytest import raises
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from electra.data import encode
 from electra.data.corpus import Corpus
@@ -19,10 +17,11 @@ from electra.data.shards import load_or_build_cache
 from electra.data.token_cache import DESCRIPTION_NAME, FORMAT_VERSION
 from electra.io.checkpoints import MANIFEST_NAME
 from electra.io.errors import UserError
-from electra.tokenizers.load import SPECIAL_TOKENS, load_tokenizer
+from electra.tokenizers.load import load_tokenizer
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import ALGORITHMS, train_tokenizer
-from tests.conftest import TEXTS, refused
+from tests.conftest import TEXTS, make_number_tokenizer, refused
+from tests.data.rows import all_ids
 from tests.helpers import parametrize, read_json
 
 SHARD = "shard-00000-of-00001/data.arrow"
@@ -66,10 +65,6 @@ def build(tokenizers, write_corpus, tmp_path):
     return build_cache
 
 
-def all_ids(cache):
-    return [cache.tokens(d, 0, int(cache.lengths[d])).tolist() for d in range(len(cache))]
-
-
 def expected_ids(tokenizer, texts):
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
@@ -109,10 +104,7 @@ def test_byte_level_lines_together_spell_the_document(tokenizers, build):
 @parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
 def test_ids_take_two_bytes_as_long_as_the_vocabulary_allows(vocab_size, dtype, build):
     last = vocab_size - 1
-    ids = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())} | {str(i): i for i in (5, 6, last)}
-    backend = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    cache = build([f"5 {last} 6"], PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL_TOKENS))
+    cache = build([f"5 {last} 6"], make_number_tokenizer(vocab_size))
     assert cache.tokens(0, 0, 3).dtype == dtype
     assert all_ids(cache) == [[5, last, 6]]
 
@@ -168,7 +160,6 @@ def test_the_second_call_reads_and_another_text_builds_its_own(tokenizers, build
 
 
 DAMAGES = {
-    "data zeroed": lambda folder: (folder / "lengths.npy").write_bytes(bytes((folder / "lengths.npy").stat().st_size)),
     "description edited": lambda folder: (folder / DESCRIPTION_NAME).write_text("{}"),
     "killed before the end": lambda folder: (folder / MANIFEST_NAME).unlink(),
 }

@@ -2,9 +2,7 @@
 
 import os
 import re
-import resource
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from electra.io.errors import UserError
 from electra.pretraining.command import main
 from electra.report.page import write_report
 from electra.report.runs import read_run
-from tests.helpers import contents, parametrize, read_json, run
+from tests.helpers import contents, files_up_to, parametrize, read_json, run
 from tests.pretraining.runs import FAST, assert_same_state, flags, history, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -65,17 +63,6 @@ class Copy:
 @pytest.fixture
 def copy(finished, tmp_path):
     return Copy(finished, tmp_path)
-
-
-@contextmanager
-def files_up_to(size):
-    """No file can become larger, as if the disk ended there."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @parametrize(

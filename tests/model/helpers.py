@@ -8,7 +8,7 @@ from electra.objectives import OBJECTIVES
 from tests.helpers import parametrize
 
 VOCAB_SIZE = 40
-"""Of the models of `make_model`."""
+"""Of the models of `make_model`, where no other is given."""
 NETWORK_VOCAB_SIZE, LONGEST = 60, 24
 """Of `network_config`."""
 MASK = 4
@@ -50,10 +50,10 @@ def joint_model(discriminator, generator=None, generator_size=1.0, generator_lay
     return ElectraForJointPretraining(ElectraPretrainingConfig(smaller, config, **options))
 
 
-def make_model(dropout=0.1, **options):
+def make_model(dropout=0.1, vocab_size=VOCAB_SIZE, **options):
     """A model with weights far enough from 0 that its predictions differ; options are those of its configuration."""
     config = network_config(
-        vocab_size=VOCAB_SIZE,
+        vocab_size=vocab_size,
         embedding_size=8,
         intermediate_size=48,
         max_position_embeddings=40,

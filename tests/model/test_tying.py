@@ -86,15 +86,6 @@ def test_disentangled_embeddings_learn_the_difference():
     assert not isinstance(model.discriminator.electra.embeddings.token_type_embeddings, DisentangledEmbedding)
 
 
-def test_a_disentangled_discriminator_on_its_own_is_the_sum(tmp_path, batch):
-    model = joint_model("electra", tie="gdes").eval()
-    with torch.no_grad():
-        model.discriminator.electra.embeddings.word_embeddings.weight.normal_()
-    model.discriminator.save_pretrained(tmp_path, state_dict=plain_state(model.discriminator))
-    alone = type(model.discriminator).from_pretrained(tmp_path).eval()
-    assert_close(alone(**batch).logits, model.discriminator(**batch).logits)
-
-
 def test_a_disentangled_discriminator_takes_a_loaded_table():
     model = joint_model("electra", tie="gdes")
     trained = {name: torch.randn(value.shape) for name, value in plain_state(model.discriminator).items()}

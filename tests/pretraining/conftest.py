@@ -5,18 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from electra.data.segments import Segment
-from electra.model.configuration import ElectraPretrainingConfig, discriminator_config, generator_config
-from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.command import main
 from electra.pretraining.options import parse_arguments
 from electra.pretraining.plan import make_plan
 from electra.report.curves import make_panels
+from tests.model.helpers import make_model
 from tests.pretraining.runs import flags, write_corpus
-
-Pair = ElectraForJointPretraining
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -36,33 +32,8 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def make_pair(wordpiece_tokenizer):
-    """A pair for the WordPiece tokenizer, its weights far enough from 0 that its predictions differ."""
-
-    def make(hidden_size=32, **options):
-        discriminator = discriminator_config(
-            vocab_size=len(wordpiece_tokenizer),
-            pad_token_id=0,
-            embedding_size=8,
-            hidden_size=hidden_size,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=48,
-            max_position_embeddings=40,
-            hidden_dropout_prob=0.1,
-            attention_probs_dropout_prob=0.1,
-        )
-        generator = generator_config(discriminator, generator_size=0.5, generator_layer_size=0.5)
-        torch.manual_seed(0)
-        config = ElectraPretrainingConfig(
-            generator, discriminator, mask_token_id=4, special_token_ids=[0, 1, 2, 3, 4], **options
-        )
-        pair = ElectraForJointPretraining(config).eval()
-        with torch.no_grad():
-            for parameter in pair.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))
-        return pair
-
-    return make
+    """`make_pair(**options)`: a `make_model` for the WordPiece tokenizer."""
+    return lambda **options: make_model(vocab_size=len(wordpiece_tokenizer), **options).eval()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,16 +11,13 @@ from pytest import raises
 from transformers import TrainerCallback
 
 from electra.io.checkpoints import find_damage
-from electra.io.errors import UserError
 from electra.pretraining.callbacks.checkpoints import StopRequests, fraction_steps
 from electra.pretraining.command import main
 from electra.pretraining.saving import keeping_options, prune
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 from tests.pretraining.runs import FAST, flags, make
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_fractions_of_a_run_are_rounded_ascending_and_once_each():
@@ -92,15 +88,6 @@ def test_a_second_interrupt_stops_at_once(folder):
     with raises(KeyboardInterrupt):
         train(trainer)
     assert trainer.state.global_step == 1
-
-
-def test_weights_alone_cannot_be_resumed(folder):
-    with raises(SystemExit) as stopped:
-        main(flags(folder, **FAST, max_hours=1e-9, save_only_model=True))
-    assert stopped.value.code == 85
-    for resume in ({"auto_resume": True}, {"resume_from_checkpoint": folder / "output" / "run" / "checkpoint-1"}):
-        with raises(UserError, match=r"checkpoint-1 .*--save_only_model"):
-            main(flags(folder, **FAST, **resume))
 
 
 def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import replace
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import torch
 import transformers
 from huggingface_hub import ModelCard
 from pytest import raises
-from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import (
     AutoModel,
@@ -22,7 +22,7 @@ from transformers.pipelines import get_supported_tasks
 from electra.io.errors import UserError
 from electra.model.pretrained import locate_model
 from electra.pretraining.finish import export_networks
-from tests.helpers import parametrize, read_json
+from tests.helpers import contents, parametrize, read_json
 
 METRICS = {"generator_loss": 4.56789, "masked_accuracy": 0.25, "discriminator_auc": 0.87654321}
 TEXT = "The quick fox sells sea shells; the unwonted dog does not mind."
@@ -39,13 +39,14 @@ def export(make_pair, wordpiece_tokenizer, plan, tmp_path):
     return run
 
 
-def files_below(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@parametrize("objective", ["electra", "mlm", "all_tokens_mlm"])
-def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_tokenizer, plan_of, export, objective):
-    pair = make_pair(objective=objective)
+@parametrize(
+    ("objective", "tie"),
+    [("electra", "embeddings"), ("electra", "gdes"), ("mlm", "none"), ("all_tokens_mlm", "embeddings")],
+)
+def test_plain_transformers_computes_what_the_export_has(
+    make_pair, wordpiece_tokenizer, plan_of, export, objective, tie
+):
+    pair = make_pair(objective=objective, tie=tie)
     folders = export(pair, plan=plan_of(pair))
     assert list(folders) == (["discriminator"] if objective == "mlm" else ["generator", "discriminator"])
     columns = torch.arange(17)
@@ -85,13 +86,6 @@ def test_plain_transformers_computes_what_the_export_has(make_pair, wordpiece_to
     assert {key.split(".")[0] for key in info["missing_keys"]} == {"classifier"}
     with torch.no_grad():
         assert_close(classifier.electra(**inputs).last_hidden_state, hidden)
-
-
-def test_a_disentangled_discriminator_is_exported_as_the_sum(make_pair, export):
-    pair = make_pair(tie="gdes")
-    words = pair.discriminator.electra.embeddings.word_embeddings
-    exported = load_file(export(pair)["discriminator"] / "model.safetensors")
-    assert torch.equal(exported["electra.embeddings.word_embeddings.weight"], words.shared.weight + words.weight)
 
 
 def test_the_metadata_of_a_card_is_what_the_hub_reads(export):
@@ -134,38 +128,27 @@ def test_a_card_shows_how_to_fine_tune(export):
     assert "run_glue.py" not in texts["generator"] and "| generator accuracy | 0.5 |" in texts["generator"]
 
 
-@parametrize("saved_before_it_stops", [0, 1])
-def test_an_interrupted_export_leaves_the_older_one(
-    make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch, saved_before_it_stops
-):
+def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch):
     run, pair = tmp_path / "run", make_pair()
     (run / "generator.unfinished").mkdir(parents=True)
     (run / "generator.unfinished" / "pytorch_model.bin").write_bytes(b"half")  # left by a killed export
     export(pair)
-    assert {path.name for path in run.iterdir()} == {"generator", "discriminator"}
-    before = files_below(run)
-    assert not any(name.endswith("pytorch_model.bin") for name in before)
+    before = contents(run)
+    assert {path.parent for path in before} == {run / "generator", run / "discriminator"}
+    assert not any(path.name == "pytorch_model.bin" for path in before)
     with torch.no_grad():
         pair.discriminator.electra.embeddings.word_embeddings.weight[9] += 1.0
-    save, attempts = wordpiece_tokenizer.save_pretrained, []
-
-    def save_and_stop(folder):
-        if len(attempts) == saved_before_it_stops:
-            raise KeyboardInterrupt
-        attempts.append(folder)
-        save(folder)
-
-    with monkeypatch.context() as patch, raises(KeyboardInterrupt):
+    save = wordpiece_tokenizer.save_pretrained
+    with monkeypatch.context() as patch, raises(KeyboardInterrupt):  # when one of two networks has been saved
+        save_and_stop = Mock(wraps=save, side_effect=[DEFAULT, KeyboardInterrupt])
         patch.setattr(wordpiece_tokenizer, "save_pretrained", save_and_stop)
         export(pair)
-    assert files_below(run) == before and {path.name for path in run.iterdir()} == {"generator", "discriminator"}
+    assert contents(run) == before
     export(pair)
-    after = files_below(run)
-    changed = {name for name in after if after[name] != before.pop(name)}
-    files = ("manifest.json", "model.safetensors")  # what is shared is in both networks
-    assert not before and changed == {
-        f"{network}/{file}" for network in ("generator", "discriminator") for file in files
-    }
+    after = contents(run)
+    assert after.keys() == before.keys()
+    changed = {path.name for path in after if after[path] != before[path]}
+    assert changed == {"manifest.json", "model.safetensors"}
 
 
 def test_the_weights_of_an_export_are_guarded(export):

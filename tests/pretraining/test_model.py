@@ -9,6 +9,7 @@ from electra.io.errors import UserError
 from electra.model.local_heads import SCORES, allow_local_heads, set_local_heads
 from electra.model.networks import masked_lm, token_detector
 from electra.model.tying import plain_state
+from electra.options import as_flags
 from electra.pretraining.model import build_model, initialize
 from electra.pretraining.options import parse_arguments
 from tests.conftest import make_number_tokenizer
@@ -71,13 +72,18 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, emb
         assert max(torch.diagonal(weights[head], offset=distance).mean() for distance in (-1, 1)) < 0.1
 
 
+def with_local_heads(**options):
+    """A pair of one layer of width 32, with one head."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
+    options = {"train_file": "text.txt", "use_cpu": True, "initialization": "local", **sizes, **options}
+    return build_model(parse_arguments(as_flags(options)), make_number_tokenizer(64))
+
+
 @parametrize("tie", ["none", "embeddings", "gdes", "all"])
 @parametrize("model_type", ["electra", "modernbert"])
 def test_shared_embeddings_have_local_heads(model_type, tie):
-    flags = ["--train_file=text.txt", "--use_cpu", "--initialization=local", "--generator_size=1", "--hidden_size=32"]
-    flags += ["--num_attention_heads=1", "--num_hidden_layers=1", "--embedding_size=32", "--initializer_range=0.06"]
-    args = parse_arguments([*flags, f"--discriminator_type={model_type}", f"--tie={tie}"])
-    network = build_model(args, make_number_tokenizer(64)).discriminator.eval()
+    sizes = {"generator_size": 1, "embedding_size": 32, "initializer_range": 0.06}
+    network = with_local_heads(discriminator_type=model_type, tie=tie, **sizes).discriminator.eval()
     network.set_attn_implementation("eager")
     (weights,) = network.base_model(torch.arange(32)[None] + 20, output_attentions=True).attentions[0]
     assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
@@ -87,23 +93,16 @@ def test_shared_embeddings_have_local_heads(model_type, tie):
 
 @parametrize("tie", ["none", "gdes"])
 def test_words_are_zero_where_local_heads_read_positions(tie):
-    flags = ["--train_file=text.txt", "--use_cpu", "--initialization=local", "--generator_size=1", "--hidden_size=32"]
-    args = parse_arguments([*flags, "--num_attention_heads=1", "--num_hidden_layers=1", f"--tie={tie}"])
-    network = build_model(args, make_number_tokenizer(64)).discriminator
+    network = with_local_heads(generator_size=1, tie=tie).discriminator
     table = plain_state(network)["electra.embeddings.word_embeddings.weight"]
     assert not table[:, : 2 * len(SCORES)].any() and table[:, 2 * len(SCORES) :].any()
 
 
 def test_only_some_new_discriminators_have_local_heads():
-    flags = ["--train_file", "text.txt", "--use_cpu", "--initialization", "local", "--tie", "none"]
-    flags += ["--hidden_size", "32", "--num_hidden_layers", "1", "--intermediate_size", "32"]
-    args = parse_arguments([*flags, "--discriminator_type", "modernbert"])
-    model = build_model(args, make_number_tokenizer(64))
+    model = with_local_heads(discriminator_type="modernbert", tie="none")
     assert model.generator is not None and not model.generator.config.attention_bias
     assert model.discriminator.base_model.layers[0].attn.Wqkv.bias.any()
     with raises(UserError, match="bert"):
-        build_model(parse_arguments([*flags, "--discriminator_type", "bert"]), make_number_tokenizer(64))
-    for model_type in ("electra", "modernbert"):
-        same = [*flags, f"--discriminator_type={model_type}", "--objective=two_stage", "--generator_size=1"]
-        with raises(UserError, match="no_init_from_generator"):
-            build_model(parse_arguments(same), make_number_tokenizer(64))
+        with_local_heads(discriminator_type="bert", tie="none")
+    with raises(UserError, match="no_init_from_generator"):
+        with_local_heads(objective="two_stage", generator_size=1)

@@ -35,15 +35,18 @@ def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
     assert args.record["model_size"] == "tiny"
 
 
+def is_over(clock, step, device="cpu"):
+    """Whether a trial of eleven steps ends after this one."""
+    args, control = SimpleNamespace(world_size=1, device=torch.device(device)), TrainerControl()
+    clock.on_step_end(args, TrainerState(global_step=step, max_steps=11), control)
+    return control.should_training_stop
+
+
 def test_a_slow_first_step_does_not_end_a_trial(monkeypatch):
     now = iter([0.0, 100.0, 101.0, 130.0])
     monkeypatch.setattr(trial.time, "monotonic", lambda: next(now))
     clock = Clock()
-    control = TrainerControl()
-    args = SimpleNamespace(world_size=1, device=torch.device("cpu"))
-    for step in (1, 2):
-        clock.on_step_end(args, TrainerState(global_step=step, max_steps=11), control)
-        assert not control.should_training_stop
+    assert not any(is_over(clock, step) for step in (1, 2))
 
 
 @parametrize("name", RECIPE_FLOPS)
@@ -98,22 +101,17 @@ def test_a_trial_waits_for_the_device_after_its_ends_only(monkeypatch):
     for device in ("cuda", "cpu"):
         clock = Clock()
         for step in range(1, 12):
-            state = TrainerState(global_step=step, max_steps=11)
-            args = SimpleNamespace(device=torch.device(device), world_size=1)
-            clock.on_step_end(args, state, TrainerControl())
+            is_over(clock, step, device)
         assert waits == [1, 11] and clock.steps == 10
 
 
 @parametrize(("seconds", "steps"), [(30.0, 1), (8.0, 3)])
 def test_a_slow_trial_ends_after_its_time(monkeypatch, seconds, steps):
-    now = [1.0]
+    now = [1.0 + seconds]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = Clock()
-    control = TrainerControl()
-    step = 0
-    while not control.should_training_stop:
+    step = 1
+    while not is_over(clock, step):
         step += 1
         now[0] += seconds
-        state = TrainerState(global_step=step, max_steps=11)
-        clock.on_step_end(SimpleNamespace(device=torch.device("cpu"), world_size=1), state, control)
     assert (clock.steps, clock.seconds_per_step) == (steps, seconds)
