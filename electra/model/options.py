@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.files import absolute_if_there
-from electra.objectives import OBJECTIVES
 from electra.options import (
     BELOW_ONE,
     INSIDE,
@@ -159,14 +158,3 @@ class ObjectiveArguments(Options):
     init_from_generator: bool = option(True, "Start the second stage of two_stage from the equally large generator.")
     temperature: float = option(1.0, "Temperature of the generator's samples: divides the logits.", POSITIVE)
     disallow_correct: bool = option(False, "The generator may not sample the original token.")
-
-    def corruption_and_weight(self) -> tuple[float, float, float]:
-        """mlm_replacement_probability, mlm_random_probability, discriminator_weight; the objective's where not set."""
-
-        defaults = OBJECTIVES[self.objective]
-
-        def value(name: str) -> float:
-            given = getattr(self, name)
-            return getattr(defaults, name) if given is None else given
-
-        return value("mlm_replacement_probability"), value("mlm_random_probability"), value("discriminator_weight")

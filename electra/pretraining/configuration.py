@@ -8,14 +8,16 @@ import re
 from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from transformers import TrainingArguments
 
+from electra.backbones import UNIFORM
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.io.errors import UserError
 from electra.model.options import ModelArguments, ObjectiveArguments
+from electra.objectives import Objective, objective_of
 from electra.options import (
     BELOW_ONE,
     NOT_NEGATIVE,
@@ -49,6 +51,8 @@ _RECORDED = (
     "dataloader_drop_last",
 )
 """What resuming does with options that only transformers declares; the others are free."""
+SET_BY_OBJECTIVE = ("mlm_replacement_probability", "mlm_random_probability", "discriminator_weight")
+"""Options whose values are those of the objective where they are not given."""
 
 
 def seconds_of(budget: str) -> float:
@@ -211,13 +215,6 @@ class PretrainingArguments(TrainingArguments):
         return int(self.train_batch_size * self.gradient_accumulation_steps * self.world_size)
 
 
-class Gate(NamedTuple):
-    """The generator is trained while a held-out metric, without `eval_`, is at least the threshold."""
-
-    metric: str
-    threshold: float
-
-
 @dataclass(frozen=True)
 class Configuration:
     """All options of a pre-training run. `parse_arguments` makes it, and `resolve` another one; nothing changes it."""
@@ -257,11 +254,11 @@ class Configuration:
         return self.training.eval_strategy != "no" and self.segments.holds_text_out()
 
     @property
-    def gate(self) -> Gate | None:
-        if not self.objective.generator_gate:
-            return None
-        metric, threshold = self.objective.generator_gate
-        return Gate(metric, float(threshold))
+    def spec(self) -> Objective:
+        """What the objective trains, with the shares and the weight that the user gives."""
+        objective = objective_of(self.objective.objective, self.model.generator_type == UNIFORM)
+        given = {name: getattr(self.objective, name) for name in SET_BY_OBJECTIVE}
+        return objective._replace(**{name: value for name, value in given.items() if value is not None})
 
 
 GROUPS: tuple[Any, ...] = tuple(Configuration.__annotations__.values())[:8]

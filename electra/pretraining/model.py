@@ -25,9 +25,8 @@ from electra.model.networks import backbone_of, can_share_rows, embedding_module
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_state
-from electra.objectives import objective_of
 from electra.pretraining.callbacks.phases import check_same_encoders
-from electra.pretraining.configuration import Configuration
+from electra.pretraining.configuration import SET_BY_OBJECTIVE, Configuration
 from electra.tokenizers.load import vocabulary_size
 
 logger = logging.getLogger(__name__)
@@ -86,9 +85,7 @@ def _pair_config(
 ) -> ElectraPretrainingConfig:
     sizes = args.model
     objective = args.objective
-    masked, random, weight = objective.corruption_and_weight()
-    uniform_generator = sizes.generator_type == UNIFORM
-    spec = objective_of(objective.objective, uniform_generator)
+    spec = args.spec
     resumed: Any = read_config(checkpoint) if checkpoint is not None else None
     discriminator = _discriminator_config(args, tokenizer, resumed)
     generator = _generator_config(args, discriminator, tokenizer, resumed) if spec.has_generator else None
@@ -99,12 +96,10 @@ def _pair_config(
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),
         mlm_probability=objective.mlm_probability,
-        mlm_replacement_probability=masked,
-        mlm_random_probability=random,
-        discriminator_weight=spec.discriminator_weight if uniform_generator else weight,
+        **{name: getattr(spec, name) for name in SET_BY_OBJECTIVE},
         sampling_temperature=objective.temperature,
         disallow_correct=objective.disallow_correct,
-        uniform_generator=uniform_generator,
+        uniform_generator=sizes.generator_type == UNIFORM,
         tie=sizes.tie,
         generator_steps=objective.generator_steps or 0,
         init_from_generator=spec.has_stages and objective.init_from_generator,

@@ -18,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.errors import UserError
 from electra.io.files import CONFIGS, expand, read_options
-from electra.objectives import OBJECTIVES, Objective, objective_of
+from electra.objectives import OBJECTIVES
 from electra.options import CommandLine, Values, rules_of
 from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
 
@@ -105,17 +105,12 @@ class Need(NamedTuple):
     reason: str
 
 
-def _objective(c: Configuration) -> Objective:
-    return OBJECTIVES[c.objective.objective]
-
-
 def _is_uniform(c: Configuration) -> bool:
     return c.model.generator_type == UNIFORM
 
 
 def _trains_generator_alone(c: Configuration) -> bool:
-    objective = _objective(c)
-    return objective.has_stages or objective.is_adversarial or objective.is_energy_based
+    return c.spec.has_stages or c.spec.is_adversarial or c.spec.is_energy_based
 
 
 def _projects_embeddings(c: Configuration) -> bool:
@@ -124,7 +119,7 @@ def _projects_embeddings(c: Configuration) -> bool:
 
 
 def _starts_from_generator(c: Configuration) -> bool:
-    return _objective(c).has_stages and c.objective.init_from_generator
+    return c.spec.has_stages and c.objective.init_from_generator
 
 
 def _is_adam(c: Configuration) -> bool:
@@ -144,7 +139,7 @@ NEEDS = (
     Need(
         "temperature disallow_correct discriminator_weight generator_gate tie init_generator generator_size "
         "generator_layer_size generator_num_attention_heads generator_intermediate_size",
-        lambda c: objective_of(c.objective.objective, _is_uniform(c)).has_generator,
+        lambda c: c.spec.has_generator,
         "it needs a generator network, which --objective {objective} with --generator_type {generator_type} has not",
     ),
     Need(
@@ -154,27 +149,29 @@ NEEDS = (
     ),
     Need(
         "generator_type",
-        lambda c: _objective(c).has_generator and not (_is_uniform(c) and _trains_generator_alone(c)),
+        lambda c: (
+            OBJECTIVES[c.objective.objective].has_generator and not (_is_uniform(c) and _trains_generator_alone(c))
+        ),
         "it does not fit --objective {objective}",
     ),
     Need(
         "discriminator_weight generator_gate",
-        lambda c: not _objective(c).has_stages,
+        lambda c: not c.spec.has_stages,
         "--objective {objective} trains one network at a time",
     ),
     Need(
         "generator_steps init_from_generator",
-        lambda c: _objective(c).has_stages,
+        lambda c: c.spec.has_stages,
         "--objective {objective} has no stages",
     ),
     Need(
         "temperature disallow_correct",
-        lambda c: not _objective(c).is_adversarial and not _objective(c).is_energy_based,
+        lambda c: not c.spec.is_adversarial and not c.spec.is_energy_based,
         "--objective {objective} needs unmodified samples of the generator",
     ),
     Need(
         "mlm_replacement_probability",
-        lambda c: not _objective(c).is_energy_based or c.objective.corruption_and_weight()[0] == 1,
+        lambda c: not c.spec.is_energy_based or c.spec.mlm_replacement_probability == 1,
         "it must be 1 with electric, whose noise must not know the token",
     ),
     Need(
@@ -194,17 +191,17 @@ NEEDS = (
     ),
     Need(
         "tie",
-        lambda c: c.model.tie != "gdes" or _objective(c).finds_replaced,
+        lambda c: c.model.tie != "gdes" or c.spec.finds_replaced,
         "the main network of --objective {objective} predicts tokens; choose another",
     ),
     Need(
         "tie",
-        lambda c: c.model.tie in (None, "none") or not _objective(c).has_stages,
+        lambda c: c.model.tie in (None, "none") or not c.spec.has_stages,
         "the frozen generator of --objective {objective} must not change",
     ),
     Need(
         "eval_corruption",
-        lambda c: _objective(c).finds_replaced and not _objective(c).is_energy_based,
+        lambda c: c.spec.finds_replaced and not c.spec.is_energy_based,
         "--objective {objective} trains no network to find replaced tokens",
     ),
     Need(
@@ -246,7 +243,8 @@ def _check(c: Configuration) -> None:
             f"--max_length {c.segments.max_length} is more than --max_position_embeddings "
             f"{c.model.max_position_embeddings}; lower the first or raise the second"
         )
-    masked, random, _ = c.objective.corruption_and_weight()
+    masked = c.spec.mlm_replacement_probability
+    random = c.spec.mlm_random_probability
     if masked + random > 1 + 1e-9:
         raise UserError(
             f"--mlm_replacement_probability {masked:g} and --mlm_random_probability {random:g} add up to more than 1; "
@@ -260,7 +258,7 @@ def _check_gate(c: Configuration, gate: list[str]) -> None:
     """Refuse a --generator_gate on a metric that the run does not have."""
     from electra.pretraining.metrics import rows_of  # imports scikit-learn
 
-    rows = rows_of(objective_of(c.objective.objective, _is_uniform(c)))
+    rows = rows_of(c.spec)
     metrics = ["loss", *(name for name, _ in rows)]
     if len(gate) != 2 or gate[0] not in metrics or not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", gate[1]):
         raise UserError(
@@ -288,8 +286,7 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
         raise UserError(f"{run.checkpoint} is at step {run.step}, beyond --max_steps {max_steps}; raise it")
 
     shortest_stage = max_steps
-    has_stages = OBJECTIVES[objective.objective].has_stages
-    if has_stages:
+    if asked.spec.has_stages:
         first = objective.generator_steps or run.options.get("generator_steps") or max_steps // 2
         if not 0 < first < max_steps:
             raise UserError(
@@ -313,7 +310,7 @@ def resolve(asked: Configuration, run: "Run", segments_per_epoch: int, has_held_
     if not has_held_out:
         values["eval_strategy"] = IntervalStrategy.NO
     values["eval_on_start"] = values["eval_strategy"] != IntervalStrategy.NO and run.checkpoint is None
-    if has_stages or objective.generator_gate:  # some weights get no gradient in some steps
+    if asked.spec.has_stages or objective.generator_gate:  # some weights get no gradient in some steps
         values["ddp_find_unused_parameters"] = True
     record = {**asked.record, **fitting, "output_dir": str(run.folder.resolve().parent)}
     return replace(asked, training=training.with_values(**values), objective=objective, record=record)

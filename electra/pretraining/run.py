@@ -15,7 +15,6 @@ from electra.io.hub import push_run
 from electra.model.joint import ElectraForJointPretraining
 from electra.pretraining.callbacks.checkpoints import SavesAt, StopRequests
 from electra.pretraining.callbacks.health import DiscriminatorHealth
-from electra.pretraining.callbacks.phases import PhaseOptions
 from electra.pretraining.callbacks.progress import ProgressBar, ReadableLog
 from electra.pretraining.configuration import Configuration
 from electra.pretraining.data import PretrainingData, load_data
@@ -117,11 +116,6 @@ def make_trainer(
     tune_networks(model)
     if training.device.type == "cuda":
         tune_for_gpu(model)
-    phases = PhaseOptions(
-        gate=args.gate,
-        generator_steps=args.objective.generator_steps or 0,
-        init_from_generator=args.objective.init_from_generator,
-    )
     has_fixed_shapes = training.torch_compile or training.device.type == "cuda"
     collator = SegmentCollator(
         tokenizer.cls_token_id,
@@ -140,7 +134,7 @@ def make_trainer(
             processing_class=tokenizer,
             callbacks=callbacks,
             plan=plan,
-            phases=phases,
+            objective=args.objective,
             origin=origin,
         )
     except (ValueError, ImportError) as error:

@@ -31,9 +31,10 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from transformers.trainer_utils import EvalLoopOutput
 
 from electra.io.checkpoints import UNFINISHED
+from electra.model.options import ObjectiveArguments
 from electra.optimizers import AdamWNoBiasCorrection
 from electra.pretraining.callbacks.checkpoints import IgnoreSignals
-from electra.pretraining.callbacks.phases import PhaseOptions, TrainingPhases, stage_lengths
+from electra.pretraining.callbacks.phases import TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
 from electra.pretraining.device import explain_failure
 from electra.pretraining.log_window import LogWindow, values_of_batch
@@ -54,7 +55,7 @@ class ElectraTrainer(Trainer):
     Args:
         args: options with steps in place of epochs and shares.
         plan: sizes and FLOPs of the run.
-        phases: which networks are trained when.
+        objective: which networks are trained when.
         origin: see run_folder.py; written into each checkpoint.
         more_evaluations: held-out texts that are evaluated beside `eval_dataset`, by name.
         callbacks: in place of Trainer's progress bar and printed dictionaries.
@@ -71,7 +72,7 @@ class ElectraTrainer(Trainer):
         *,
         args: PretrainingArguments,
         plan: Plan,
-        phases: PhaseOptions,
+        objective: ObjectiveArguments,
         origin: Origin | None,
         more_evaluations: dict[str, Any],
         callbacks: Iterable[TrainerCallback],
@@ -85,7 +86,7 @@ class ElectraTrainer(Trainer):
         super().__init__(args=args, compute_metrics=self._held_out_metrics, **kwargs)
         self.remove_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
         self.plan = plan
-        self.phases = phases
+        self.objective = objective
         self.more_evaluations = more_evaluations
         self.run_folder = Path(str(args.output_dir))
         self.last_records: np.ndarray | None = None  # of the last evaluation, (N, L, 12); see metrics.py
@@ -93,7 +94,7 @@ class ElectraTrainer(Trainer):
         self.checkpoints = AtomicCheckpoints(self, origin)
         is_sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         self.guard = StepGuard(self.accelerator, args.max_grad_norm, self.run_folder, is_sharded)
-        for callback in (TrainingPhases(self.model, phases), *callbacks, self.checkpoints, self.guard):
+        for callback in (TrainingPhases(self.model, objective), *callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
         self._batch_values: tuple[dict[str, Tensor | None], Tensor]
@@ -166,7 +167,7 @@ class ElectraTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         if self.lr_scheduler is None:
-            lengths = stage_lengths(num_training_steps, self.phases.generator_steps)
+            lengths = stage_lengths(num_training_steps, self.objective.generator_steps)
             self.lr_scheduler = create_schedule(self.args, optimizer or self.optimizer, lengths)
         return self.lr_scheduler
 
@@ -223,7 +224,7 @@ class ElectraTrainer(Trainer):
         logs.update(means)  # none if all steps were skipped
         if not math.isfinite(logs["grad_norm"]):  # no step yet that was not skipped
             del logs["grad_norm"]
-        if self.phases.gate is not None:
+        if self.objective.generator_gate:
             logs["train_generator"] = float(self.model.train_generator)
         assert window.started is not None
         now = time.monotonic()

@@ -3,7 +3,9 @@
 from pytest import approx, raises
 
 from electra.io.errors import UserError
-from electra.pretraining.callbacks.phases import Gate, Phase, PhaseOptions, phase_at, stage_lengths
+from electra.model.options import ObjectiveArguments
+from electra.pretraining.callbacks.phases import Phase, phase_at, stage_lengths
+from electra.pretraining.configuration import SET_BY_OBJECTIVE
 from electra.pretraining.options import parse_arguments
 from tests.helpers import parametrize
 from tests.pretraining.runs import TWO_STAGE, flags, make
@@ -12,15 +14,15 @@ from tests.pretraining.runs import TWO_STAGE, flags, make
 
 
 def test_stages_are_a_function_of_the_step():
-    options = PhaseOptions(generator_steps=3)
+    options = ObjectiveArguments(objective="two_stage", generator_steps=3)
     generator_alone, discriminator_alone = Phase(True, False), Phase(False, True)
     assert [phase_at(step, [], options) for step in range(5)] == [generator_alone] * 3 + [discriminator_alone] * 2
-    assert phase_at(0, [], PhaseOptions()) == Phase(True, True)
+    assert phase_at(0, [], ObjectiveArguments()) == Phase(True, True)
     assert stage_lengths(5, 3) == [3, 2] and stage_lengths(5, 0) == [5]
 
 
 def test_the_gate_asks_the_last_evaluation_after_step_0():
-    options = PhaseOptions(gate=Gate("discriminator_auc", 0.6))
+    options = ObjectiveArguments(generator_gate=["discriminator_auc", "0.6"])
 
     def is_open(*values):
         log_history = [{"loss": 3.0, "step": 1}]
@@ -44,7 +46,8 @@ def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
     from_file = parse_arguments([*flags(tmp_path), "--config", str(tmp_path / "gate.yaml")])
     from_flags = parse_arguments([*flags(tmp_path), "--generator_gate", "discriminator_auc", ".6"])
     for args in (from_file, from_flags):
-        assert args.gate == Gate("discriminator_auc", 0.6)
+        metric, threshold = args.objective.generator_gate
+        assert (metric, float(threshold)) == ("discriminator_auc", 0.6)
 
 
 def test_product_schedules_are_joined_too_and_others_are_refused(folder):
@@ -87,6 +90,6 @@ def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, sea
 )
 def test_what_is_not_set_is_the_objectives(tmp_path, options, expected):
     args = parse_arguments(flags(tmp_path, **options))
-    assert args.objective.corruption_and_weight() == expected
+    assert tuple(getattr(args.spec, name) for name in SET_BY_OBJECTIVE) == expected
     # A run's own configuration under another objective: what was not set follows that one.
     assert ("mlm_replacement_probability" in args.record) == ("mlm_replacement_probability" in options)

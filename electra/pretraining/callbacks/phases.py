@@ -7,6 +7,7 @@ A network that is not trained gets no gradient instead of a zero one, so the opt
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from electra.io.errors import UserError
 from electra.model.joint import ElectraForJointPretraining
+from electra.model.options import ObjectiveArguments
 from electra.model.tying import difference, encoder_weights
-from electra.pretraining.configuration import Gate
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +29,8 @@ class Phase(NamedTuple):
     train_discriminator: bool
 
 
-class PhaseOptions(NamedTuple):
-    """What determines the phases of a run; steps are optimizer steps."""
-
-    gate: Gate | None = None
-    generator_steps: int = 0
-    """Steps of the generator's stage; 0 without stages."""
-    init_from_generator: bool = True
-    """The discriminator's stage starts from the generator's weights."""
-
-
-def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: PhaseOptions) -> Phase:
-    """What the step after `step` optimizer steps trains.
+def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: ObjectiveArguments) -> Phase:
+    """What the step after `step` optimizer steps trains; `options` are resolved.
 
     A gate uses the last evaluation before the step, except that of the untrained pair at step 0. A metric that is nan
     is below every threshold.
@@ -48,22 +39,23 @@ def phase_at(step: int, log_history: Sequence[Mapping[str, Any]], options: Phase
         is_first = step < options.generator_steps
         return Phase(is_first, not is_first)
     is_open = True
-    if options.gate is not None:
-        name = f"eval_{options.gate.metric}"
+    if options.generator_gate:
+        metric, threshold = options.generator_gate
+        name = f"eval_{metric}"
         values = (logs[name] for logs in reversed(log_history) if name in logs and logs["step"] > 0)
-        is_open = bool(next(values, float("inf")) >= options.gate.threshold)
+        is_open = next(values, math.inf) >= float(threshold)
     return Phase(is_open, True)
 
 
-def stage_lengths(max_steps: int, generator_steps: int) -> list[int]:
-    """Optimizer steps of each stage of a run, in order; `generator_steps` is 0 where there is only one."""
+def stage_lengths(max_steps: int, generator_steps: int | None) -> list[int]:
+    """Optimizer steps of each stage of a run, in order; `generator_steps` is 0 or None where there is only one."""
     return [generator_steps, max_steps - generator_steps] if generator_steps else [max_steps]
 
 
 class TrainingPhases(TrainerCallback):
     """Sets attributes of the joint model before each step; logs one line when a network starts or stops training."""
 
-    def __init__(self, model: ElectraForJointPretraining, options: PhaseOptions) -> None:
+    def __init__(self, model: ElectraForJointPretraining, options: ObjectiveArguments) -> None:
         self.model = model  # itself, not a wrapper
         self.options = options
 
