@@ -109,8 +109,10 @@ def _is_uniform(c: Configuration) -> bool:
     return c.model.generator_type == UNIFORM
 
 
-def _trains_generator_alone(c: Configuration) -> bool:
-    return c.spec.has_stages or c.spec.is_adversarial or c.spec.is_energy_based
+def _fits_generator_type(c: Configuration) -> bool:
+    trains_generator_alone = c.spec.has_stages or c.spec.is_adversarial or c.spec.is_energy_based
+    is_possible = not (_is_uniform(c) and trains_generator_alone)
+    return OBJECTIVES[c.objective.objective].has_generator and is_possible
 
 
 def _projects_embeddings(c: Configuration) -> bool:
@@ -149,9 +151,7 @@ NEEDS = (
     ),
     Need(
         "generator_type",
-        lambda c: (
-            OBJECTIVES[c.objective.objective].has_generator and not (_is_uniform(c) and _trains_generator_alone(c))
-        ),
+        _fits_generator_type,
         "it does not fit --objective {objective}",
     ),
     Need(
