@@ -91,46 +91,39 @@ def _as_config(config: PreTrainedConfig | dict[str, Any] | None) -> PreTrainedCo
 
 def discriminator_config(
     *,
-    vocab_size: int,
-    pad_token_id: int,
     embedding_size: int,
     hidden_size: int,
-    num_hidden_layers: int,
     num_attention_heads: int,
-    intermediate_size: int,
-    max_position_embeddings: int,
-    hidden_dropout_prob: float,
-    attention_probs_dropout_prob: float,
-    initializer_range: float = 0.02,
     model_type: str = "electra",
+    **sizes: Any,
 ) -> PreTrainedConfig:
     """The configuration of a network of these sizes.
 
     Args:
         embedding_size: ignored by architectures without an embedding projection: there it is the hidden size.
-        max_position_embeddings: tokens of the longest text, with special tokens.
         model_type: a name of `BACKBONES`.
+        sizes: other values by BERT's names for them: vocab_size, pad_token_id, num_hidden_layers, intermediate_size,
+            max_position_embeddings (tokens of the longest text, with special tokens), dropouts, initializer_range.
     Raises:
-        UserError: the hidden size is not a multiple of the number of heads.
+        UserError: the heads do not divide the hidden size, or have a width that the architecture does not allow.
     """
-    if hidden_size % num_attention_heads:
+    head_width, rest = divmod(hidden_size, num_attention_heads)
+    if rest:
         raise UserError(
             f"hidden_size={hidden_size} is not a multiple of num_attention_heads={num_attention_heads}; "
             "change one of the two"
         )
+    if model_type == "modernbert" and head_width % 2:  # rotary positions turn pairs of dimensions
+        raise UserError(
+            f"a modernbert with hidden_size={hidden_size} and num_attention_heads={num_attention_heads} has heads of "
+            f"width {head_width}, which must be even; change one of the two"
+        )
     backbone = BACKBONES[model_type]
     values = {
-        "vocab_size": vocab_size,
-        "pad_token_id": pad_token_id,
+        **sizes,
         "embedding_size": embedding_size if backbone.projection else hidden_size,
         "hidden_size": hidden_size,
-        "num_hidden_layers": num_hidden_layers,
         "num_attention_heads": num_attention_heads,
-        "intermediate_size": intermediate_size,
-        "max_position_embeddings": max_position_embeddings,
-        "hidden_dropout_prob": hidden_dropout_prob,
-        "attention_probs_dropout_prob": attention_probs_dropout_prob,
-        "initializer_range": initializer_range,
         **backbone.settings,
     }
     config: PreTrainedConfig = CONFIG_MAPPING[model_type](
@@ -164,9 +157,9 @@ def longest_text(config: PreTrainedConfig) -> int:
     return int(config.max_position_embeddings) - first_position(config)
 
 
-def _round_half_up(value: float) -> int:
-    """Rounded to an integer of at least 1; Python's `round` takes halves to the even number."""
-    return max(1, math.floor(value + 0.5))
+def _rounded(value: float) -> int:
+    """Rounded to an integer, halves up; Python's `round` takes halves to the even number."""
+    return math.floor(value + 0.5)
 
 
 def generator_width(
@@ -175,21 +168,18 @@ def generator_width(
     """The generator's width and number of heads, see `generator_config`."""
     wanted = generator_size * discriminator.hidden_size
     head_width = discriminator.hidden_size // discriminator.num_attention_heads
+    unit = SMALLEST_HEAD
     if num_attention_heads is not None:
-        heads = num_attention_heads
-        hidden_size = heads * max(1, round(wanted / heads))
+        unit = num_attention_heads
     elif wanted >= head_width:
-        heads = _round_half_up(wanted / head_width)
-        hidden_size = heads * head_width
-    else:
-        heads = 1
-        hidden_size = SMALLEST_HEAD * round(wanted / SMALLEST_HEAD)
+        unit = head_width
+    hidden_size = unit * _rounded(wanted / unit)
     if hidden_size < SMALLEST_HEAD:
         raise UserError(
             f"generator_size={generator_size} makes the generator {wanted:.1f} wide, too small for one head; "
             f"choose --generator_size of at least {SMALLEST_HEAD / discriminator.hidden_size:g}"
         )
-    return hidden_size, heads
+    return hidden_size, num_attention_heads or max(1, hidden_size // head_width)
 
 
 def generator_config(
@@ -217,7 +207,7 @@ def generator_config(
         UserError: too narrow for one head.
     """
     hidden_size, heads = generator_width(discriminator, generator_size, num_attention_heads)
-    layers = _round_half_up(generator_layer_size * discriminator.num_hidden_layers)
+    layers = max(1, _rounded(generator_layer_size * discriminator.num_hidden_layers))
     if intermediate_size is None and generator_size == 1:
         intermediate_size = value_of(discriminator, "intermediate_size")
     kept = ("vocab_size", "pad_token_id", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")

@@ -37,12 +37,6 @@ class Rows:
     """Id -> old ids of its pieces."""
     size: int
 
-    def describe(self) -> dict[str, int]:
-        kept = len(self.kept)
-        averaged = len(self.averaged)
-        new = self.size - kept - averaged
-        return {"kept": kept, "averaged": averaged, "new": new}
-
     def fill(self, table: Tensor, old: Tensor) -> Tensor:
         """The table, (V, ...), with the rows that come from the old one; the others stay."""
         filled = table.clone()

@@ -21,7 +21,7 @@ from electra.model.configuration import (
 )
 from electra.model.joint import ElectraForJointPretraining
 from electra.model.local_heads import allow_local_heads, set_local_heads
-from electra.model.networks import backbone_of, can_share_rows, embedding_modules
+from electra.model.networks import backbone_of, can_share_rows
 from electra.model.pretrained import STEP_KEY, load_network, own_tokenizer, read_config, trained_source
 from electra.model.transfer import POSITIONS_KEY, resize, rows_of_vocabulary, trained_positions, transfer
 from electra.model.tying import DisentangledEmbedding, load_plain_state, plain_state
@@ -110,7 +110,7 @@ def _discriminator_config(args: Configuration, tokenizer: PreTrainedTokenizerBas
     """`resumed` is the configuration of the joint model in the checkpoint that is resumed, or None."""
     sizes = args.model
     if sizes.init_discriminator:
-        return _trained_config(args, "discriminator", sizes.init_discriminator, tokenizer, resumed)
+        return _trained_config(args, "discriminator", tokenizer, resumed)
     config = discriminator_config(
         vocab_size=vocabulary_size(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
@@ -128,7 +128,7 @@ def _generator_config(
 ) -> PreTrainedConfig:
     sizes = args.model
     if sizes.init_generator:
-        return _trained_config(args, "generator", sizes.init_generator, tokenizer, resumed, discriminator)
+        return _trained_config(args, "generator", tokenizer, resumed, discriminator)
     fresh = generator_config(
         discriminator,
         sizes.generator_size,
@@ -149,7 +149,6 @@ def _generator_config(
 def _trained_config(
     args: Configuration,
     role: str,
-    path: str,
     tokenizer: PreTrainedTokenizerBase,
     resumed: Any,
     discriminator: PreTrainedConfig | None = None,
@@ -159,7 +158,7 @@ def _trained_config(
         config: PreTrainedConfig = getattr(resumed, role)
         dropouts = set(DROPOUTS)
     else:
-        config = _resized_config(args, role, path, tokenizer, discriminator)
+        config = _resized_config(args, role, tokenizer, discriminator)
         dropouts = {*DROPOUTS} & (args.flags | args.lines)
     renamed = BACKBONES[config.model_type].renamed
     for name in dropouts:
@@ -170,7 +169,6 @@ def _trained_config(
 def _resized_config(
     args: Configuration,
     role: str,
-    path: str,
     tokenizer: PreTrainedTokenizerBase,
     discriminator: PreTrainedConfig | None,
 ) -> PreTrainedConfig:
@@ -179,8 +177,8 @@ def _resized_config(
     Refused are other sizes and types on the command line. Sizes in a file, which may be for several runs, have no
     effect.
     """
-    source = trained_source(path, role)
-    config = read_config(source)
+    path = getattr(args.model, f"init_{role}")
+    config = read_config(trained_source(path, role))
     if config.model_type not in BACKBONES:
         raise UserError(
             f"--init_{role} {path} is of type {config.model_type}; name an exported {role} of type "
@@ -227,22 +225,19 @@ def load_into(
         logger.warning("%s does not have the %s's %s: drawn at random", path, role, ", ".join(fresh))
     own = own_tokenizer(source, tokenizer.name_or_path)
     rows = None
-    if own is None and config.vocab_size != vocabulary_size(tokenizer):
+    has_other_size = config.vocab_size != vocabulary_size(tokenizer)
+    if own is None and has_other_size:
         raise UserError(
             f"{name} has embeddings for {config.vocab_size} tokens, but the tokenizer has "
             f"{vocabulary_size(tokenizer)}; name a folder with the network's own tokenizer"
         )
-    if own is not None and (
-        config.vocab_size != vocabulary_size(tokenizer) or own.get_vocab() != tokenizer.get_vocab()
-    ):
+    if own is not None and (has_other_size or own.get_vocab() != tokenizer.get_vocab()):
         rows = rows_of_vocabulary(own, tokenizer)
-        sources = rows.describe()
+        sources = (len(rows.kept), len(rows.averaged))
         line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
-        logger.info(line, name, rows.size, sources["kept"], sources["averaged"], sources["new"])
-    repeated = 0
+        logger.info(line, name, rows.size, *sources, rows.size - sum(sources))
     known = trained_positions(config)
-    if max_length > known and "position" in embedding_modules(network):
-        repeated = known
+    repeated = known if max_length > known else 0
     load_plain_state(network, transfer(trained, network, plain_state(network), rows, repeated))
 
 

@@ -33,7 +33,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from electra.io.checkpoints import UNFINISHED
 from electra.model.options import ObjectiveArguments
 from electra.optimizers import AdamWNoBiasCorrection
-from electra.pretraining.callbacks.checkpoints import IgnoreSignals
+from electra.pretraining.callbacks.checkpoints import ignore_signals
 from electra.pretraining.callbacks.phases import TrainingPhases, stage_lengths
 from electra.pretraining.configuration import PretrainingArguments
 from electra.pretraining.device import explain_failure
@@ -97,7 +97,6 @@ class ElectraTrainer(Trainer):
         for callback in (TrainingPhases(self.model, objective), *callbacks, self.checkpoints, self.guard):
             self.add_callback(callback)
         self._evaluates_fixed_text = False
-        self._batch_values: tuple[dict[str, Tensor | None], Tensor]
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -137,14 +136,13 @@ class ElectraTrainer(Trainer):
         """Trainer's step; returns 0 in place of a loss that is not finite."""
         self.window.start(self.state.global_step)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self.window.add(*self._batch_values)
         return torch.where(torch.isfinite(loss), loss, 0.0)  # Trainer would keep a nan in its sum for ever
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         output = model(**inputs, token_counts=num_items_in_batch)
-        self._batch_values = values_of_batch(output, inputs, self.model.objective, num_items_in_batch)
+        self.window.add(*values_of_batch(output, inputs, self.model.objective, num_items_in_batch))
         return (output.loss, output) if return_outputs else output.loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
@@ -262,7 +260,6 @@ class ElectraTrainer(Trainer):
 def _adapted(loader: DataLoader) -> DataLoader:
     """A loader whose workers ignore the signals that stop a run; a corrupted text has its own collator."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps it
-    if not isinstance(inner.worker_init_fn, IgnoreSignals):
-        inner.worker_init_fn = IgnoreSignals(inner.worker_init_fn)
+    inner.worker_init_fn = ignore_signals  # Trainer's seeds random states, which no worker uses
     inner.collate_fn = getattr(inner.dataset, "collate", inner.collate_fn)
     return loader

@@ -82,7 +82,7 @@ def test_a_generator_of_size_1_has_the_discriminator_s_sizes(model_type):
 
 @parametrize(
     ("generator_size", "hidden_size", "heads"),
-    [(0.37, 64, 1), (0.38, 128, 2), (0.1, 24, 1), (1.1, 256, 4)],
+    [(0.37, 64, 1), (0.38, 128, 2), (0.1, 24, 1), (1.1, 256, 4), (20 / 256, 24, 1)],
 )
 def test_a_width_is_rounded_to_whole_heads(generator_size, hidden_size, heads):
     generator = generator_config(discriminator_of("small"), generator_size, 1.0)
@@ -104,6 +104,11 @@ def test_a_generator_too_narrow_for_a_head_is_refused():
 def test_a_width_that_the_heads_do_not_divide_is_refused():
     with raises(UserError, match=r"hidden_size=256.*num_attention_heads=3"):
         discriminator_of("small", num_attention_heads=3)
+
+
+def test_modernbert_s_heads_have_an_even_width():
+    with raises(UserError, match=r"hidden_size=60 and num_attention_heads=4 .* width 15"):
+        discriminator_of("small", model_type="modernbert", hidden_size=60)
 
 
 def test_the_generator_leaves_the_discriminator_s_config_alone():

@@ -13,7 +13,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -79,17 +79,10 @@ class StopRequests(TrainerCallback):
             logger.info("stopped at step %d of %d; %s", state.global_step, state.max_steps, what)
 
 
-class IgnoreSignals:
-    """Set-up of a data loader's worker: signals that stop the run, often sent to all processes, are for the run."""
-
-    def __init__(self, then: Callable[[int], None] | None = None) -> None:
-        self.then = then
-
-    def __call__(self, worker: int) -> None:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        if self.then is not None:
-            self.then(worker)
+def ignore_signals(worker: int) -> None:
+    """Set up a data loader's worker: signals that stop the run, often sent to all processes, are for the run."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def fraction_steps(fractions: Sequence[float], max_steps: int) -> list[int]:
