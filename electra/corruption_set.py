@@ -21,11 +21,11 @@ from electra.data.policies import WindowPolicy
 from electra.data.segments import EvaluationSegments, SegmentCollator
 from electra.data.shards import load_or_build_cache
 from electra.io.errors import UserError
-from electra.io.files import expand
+from electra.io.files import expand, run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.networks import is_detector
 from electra.model.pretrained import load_networks
-from electra.model.probe import corrupt, run_options
+from electra.model.probe import corrupt
 from electra.options import check
 from electra.pretraining.metrics import PADDING, Field, token_counts, unigram_metrics
 from electra.tokenizers.load import vocabulary_size

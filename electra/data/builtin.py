@@ -16,12 +16,11 @@ SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test
 MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
 
 
-def library_folder() -> Path:
-    """The standard library of the running interpreter; in a virtual environment, that of its base."""
-    return Path(sysconfig.get_paths()["stdlib"])
+LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+"""The standard library of the running interpreter; in a virtual environment, that of its base."""
 
 
-def builtin_files(library: Path) -> list[Path]:
+def builtin_files(library: Path = LIBRARY) -> list[Path]:
     """The topics, then the modules sorted by name."""
     modules = []
     for folder, subfolders, names in os.walk(library):
@@ -32,9 +31,8 @@ def builtin_files(library: Path) -> list[Path]:
 
 
 @functools.cache  # read for the tokenizer, for the token cache, for the demonstration task
-def builtin_documents(library: Path | None = None) -> Sequence[str]:
+def builtin_documents(library: Path = LIBRARY) -> Sequence[str]:
     """One document per reference topic, then one per module with enough docstrings, in source order."""
-    library = library or library_folder()
     documents: list[str] = []
     for path in builtin_files(library):
         tree = ast.parse(path.read_bytes())

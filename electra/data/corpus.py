@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import datasets
 
-from electra.data.builtin import builtin_documents, builtin_files, library_folder
+from electra.data.builtin import builtin_documents, builtin_files
 from electra.data.options import CorpusArguments
 from electra.data.readers import ROWS_PER_BATCH, SUPPORTED, as_document, check_columns, kind, read_file
 from electra.io.errors import UserError
@@ -119,7 +119,7 @@ def _builtin_source(fraction: float) -> Source:
         if start <= 0:
             yield from builtin_documents()
 
-    size_bytes = sum(os.path.getsize(path) for path in builtin_files(library_folder()))
+    size_bytes = sum(os.path.getsize(path) for path in builtin_files())
     return Source(BUILTIN, fraction, size_bytes, [BUILTIN, platform.python_version()], read)
 
 

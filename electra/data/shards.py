@@ -54,7 +54,7 @@ SUMS_NAME = "shard.json"
 def load_or_build_cache(
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
-    cache_dir: str | os.PathLike[str],
+    cache_dir: str | Path,
 ) -> TokenCache:
     """Open the cache of a corpus under a tokenizer; build it first, with several processes, if there is none."""
     target = cache_folder(corpus, tokenizer, cache_dir)
@@ -71,7 +71,7 @@ def load_or_build_cache(
     return TokenCache(target)
 
 
-def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | os.PathLike[str]) -> Path:
+def cache_folder(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, cache_dir: str | Path) -> Path:
     """Where the cache of a corpus is: its name is a fingerprint of format, documents and tokenizer."""
     parts = [str(FORMAT_VERSION), corpus.fingerprint(), tokenizer_fingerprint(tokenizer)]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()

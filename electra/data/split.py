@@ -18,7 +18,10 @@ NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 class Documents:
-    """All documents of a cache but some: an array of their numbers, int64 (D,), that takes no memory for them."""
+    """All documents of a cache but some: an array of their numbers, int64 (D,), that takes no memory for them.
+
+    An index is an array of places, or a slice without a step.
+    """
 
     def __init__(self, count: int, left_out: Ints) -> None:
         self._kept_before = left_out - np.arange(len(left_out))  # each of those left out, which are sorted
@@ -27,15 +30,10 @@ class Documents:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self[:].tolist())
-
     def __getitem__(self, places: slice | Ints) -> Ints:
         if not isinstance(places, slice):
             return places + np.searchsorted(self._kept_before, places, side="right")
-        start, stop, step = places.indices(len(self))
-        if step != 1:
-            return self[np.arange(start, stop, step)]
+        start, stop, _ = places.indices(len(self))
         rows = np.arange(start, stop)
         before, until = np.searchsorted(self._kept_before, [start, stop])
         left_out = np.bincount(self._kept_before[before:until] - start, minlength=len(rows))

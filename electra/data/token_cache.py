@@ -15,7 +15,6 @@ folder can be moved and copied. A cache of foreign.py names files of others, whi
 """
 
 import json
-import os
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
@@ -46,7 +45,7 @@ IndexedFile = tuple[str, str, Ints, Lengths, Bits]
 class TokenCache:
     """A complete cache, memory-mapped. Pickled as a path: a worker process maps the files again."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         text = (self.path / DESCRIPTION_NAME).read_text()
         self.description: dict[str, Any] = json.loads(text)

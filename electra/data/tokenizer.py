@@ -7,7 +7,6 @@ The report has the number of held-out documents and their tokens without special
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,7 +34,7 @@ REPORT_NAME = "tokenizer_report.json"
 def load_or_train_tokenizer(
     corpus: Corpus,
     options: TokenizerArguments,
-    cache_dir: str | os.PathLike[str],
+    cache_dir: str | Path,
     seed: int = 42,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a corpus: from the cache, or trained now and written there."""

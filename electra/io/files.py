@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO
 
 import yaml
 from filelock import AcquireReturnProxy, FileLock
@@ -24,29 +24,24 @@ CONFIGS = _ROOT / "configs" if (_ROOT / "configs").is_dir() else _ROOT.parent / 
 # ---- writing
 
 
-def write_file(content: bytes, path: Path) -> None:
-    """Write to a temporary file, sync, rename: a reader sees the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 @contextmanager
-def open_new(path: Path) -> Iterator[IO[str]]:
-    """A text file to be written, which appears at `path` when it is complete."""
+def open_new(path: Path) -> Iterator[TextIO]:
+    """A text file to be written, which appears at `path` when it is complete: a reader never sees a part of it."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(unfinished, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_file(content: bytes, path: Path) -> None:
+    """`open_new`, for bytes at once."""
+    with open_new(path) as file:
+        file.buffer.write(content)
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
@@ -201,6 +196,14 @@ def read_options(folder: Path) -> dict[str, Any] | None:
         return None
     except (OSError, TypeError, *YAML_ERRORS) as error:
         raise UserError(f"{path} cannot be read: {error}; restore it") from error
+
+
+def run_options(path: str) -> dict[str, Any]:
+    """The options of the run that a folder is, or lies in; empty for other folders and for Hub ids."""
+    folder = expand(path)
+    if not folder.is_dir():
+        return {}
+    return read_options(folder) or read_options(folder.parent) or {}
 
 
 def read_as_written(text: str) -> Any:

@@ -107,16 +107,10 @@ def csv_rows(
     path: str | Path,
 ) -> Iterator[Row]:
     csv.field_size_limit(LARGEST_CELL)
-    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    is_tsv = delimiter == "\t"
+    quoting: Any = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    try:
-        names = next(reader, [])
-    except csv.Error as error:
-        raise UserError(f"{path}:1 cannot be read ({error}); write a quotation mark inside quotes twice") from error
-    if delimiter == "\t":
-        names = [unquoted(name) for name in names]
-    if len(set(names)) < len(names):
-        raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
+    names: list[str] = []
     while True:
         place = f"{path}:{reader.line_num + 1}"
         try:
@@ -125,11 +119,17 @@ def csv_rows(
             return
         except csv.Error as error:
             raise UserError(f"{place} cannot be read ({error}); write a quotation mark inside quotes twice") from error
-        if cells and len(cells) != len(names):
-            raise UserError(f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter")
-        if cells:
-            if delimiter == "\t":
-                cells = [unquoted(cell) for cell in cells]
+        if is_tsv:
+            cells = [unquoted(cell) for cell in cells]
+        if not names:
+            names = cells
+            if len(set(names)) < len(names):
+                raise UserError(f"{path} has two columns of one name in {', '.join(names)}; rename one")
+        elif cells:
+            if len(cells) != len(names):
+                raise UserError(
+                    f"{place} has {len(cells)} cells, the header {len(names)}; quote cells with a delimiter"
+                )
             yield place, dict(zip(names, cells, strict=True))
 
 

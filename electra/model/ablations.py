@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from electra.corruption import replace_tokens
-from electra.model.networks import gather_hidden, lm_logits
+from electra.model.networks import gather_hidden, lm_logits, put_at
 from electra.model.texts import CorruptedText, MaskedText
 from electra.objectives import (
     NOISE_SHARE,
@@ -49,8 +49,7 @@ def predict_originals(
     at_chosen = gather_hidden(hidden, mlm_positions).flatten(0, 1)  # (B * K, D)
     logits = lm_logits(network, at_chosen)  # (B * K, V)
     nll = generator_nll(logits, original_ids.flatten()).view_as(mlm_positions)
-    nowhere = torch.zeros_like(input_ids, dtype=torch.float32)
-    nll = nowhere.scatter(1, mlm_positions, nll)  # (B, K) -> (B, L)
+    nll = put_at(nll, mlm_positions, input_ids.size(1))  # (B, K) -> (B, L)
     if network.training:
         return nll, None
 
@@ -160,8 +159,7 @@ def noisy_text(
 
     seen = shown.gather(1, positions)
     log_q = -generator_nll(logits.detach(), seen.flatten())
-    nowhere = torch.zeros_like(input_ids, dtype=torch.bool)
-    is_replaced = nowhere.scatter(1, positions, is_noise)  # (B, K) -> (B, L)
+    is_replaced = put_at(is_noise, positions, input_ids.size(1))
     return CorruptedText(shown, is_replaced, sampled_ids, log_q.view_as(seen))
 
 
@@ -171,6 +169,5 @@ def noise_odds(
     log_q: Tensor,
 ) -> Tensor:
     """`noise_logits` of a text, float32 (B, L), from its energies (B, L) and log q at the chosen positions (B, K)."""
-    nowhere = torch.zeros_like(energies, dtype=torch.float32)
-    log_q = nowhere.scatter(1, mlm_positions, log_q)  # (B, K) -> (B, L)
+    log_q = put_at(log_q, mlm_positions, energies.size(1))
     return noise_logits(energies, log_q)

@@ -178,6 +178,12 @@ def gather_hidden(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden.gather(1, index)
 
 
+def put_at(values: Tensor, positions: Tensor, length: int) -> Tensor:
+    """Rows of zeros with values at some positions: (B, K), (B, K) -> (B, L)."""
+    row = values.new_zeros(len(values), length)
+    return row.scatter(1, positions, values)
+
+
 def lm_logits(network: PreTrainedModel, hidden: Tensor) -> Tensor:
     """Logits over the vocabulary: (N, D) -> (N, V). In training on a GPU, V is rounded up to a multiple of 64.
 

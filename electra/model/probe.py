@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.corruption import replace_tokens, sample_tokens
-from electra.io.files import expand, read_options
+from electra.io.files import run_options
 from electra.model.configuration import ElectraPretrainingConfig, longest_text
 from electra.model.joint import MaskedText, mask_text
 from electra.model.networks import encode, gather_hidden, is_detector, lm_logits, replaced_logits
@@ -27,14 +27,6 @@ OPTIONS_OF_CORRUPTION = {
     "temperature": "sampling_temperature",
 }
 """Options of a run -> values of `ElectraPretrainingConfig`."""
-
-
-def run_options(path: str) -> dict[str, Any]:
-    """The options of the run that a folder is, or lies in; empty for other folders and for Hub ids."""
-    folder = expand(path)
-    if not folder.is_dir():
-        return {}
-    return read_options(folder) or read_options(folder.parent) or {}
 
 
 def run_corruption(networks: Networks) -> ElectraPretrainingConfig:

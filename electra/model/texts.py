@@ -5,11 +5,11 @@ B rows of L tokens; K is the number of slots for chosen positions in a row.
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from electra.corruption import choose_positions, mask_tokens, maskable_tokens
 from electra.model.configuration import ElectraPretrainingConfig
+from electra.model.networks import put_at
 from electra.packing import choose_in_segments
 
 
@@ -66,8 +66,7 @@ def mask_text(
 
 def chosen_mask(masked: MaskedText) -> Tensor:
     """The chosen positions as bool (B, L)."""
-    nowhere = torch.zeros_like(masked.input_ids, dtype=torch.bool)
-    return nowhere.scatter(1, masked.mlm_positions, masked.mlm_mask)
+    return put_at(masked.mlm_mask, masked.mlm_positions, masked.input_ids.size(1))
 
 
 class CorruptedText(NamedTuple):

@@ -1,6 +1,5 @@
 """The command `electra pretrain`, as a file run_pretraining.py."""
 
-import sys
 import time
 
 from electra.io.console import RunLog, setup_logging
@@ -11,7 +10,7 @@ def main(argv: list[str] | None = None) -> None:
     started = time.monotonic()
     setup_logging()
     log = RunLog()
-    args = parse_arguments(sys.argv[1:] if argv is None else argv)
+    args = parse_arguments(argv)
     from electra.pretraining.run import pretrain  # takes seconds: help and errors of the options come before
 
     pretrain(args, log, started)

@@ -206,7 +206,7 @@ def token_counts(cache: TokenCache, documents: Documents | NDArray[np.int64], vo
     """How often each id occurs in the documents, or in every n-th of them, about 20 million tokens, int64 (V,)."""
     stride = math.ceil(cache.num_tokens / MAX_COUNTED_TOKENS)
     counts = np.zeros(vocab_size, dtype=np.int64)
-    chosen = documents[::stride]
+    chosen = documents[np.arange(0, len(documents), stride)]
     for first in range(0, len(chosen), 1000):
         batch = chosen[first : first + 1000].tolist()
         tokens = np.concatenate([cache.tokens(d, 0, int(cache.lengths[d])) for d in batch])

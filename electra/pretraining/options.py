@@ -17,7 +17,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from electra.backbones import BACKBONES, UNIFORM
 from electra.io.errors import UserError
-from electra.io.files import CONFIGS, expand, read_options
+from electra.io.files import CONFIGS, run_options
 from electra.objectives import OBJECTIVES
 from electra.options import CommandLine, Values, rules_of
 from electra.pretraining.configuration import CONFIG_NAME, GROUPS, Configuration
@@ -38,7 +38,7 @@ WARM_UP = 10
 # ---- parsing
 
 
-def parse_arguments(argv: list[str], recipe: str | None = None) -> Configuration:
+def parse_arguments(argv: list[str] | None, recipe: str | None = None) -> Configuration:
     """Parse and check the options; those of the quickstart if neither a corpus nor a configuration is named.
 
     `recipe` is the size of a network if none is given.
@@ -85,10 +85,7 @@ def _default_config(flags: Values) -> str | None:
 def _inherited(given: Values) -> Values:
     """Options of the run whose networks this one starts from; none if they are not of a run."""
     start = given.get("init_discriminator") or given.get("init_generator")
-    folder = expand(start or "")
-    if not start or not folder.is_dir():
-        return {}
-    before = read_options(folder) or read_options(folder.parent) or {}
+    before = run_options(start) if start else {}
     return {name: value for name, value in before.items() if name in INHERITED}
 
 
