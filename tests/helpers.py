@@ -47,13 +47,6 @@ def run(script, argv, cwd, expect=0):
     return done.stdout, done.stderr
 
 
-def torchrun(program, argv, cwd):
-    """Run a program on two processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command = [*launcher, str(program), *map(str, argv)]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-
-
 @contextmanager
 def files_up_to(size):
     """No file can become larger, as if the disk ended there."""

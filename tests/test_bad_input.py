@@ -15,7 +15,7 @@ import pytest
 import torch
 from pytest import raises
 
-from electra.io.checkpoints import MANIFEST_NAME, find_damage, write_manifest
+from electra.io.checkpoints import find_damage, write_manifest
 from electra.pretraining.command import main as pretrain
 from electra.report.command import main as report
 from electra.tasks.glue.command import main as glue
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.slow
 
 DONE, LAST = "output/done", "output/done/checkpoint-4"
 RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
-COLA = "glue/CoLA/train.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +46,13 @@ def pristine(tmp_path_factory, glue_tokenizer):
         "short.txt": "bad bad\n\nbad bad bad",
         "cut.jsonl": '{"text": "a"}\n{"text": "b"\n',
         "old/results.jsonl": "[1]\n",
-        "nothing/logo.png": "nothing",
         "remote_tok/tokenizer_config.json": '{"auto_map": {"AutoTokenizer": ["code.Mine", null]}}',
         "remote_tok/tokenizer.json": json.dumps({**json.loads(state), "model": {"type": "Mine"}}),
         "remote_tok/code.py": "open('ran', 'w')\nclass Mine: pass\n",
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        (folder / name).write_text(content)
     finished = {**FAST, "max_steps": 4, "save_steps": 2, "tokenizer_path": folder / "tok", "experiment_name": "done"}
     pretrain(flags(folder, **finished))
     (folder / "old").rename(folder / "output" / "old")
@@ -68,10 +66,6 @@ def world(pristine, tmp_path, monkeypatch):
     shutil.copytree(pristine, folder)
     monkeypatch.chdir(folder)
     return folder
-
-
-def write(name, content):
-    return lambda world: (world / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def cut(name):
@@ -101,30 +95,23 @@ def argv_of(command, options):
 PRETRAINING = [
     ({"max_stepz": 4}, "--max_stepz --max_steps"),
     ({"max_length": 64}, "--max_length 64 32"),
-    ({"experiment_name": "a/b"}, "--experiment_name a/b"),
     ({"output_dir": "corpus.txt/below"}, "corpus.txt/below"),
     ({"cache_dir": "corpus.txt/below", "tokenizer_path": None}, "--cache_dir corpus.txt/below"),
     ({"train_file": "short.txt"}, "segment"),
     ({"train_file": None, "dataset_name": "no-such/set"}, "no-such/set"),
     ({"validation_fraction": 0.2, "validation_file": "missing.txt"}, "missing.txt"),
     ({"tokenizer_path": "remote_tok"}, "remote_tok"),
-    ({"resume_from_checkpoint": "output/run"}, "output/run"),
     ({**RESUME, "resume_from_checkpoint": "nothing"}, "nothing"),
     ({**RESUME, "resume_from_checkpoint": LAST}, "checkpoint-4 model.safetensors", cut(f"{LAST}/model.safetensors")),
-    ({**RESUME, "resume_from_checkpoint": LAST}, f"checkpoint-4 {MANIFEST_NAME}", remove(f"{LAST}/{MANIFEST_NAME}")),
     ({"init_discriminator": "nothing"}, "nothing"),
 ]
 TOKENIZER = [
-    ({"vocab_sise": 100}, "--vocab_sise --vocab_size"),
     ({"output_dir": "corpus.txt"}, "corpus.txt"),
     ({"train_file": None}, "--train_file --dataset_name"),
-    ({"train_file": "missing*.txt"}, "missing*.txt"),
     ({"train_file": "empty.txt"}, "empty.txt"),
     ({"train_file": "cut.jsonl"}, "cut.jsonl line 2"),
-    ({"train_file": "nothing"}, "nothing"),
 ]
 GLUE = [
-    ({"tasks": "colla"}, "colla cola"),
     ({"num_seeds": 0}, "--num_seeds 0"),
     ({"seed": 2**32 - 1, "num_seeds": 2}, "--num_seeds 2"),
     ({"experiment_name": "old"}, "results.jsonl"),
@@ -132,7 +119,6 @@ GLUE = [
     ({"pretrain_path": DONE}, "discriminator model.safetensors", cut(f"{DONE}/discriminator/model.safetensors")),
     ({}, "encoder weights", cut("encoder/model.safetensors")),
     ({"glue_dir": "./none"}, "--glue_dir ./none"),
-    ({}, "train.tsv yes", write(COLA, "gj04\tyes\t\tbad\n")),
 ]
 REPORT = [
     ({"folder": "missing"}, "missing"),

@@ -1,7 +1,5 @@
 """Every file in configs/pretraining/ is a valid command line and builds the networks of its source."""
 
-from pathlib import Path
-
 import torch
 import yaml
 
@@ -9,9 +7,9 @@ from electra.model.joint import parameter_counts
 from electra.pretraining.model import build_model
 from electra.pretraining.options import parse_arguments
 from electra.recipes import RECIPES
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
-FOLDER = Path(__file__).parents[1] / "configs" / "pretraining"
+FOLDER = ROOT / "configs" / "pretraining"
 STUDY = {
     f"generator_size_{percent}": width for percent, width in ((12, 32), (25, 64), (50, 128), (75, 192), (100, 256))
 }

@@ -2,9 +2,9 @@
 
 import ast
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers import ROOT
+
 LAYERS = (
     "data model",
     "report",

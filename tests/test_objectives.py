@@ -98,7 +98,6 @@ def test_the_discriminator_gradient_is_the_error_at_real_tokens(padding_logit):
     weighted_mean(discriminator_nll(logits, is_replaced), attention_mask).backward()
     expected = (torch.sigmoid(logits.detach()) - is_replaced.float()) / 8 * attention_mask
     assert_close(logits.grad, expected)
-    assert (logits.grad[attention_mask == 0] == 0).all() and (logits.grad[attention_mask == 1] != 0).all()
 
 
 # ---- the copy gate of All-Tokens MLM
@@ -172,28 +171,6 @@ def test_the_baseline_loss_is_the_cross_entropy():
     # sigmoid 1/2: log 2 whatever the reward; 3/4 against 1/2; 3/4 against 1; 1/4 against 1
     half = -(math.log(3 / 4) + math.log(1 / 4)) / 2
     assert_close(nll, torch.tensor([LN2, half, math.log(4 / 3), math.log(4)]))
-
-
-def test_the_reinforce_gradient_is_that_of_the_expected_reward():
-    """All samples of a policy over two positions and five tokens, each weighted with its probability."""
-    random = torch.Generator().manual_seed(0)
-    logits = (2 * torch.randn(2, 5, generator=random)).double().requires_grad_()
-    rewards = 3 * torch.rand(2, 5, generator=random)  # of each token at each position
-    probabilities = logits.softmax(dim=1)
-    (analytic,) = torch.autograd.grad((probabilities * rewards).sum(), logits)
-    for baseline_logits in (torch.tensor([50.0, 50.0]), torch.tensor([-1.0, 0.4])):  # b = 0, and others
-        expected, square = torch.zeros(2, 5).double(), 0.0
-        for first in range(5):
-            for second in range(5):
-                sampled = torch.tensor([first, second])
-                reward = rewards.gather(1, sampled.unsqueeze(1)).squeeze(1)
-                loss = adversarial_nll(logits, sampled, reward, baseline_logits).sum()
-                (estimate,) = torch.autograd.grad(loss, logits)
-                weight = float((probabilities[0, first] * probabilities[1, second]).detach())
-                expected -= weight * estimate  # descending the loss ascends the reward
-                square += weight * float((estimate**2).sum())
-        assert_close(expected, analytic, atol=1e-6, rtol=0)
-        assert square > float((analytic**2).sum())  # single estimates do differ
 
 
 def test_entropy_is_in_nats_and_finite():

@@ -7,15 +7,13 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
-from pathlib import Path
 
 from pytest import raises
 
 from electra import commands
 from electra.io.errors import OPTIONAL
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRA_PACKAGES = PROJECT["project"]["optional-dependencies"]
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
@@ -54,21 +52,24 @@ def test_the_command_of_the_package_runs_a_verb():
     assert getattr(import_module(module), function) is commands.main
 
 
-@parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
-def test_electra_answers_without_importing_libraries(words, code, line):
+def run_electra(*words):
+    """The finished command, and the names of the modules that it imported."""
     program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    return done, set(done.stdout.splitlines()[-1].split())
+
+
+@parametrize(("words", "code", "line"), [(["--help"], 0, "  tag "), (["tagg"], 2, "did you mean tag?")])
+def test_electra_answers_without_importing_libraries(words, code, line):
+    done, imported = run_electra(*words)
     assert done.returncode == code and line in done.stdout + done.stderr
-    assert not {"torch", "transformers", "numpy"} & set(done.stdout.splitlines()[-1].split())
+    assert not {"torch", "transformers", "numpy"} & imported
 
 
 @parametrize("name", ["pretrain", "glue", "pairs", "tokenizer"])
 def test_options_are_parsed_before_the_heavy_imports(name):
-    program = "import sys; from electra.commands import main\ntry: main()\nfinally: print(*sys.modules)"
-    words = [name, "--no_such_option", "4"]
-    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    done, imported = run_electra(name, "--no_such_option", "4")
     assert done.returncode == 2 and "no_such_option" in done.stderr
-    imported = set(done.stdout.splitlines()[-1].split())
     assert "electra.options" in imported
     assert not {"sklearn", "datasets", "electra.model.joint", "electra.model.pretrained"} & imported
 

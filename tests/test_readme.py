@@ -3,7 +3,6 @@
 import re
 import shlex
 from importlib.util import find_spec
-from pathlib import Path
 
 from electra.commands import VERBS
 from electra.options import CommandLine
@@ -14,9 +13,8 @@ from electra.tasks.multiple_choice import command as multiple_choice
 from electra.tasks.squad import command as squad
 from electra.tasks.tagging import command as tagging
 from electra.tokenizers import command as train_tokenizer
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SCRIPTS = {"run_pretraining.py": "pretrain", "run_glue.py": "glue", "train_tokenizer.py": "tokenizer"}
 OPTIONS = {

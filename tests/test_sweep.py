@@ -7,7 +7,6 @@ import signal
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import optuna
 import pytest
@@ -18,9 +17,8 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 from electra.io.console import log_plainly
 from electra.io.errors import UserError
 from electra.sweep import Runner, commands_of, environment, main, read_sweep, report, suggest
-from tests.helpers import fork, parametrize, wait_for
+from tests.helpers import ROOT, fork, parametrize, wait_for
 
-ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
 SCRIPT = """

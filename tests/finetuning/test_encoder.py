@@ -300,17 +300,14 @@ def test_a_tokenizer_must_pad_and_may_bound_the_length(electra):
 # ---- fresh encoders
 
 
-def test_a_fresh_encoder_has_the_model_s_shapes(checkpoint, joint):
+def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
     def weights(seed):
         torch.manual_seed(seed)
         return fresh_encoder(str(checkpoint)).model.state_dict()
 
     first, again, other = weights(7), weights(7), weights(8)
-    trained = joint.discriminator.electra.state_dict()
-    assert {k: v.shape for k, v in first.items()} == {k: v.shape for k, v in trained.items()}
     name = "encoder.layer.1.output.dense.weight"
-    assert torch.equal(first[name], again[name])
-    assert not torch.equal(first[name], other[name]) and not torch.equal(first[name], trained[name])
+    assert torch.equal(first[name], again[name]) and not torch.equal(first[name], other[name])
     assert first[name].std().item() == approx(0.02, rel=0.1)
 
 

@@ -95,15 +95,6 @@ def test_an_architecture_without_the_class_is_refused():
     assert "MultipleChoice for gpt2" in refused(lambda: TransformersHead(CHOICE, GPT2Config(), 0.1))
 
 
-def test_a_head_is_float32_where_the_encoder_is_not():
-    model, batch = make_model("hf"), make_batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.hidden_states(**batch)
-        logits = model(**batch)
-    assert hidden.dtype == torch.bfloat16 and logits.dtype == torch.float32
-    assert_close(logits, model.head(hidden.float(), batch["attention_mask"]).logits)
-
-
 def test_the_mean_head_reads_every_token_but_the_padding_equally():
     model, batch = make_model("mean_pool"), make_batch()
     hidden = model.encoder(**batch).last_hidden_state

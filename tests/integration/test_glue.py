@@ -16,7 +16,7 @@ from tests.tasks.glue.files import flags, write_encoder, write_glue
 pytestmark = pytest.mark.slow
 
 
-def test_run_checkpoint_and_export_are_the_same_discriminator(tmp_path):
+def test_a_run_is_pretrained_and_then_scored(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     pretrain(pretraining_flags(tmp_path, **FAST, max_steps=4))
     write_glue(tmp_path / "glue", "CoLA")
@@ -24,14 +24,8 @@ def test_run_checkpoint_and_export_are_the_same_discriminator(tmp_path):
     out, _ = run("run_glue.py", flags(tmp_path, **options), tmp_path)
     assert "cola seed 42: mcc" in out
     (result,) = read_results(tmp_path / "output" / "glue" / "results.jsonl")
-    folder = tmp_path / "output" / "run"
-    whole, checkpoint, export, generator = (
-        load_encoder(str(path)).model
-        for path in (folder, folder / "checkpoint-4", folder / "discriminator", folder / "generator")
-    )
-    assert whole.num_parameters() == result.parameters > generator.num_parameters()
-    for name, value in whole.state_dict().items():
-        assert value.equal(checkpoint.state_dict()[name]) and value.equal(export.state_dict()[name])
+    encoder = load_encoder(str(tmp_path / "output" / "run" / "discriminator")).model
+    assert encoder.num_parameters() == result.parameters
 
 
 def test_two_processes_give_the_results_of_one(tmp_path, glue_tokenizer):

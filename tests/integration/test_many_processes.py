@@ -31,7 +31,6 @@ from tests.helpers import (
     free_port,
     parametrize,
     read_json,
-    torchrun,
     wait_for,
 )
 from tests.pretraining.runs import FAST, assert_same_state, flags, write_corpus
@@ -46,11 +45,14 @@ def options(folder, name, **others):
     return flags(folder, experiment_name=name, **no_dropout, **FAST, bf16=False, logging_steps=1, **others)
 
 
-def start(argv, *launcher, log):
-    """run_pretraining.py by torchrun with the arguments of `launcher`; its lines go to `log`."""
+ON_ONE_HOST = ["--standalone", "--nproc_per_node=2"]
+
+
+def start(argv, *launcher, log, program=ROOT / "run_pretraining.py"):
+    """The program by torchrun with the arguments of `launcher`; its lines go to `log`."""
     with log.open("w") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", *launcher, str(ROOT / "run_pretraining.py"), *argv],
+            [sys.executable, "-m", "torch.distributed.run", *launcher, str(program), *map(str, argv)],
             env=ENVIRONMENT,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -135,8 +137,8 @@ def test_torchrun_goes_on_by_itself_after_a_killed_process(tmp_path):
     log = tmp_path / "torchrun.log"
     run = tmp_path / "output" / "killed"
     lengths = {"max_steps": 40, "save_steps": 4, "save_total_limit": 2}
-    launcher = ["--standalone", "--nproc_per_node=2", "--max_restarts=3"]
-    killed = start(options(tmp_path, "killed", auto_resume=True, **lengths), *launcher, log=log)
+    argv = options(tmp_path, "killed", auto_resume=True, **lengths)
+    killed = start(argv, *ON_ONE_HOST, "--max_restarts=3", log=log)
     try:
         while not list(run.glob("checkpoint-*")):
             assert killed.poll() is None, log.read_text()
@@ -205,7 +207,7 @@ run_script(main)
 
 def test_a_process_that_is_done_waits_for_the_first(tmp_path):
     (tmp_path / "leave.py").write_text(LEAVING)
-    done = torchrun(tmp_path / "leave.py", [tmp_path / "written", tmp_path / "told"], tmp_path)
+    argv, log = [tmp_path / "written", tmp_path / "told"], tmp_path / "torchrun.log"
+    assert start(argv, *ON_ONE_HOST, log=log, program=tmp_path / "leave.py").wait() == 1
     assert (tmp_path / "told").read_text() == "True"  # so what is to be done at exit was done, too
-    assert "terminate called" not in done.stderr
-    assert done.returncode == 1 and "exitcode  : 85 " in done.stderr
+    assert "terminate called" not in log.read_text() and "exitcode  : 85 " in log.read_text()

@@ -3,13 +3,12 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from unittest.mock import Mock
 
 from pytest import raises
 
 from electra.io.errors import UserError, run_script
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 
 
 @parametrize(
@@ -48,5 +47,5 @@ def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
 
 def test_a_reader_that_ends_early_is_no_error():
     command = f"{sys.executable} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr == "" and done.returncode in (0, 141)

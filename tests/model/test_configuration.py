@@ -21,23 +21,7 @@ def discriminator_of(recipe, **changes):
 def test_the_small_recipe_builds_google_electra_small():
     discriminator = discriminator_of("small")
     generator = generator_config(discriminator, RECIPES["small"]["generator_size"], 1.0)
-    # config.json of google/electra-small-discriminator
-    published = ElectraConfig(
-        vocab_size=30522,
-        embedding_size=128,
-        hidden_size=256,
-        num_hidden_layers=12,
-        num_attention_heads=4,
-        intermediate_size=1024,
-        max_position_embeddings=512,
-        type_vocab_size=2,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        initializer_range=0.02,
-        layer_norm_eps=1e-12,
-        pad_token_id=0,
-    )
+    published = ElectraConfig()  # transformers' defaults are those of google/electra-small-discriminator
     assert discriminator.to_dict() == published.to_dict()
     with torch.device("meta"):
         model = ElectraForJointPretraining(ElectraPretrainingConfig(generator, discriminator, mask_token_id=103))

@@ -7,25 +7,26 @@ from pytest import approx, raises
 
 from electra.io.errors import UserError
 from electra.model.local_heads import SCORES, allow_local_heads, set_local_heads
-from electra.model.networks import masked_lm, token_detector
+from electra.model.networks import token_detector
 from electra.model.tying import plain_state
 from electra.options import as_flags
 from electra.pretraining.model import build_model, initialize
 from electra.pretraining.options import parse_arguments
 from tests.conftest import make_number_tokenizer
 from tests.helpers import parametrize
-from tests.model.helpers import network_config
+from tests.model.helpers import joint_model, network_config
 
 CONFIG = network_config(
     vocab_size=500, embedding_size=64, hidden_size=128, num_hidden_layers=1, initializer_range=0.05
 )
 
 
-def initialized(initialization, build=token_detector):
-    torch.manual_seed(0)
-    network = build(CONFIG)
-    initialize(network, initialization)
-    return network
+def initialized(initialization):
+    """Both networks of a pair."""
+    pair = joint_model(CONFIG)
+    for network in (pair.generator, pair.discriminator):
+        initialize(network, initialization)
+    return pair
 
 
 @parametrize(("initialization", "std"), [("normal", 0.05), ("truncated_normal", 0.05 * 0.8796)])
@@ -40,13 +41,13 @@ def test_weights_are_normal_and_truncated_where_asked(initialization, std):
 
 
 def test_the_padding_token_s_embedding_stays_zero():
-    for network in (initialized("truncated_normal"), initialized("original", masked_lm)):
-        table = network.get_input_embeddings().weight
+    for initialization in ("normal", "truncated_normal", "original"):
+        table = initialized(initialization).generator.get_input_embeddings().weight
         assert not table[0].any() and table[1].any()
 
 
 def test_the_original_draws_projection_and_output_as_glorot():
-    model = initialized("original")
+    model = initialized("original").discriminator
     for weight in (model.electra.embeddings_project.weight, model.discriminator_predictions.dense_prediction.weight):
         bound = math.sqrt(6 / sum(weight.shape))
         assert bound * 0.9 < weight.abs().max() <= bound

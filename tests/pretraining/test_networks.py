@@ -9,7 +9,6 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from electra.model.configuration import discriminator_config
@@ -107,10 +106,7 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
     for role in ("discriminator", "generator"):
         before, after = weights(finished_run / role), weights(run / role)
         words_before, words_after = (w["electra.embeddings.word_embeddings.weight"] for w in (before, after))
-        pieces = old(words[0], add_special_tokens=False)["input_ids"]
-        place = load_tokenizer(str(run / role)).convert_tokens_to_ids(words[0])
         assert torch.equal(words_after[:size], words_before) and len(words_after) == size + 3
-        assert_close(words_after[place], words_before[pieces].mean(dim=0))
         positions = after["electra.embeddings.position_embeddings.weight"]
         assert len(positions) == 40
         assert torch.equal(positions[trained : 2 * trained], positions[:trained])

@@ -23,10 +23,9 @@ from electra.report.labels import metric_title
 from electra.report.page import draw_curves, report_blocks, try_to_report, write_report
 from electra.report.runs import RunRecord, read_run
 from electra.samples import Sample, write_samples
+from tests.helpers import ROOT
 from tests.report.folders import finished_run, logs_until, write_state
 from tests.tasks.glue.runs import all_tasks, run_folder
-
-ROOT = Path(__file__).parents[2]
 
 
 def page_of(*folders):

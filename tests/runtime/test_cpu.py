@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch.testing import assert_close
 from electra.backbones import BACKBONES
 from electra.model.networks import masked_lm
 from electra.runtime.cpu import ATTENTION, LONGEST_DENSE, Dropout, attend, drop, tune_networks
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 from tests.model.helpers import network_config
 
 
@@ -124,7 +123,7 @@ assert min(bytes_taken() for _ in range(3)) < plain / 4  # of 288 MB that are wr
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_a_tuned_process_stays_exact():
-    subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", TUNED], check=True, cwd=ROOT)
 
 
 def test_heads_that_share_keys_are_left_to_transformers():

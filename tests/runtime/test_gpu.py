@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,10 +20,8 @@ from electra.objectives import OBJECTIVES
 from electra.pretraining.metrics import token_records
 from electra.runtime.cpu import tune_networks
 from electra.runtime.gpu import TwoEmbeddings, linear_of_aligned_rows, tune_for_gpu
-from tests.helpers import parametrize
+from tests.helpers import ROOT, parametrize
 from tests.model.helpers import joint_model, network_config
-
-ROOT = Path(__file__).parents[2]
 
 
 @parametrize("model_type", ["electra", "bert", "modernbert"])

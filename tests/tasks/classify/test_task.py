@@ -92,7 +92,6 @@ def test_a_share_of_the_training_data_is_held_out(folder):
     ("rows", "more", "named"),
     [
         ([], {}, "no rows"),
-        ([["a", "1"]], {}, "two or more"),
         ([["a", "1"], ["b", "1"]], {}, "two or more"),
         ([["a", "1"], ["b", "2"]], {"validation_fraction": 1e-9}, "too few texts"),
         ([["a", "1.5"], ["b", "x"], ["c", "2"]], {"label_kind": "number"}, "train.csv:3"),
@@ -104,16 +103,13 @@ def test_data_that_teach_nothing_are_refused(rows, more, named, tmp_path):
     assert named in refused(lambda: opened(train_file=file, **more))
 
 
-def test_a_class_of_the_development_set_alone_is_refused(folder, tmp_path):
-    file = write_table(tmp_path / "dev.csv", ["text", "label"], [["a", "good"], ["b", "fine"]])
-    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
-    assert "dev.csv:3" in message and "fine" in message and "bad, good" in message
-
-
-def test_a_development_set_without_rows_is_refused(folder, tmp_path):
-    file = write_table(tmp_path / "dev.csv", ["text", "label"], [])
-    message = refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
-    assert "the validation data has no rows" in message
+@parametrize(
+    ("rows", "named"),
+    [([], "the validation data has no rows"), ([["a", "good"], ["b", "fine"]], "dev.csv:3 has the label 'fine'")],
+)
+def test_a_development_set_of_nothing_or_other_classes_is_refused(folder, tmp_path, rows, named):
+    file = write_table(tmp_path / "dev.csv", ["text", "label"], rows)
+    assert named in refused(lambda: opened(train_file=folder / "reviews" / "train.csv", validation_file=file))
 
 
 def test_windows_cover_a_long_text_and_overlap(number_tokenizer):

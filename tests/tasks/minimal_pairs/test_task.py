@@ -6,10 +6,6 @@ import math
 import numpy as np
 import pytest
 from pytest import approx
-from transformers import (
-    BertConfig,
-    BertModel,
-)
 
 from electra.model.pretrained import Networks, load_networks
 from electra.report.command import main as report
@@ -21,6 +17,7 @@ from electra.tasks.minimal_pairs.report import report as report_of
 from electra.tasks.minimal_pairs.task import make_scorer
 from tests.conftest import refused, refused_command
 from tests.helpers import parametrize, read_json
+from tests.tasks.glue.files import write_encoder
 from tests.tasks.minimal_pairs.networks import PAIRS, random_pair, write_run
 
 pytestmark = pytest.mark.slow
@@ -253,13 +250,8 @@ def test_wrong_pairs_are_refused(world, content, message, capsys):
         (["--data", "pairs.jsonl"], "name a run"),
     ],
 )
-def test_wrong_commands_are_refused(
-    world, argv, message, wordpiece_tokenizer,
-    capsys
-):  # fmt: skip
+def test_wrong_commands_are_refused(world, argv, message, wordpiece_tokenizer, capsys):
     (world / "empty").mkdir()
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-    BertModel(BertConfig(vocab_size=len(wordpiece_tokenizer), **sizes)).save_pretrained(world / "plain")
-    wordpiece_tokenizer.save_pretrained(world / "plain")
+    write_encoder(world / "plain", wordpiece_tokenizer)
     assert message in refused_command(main, argv, capsys)
     assert not (world / "output").exists()
