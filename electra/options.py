@@ -239,17 +239,16 @@ class CommandLine(HfArgumentParser):
     def _make(self, group: type, values: Values) -> Any:
         """A group of options from the values of all groups, paths made absolute. It is recorded."""
         given = {}
-        for f in fields(group):
+        for f in filter(lambda f: f.init, fields(group)):
             rules = rules_of(f)
             default = default_of(f)
             value = values.get(f.name, default)
             if rules.absolute is not None and value:
                 value = [*map(rules.absolute, value)] if isinstance(value, list) else rules.absolute(value)
             is_recorded = rules.always_recorded or f.name in self.flags or value != default
-            if f.init and is_recorded and value is not None:
+            if is_recorded and value is not None:
                 self.record[f.name] = value
-            if f.init and (f.name in values or value != default):
-                given[f.name] = value
+            given[f.name] = value
         return group(**given)
 
     def _refuse(self, token: str, where: str = "") -> NoReturn:

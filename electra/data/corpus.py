@@ -81,8 +81,7 @@ def _dataset_source(
     """A Hub data set, or a folder written by `datasets.save_to_disk`."""
     split = options.dataset_split
     dataset_id = absolute_dataset_name(name)
-    signs = [os.path.join(dataset_id, sign) for sign in ("dataset_dict.json", "state.json")]
-    is_saved = any(map(os.path.isfile, signs))
+    is_saved = is_saved_dataset(dataset_id)
     if not is_saved and name in SHORT_NAMES:
         dataset_id, default_config = SHORT_NAMES[name]
         config = config or default_config
@@ -92,6 +91,8 @@ def _dataset_source(
             dataset = saved[split] if isinstance(saved, datasets.DatasetDict) else saved
         else:
             dataset = datasets.load_dataset(dataset_id, config, split=split)
+    except IndexError as error:  # `datasets` asks for the first file of a split
+        raise UserError(f"dataset {name} has a split without rows; name one with text") from error
     except (OSError, ValueError, RuntimeError, LookupError, datasets.exceptions.DatasetsError) as error:
         raise UserError(
             f"dataset {dataset_id!r} (configuration {config}, split {split}) could not be loaded: {error}; check the "
@@ -235,12 +236,19 @@ def absolute_dataset_name(dataset_name: str) -> str:
     return folder if os.path.isdir(folder) and not is_other else dataset_name
 
 
+def is_saved_dataset(folder: str) -> bool:
+    """Whether `datasets.save_to_disk` has written a folder."""
+    return any(os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json"))
+
+
 def find_files(entry: str) -> list[str]:
     """Resolve a file, a folder or a glob to the sorted absolute paths of its files in a known format.
 
     In a folder, hidden files are left out.
     """
     pattern = os.path.expanduser(entry)
+    if is_saved_dataset(pattern):
+        raise UserError(f"train_file {entry!r} is a folder of the datasets library; name it with --dataset_name")
     if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "**")
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)

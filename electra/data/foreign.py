@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -98,6 +99,7 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
     special = [*{*tokenizer.all_special_ids} - {tokenizer.unk_token_id}]
     size = vocabulary_size(tokenizer)
     files: list[IndexedFile] = []
+    source: dict[str, Any] = {"name": str(folder), "documents": 0, "tokens": 0}
     for path, dtype, starts, lengths in _locations(folder):
         hashes = np.zeros(len(starts), dtype=np.uint64)
         ids = map_tokens(path, dtype)
@@ -119,14 +121,10 @@ def _index(folder: Path, tokenizer: PreTrainedTokenizerBase, target: Path) -> No
         starts = starts[has_tokens]
         lengths = lengths[has_tokens]
         files.append((str(path.resolve()), dtype, starts, lengths, hashes[has_tokens]))
-    every_length = np.concatenate([np.empty(0), *(lengths for _, _, _, lengths, _ in files)])
-    if len(every_length) == 0:
+        source["documents"] += len(lengths)
+        source["tokens"] += int(lengths.sum())
+    if not source["documents"]:
         raise UserError(f"--token_cache {folder} has no tokens: no cache.json, no .ds, no folder of save_to_disk")
-    source = {
-        "name": str(folder),
-        "documents": len(every_length),
-        "tokens": int(every_length.sum()),
-    }
     description = {
         "tokenizer": tokenizer_fingerprint(tokenizer),
         "has_lines": False,

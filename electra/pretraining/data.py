@@ -99,15 +99,6 @@ def load_data(args: Configuration, checkpoint: str | None) -> PretrainingData:
     )
 
 
-def _validation_corpora(args: Configuration) -> dict[str, Corpus]:
-    """The corpora of --validation_file by name; none without it."""
-    without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
-    texts = held_out_texts(args.segments.validation_file)
-    return {
-        name: Corpus(replace(without_data, train_file=files), args.training.eval_seed) for name, files in texts.items()
-    }
-
-
 def _prepare(
     args: Configuration,
     checkpoint: str | None,
@@ -116,7 +107,10 @@ def _prepare(
     seed = args.training.eval_seed
     folder = args.cache.cache_dir
     corpus = None if args.cache.token_cache else Corpus(args.corpus, seed)
-    validation = _validation_corpora(args)  # opened early: a wrong path is refused at once
+    without_data = replace(args.corpus, dataset_name=[], dataset_config_name=[], dataset_sampling=[])
+    validation = {}  # opened early: a wrong path is refused at once
+    for name, files in held_out_texts(args.segments.validation_file).items():
+        validation[name] = Corpus(replace(without_data, train_file=files), seed)
     tokenizer = _tokenizer(args, checkpoint, corpus)
     if corpus is None:
         cache = open_cache(Path(str(args.cache.token_cache)), tokenizer, folder)
@@ -149,13 +143,14 @@ def _split(args: Configuration, cache: TokenCache, held_out: list[TokenCache]) -
 
 def _tokenizer(args: Configuration, checkpoint: str | None, corpus: Corpus | None) -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, the one named, that of the trained networks or of the cache, or one trained now."""
-    starts = {"discriminator": args.model.init_discriminator, "generator": args.model.init_generator}
-    sources = {}
-    for role, name in starts.items():
+    sources = []
+    for role in ("discriminator", "generator"):
+        name = getattr(args.model, f"init_{role}")
         if name and checkpoint is None:
-            sources[role] = trained_source(name, role)
-            read_config(sources[role])  # a wrong name is refused before hours of tokenization
-    path = checkpoint or args.tokenizer_path.tokenizer_path or next(iter(sources.values()), None)
+            source = trained_source(name, role)
+            read_config(source)  # a wrong name is refused before hours of tokenization
+            sources.append(source)
+    path = next(filter(None, (checkpoint, args.tokenizer_path.tokenizer_path, *sources)), None)
     if path is not None:
         tokenizer = load_tokenizer_beside_model(path)
     elif corpus is None:

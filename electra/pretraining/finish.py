@@ -18,7 +18,7 @@ from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.data.corrupted import CorruptedSegments
-from electra.io.checkpoints import describe_latest_valid, translate_write_errors, write_manifest
+from electra.io.checkpoints import UNFINISHED, describe_latest_valid, translate_write_errors, write_manifest
 from electra.io.console import environment, without_secrets
 from electra.io.files import replace_folder, write_as_yaml, write_file, write_json
 from electra.model.joint import ElectraForJointPretraining
@@ -26,7 +26,6 @@ from electra.model.pretrained import ENERGY_KEY, STEP_KEY
 from electra.model.probe import probe, to_samples
 from electra.model.transfer import POSITIONS_KEY
 from electra.model.tying import plain_state
-from electra.objectives import objective_of
 from electra.pretraining.callbacks.health import DiscriminatorHealth
 from electra.pretraining.callbacks.progress import compute_ledger
 from electra.pretraining.configuration import Configuration
@@ -166,12 +165,12 @@ def export_networks(
     """
     pair: dict[str, PreTrainedModel | None] = {"generator": model.generator, "discriminator": model.discriminator}
     networks = {name: network for name, network in pair.items() if network is not None}
-    unfinished = {name: run_folder / f"{name}.unfinished" for name in networks}
-    is_energy_based = objective_of(plan.objective, plan.uniform_generator).is_energy_based
+    unfinished = run_folder / UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
+    is_energy_based = model.objective.is_energy_based
     try:
         for name, network in networks.items():
-            folder = unfinished[name]
-            shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
+            folder = unfinished / name
             config = network.config
             setattr(config, STEP_KEY, plan.steps)
             setattr(config, POSITIONS_KEY, max(getattr(config, POSITIONS_KEY, 0), plan.max_length))
@@ -179,15 +178,13 @@ def export_networks(
                 setattr(config, ENERGY_KEY, is_energy_based)
             network.save_pretrained(folder, state_dict=plain_state(network))
             tokenizer.save_pretrained(folder)
-            data, card = _card(name, config.model_type, run_folder.name, plan, metrics, options)
+            data, card = _card(name, model, run_folder.name, plan, metrics, options)
             write_card(folder / "README.md", data, card)
             write_manifest(folder, "README.md")  # users edit the card
-    except BaseException:
-        for folder in unfinished.values():
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    for name, folder in unfinished.items():
-        replace_folder(folder, run_folder / name)
+        for name in networks:
+            replace_folder(unfinished / name, run_folder / name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return {name: run_folder / name for name in networks}
 
 
@@ -222,19 +219,19 @@ OWN_HEAD = (
 
 def _card(
     network: str,
-    model_type: str,
+    model: ElectraForJointPretraining,
     run: str,
     plan: Plan,
     metrics: Mapping[str, float],
     options: Mapping[str, Any],
 ) -> tuple[ModelCardData, Card]:
     """The card of the `network` "discriminator", which stands for the main network, or "generator"."""
-    objective = objective_of(plan.objective, plan.uniform_generator)
+    objective = model.objective
     is_main = network == "discriminator"
     kind = "masked language model" if is_main and not objective.finds_replaced else network
     about = ABOUT[kind] + HOW_IT_WAS_TRAINED.get((plan.objective, network), "")
     auto_class = "AutoModelForPreTraining" if kind == "discriminator" else "AutoModelForMaskedLM"
-    if kind == "discriminator" and model_type != "electra":
+    if kind == "discriminator" and model.discriminator.config.model_type != "electra":
         about += OWN_HEAD
         auto_class = "AutoModel"
     # A main network that never saw [MASK] does not fill it in.

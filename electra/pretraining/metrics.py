@@ -129,9 +129,8 @@ def evaluation_metrics(
 def fixed_metrics(records: NDArray[np.float32]) -> dict[str, float]:
     """Metrics of a discriminator on a fixed corrupted test set, over all tokens; see `evaluation_metrics`."""
     tokens = _columns(records)
-    replaced_rate = _mean(tokens.is_replaced)
-    count = float(len(tokens.original_ids))
-    return {"replaced_rate": replaced_rate, **_detection_metrics(tokens, "discriminator_"), "tokens": count}
+    metrics = {"replaced_rate": _mean(tokens.is_replaced), "tokens": float(len(tokens.original_ids))}
+    return metrics | _detection_metrics(tokens, "discriminator_")
 
 
 def _detection_metrics(tokens: Any, prefix: str) -> dict[str, float]:

@@ -226,10 +226,9 @@ def training_flops(
         if config.generator is not None:
             trained = config.generator_steps + forward * discriminator_steps if objective.has_stages else steps
             flops += rule(None, _shape(config.generator), **sizes, steps=trained, mlm_positions_fraction=share)
-        if objective.finds_replaced:
-            return flops + rule(large, None, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
+        main = (large, None) if objective.finds_replaced else (None, large)
         share = 1.0 if objective.at_all_tokens else share
-        return flops + rule(None, large, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
+        return flops + rule(*main, **sizes, steps=discriminator_steps, mlm_positions_fraction=share)
 
     return (
         total(six_n_t_flops, config.mlm_probability, forward=1 / 3),

@@ -51,8 +51,8 @@ def pretrain(args: Configuration, log: RunLog, started: float) -> None:
         announce_trial(time_steps(args, model, data, plan), args.training, plan)
         return
 
-    save_options(args.record, run, data.tokenizer)
     if args.training.process_index == 0:
+        save_options(args.record, run, data.tokenizer)
         log.write_to(run.folder)
 
     stop = StopRequests(args.training.max_hours, started)

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from filelock import BaseFileLock, FileLock, Timeout
 from transformers import PreTrainedTokenizerBase
 
@@ -27,6 +25,7 @@ from electra.io.errors import UserError
 from electra.io.files import absolute, holds_files, read_json
 from electra.options import write_yaml
 from electra.pretraining.configuration import CONFIG_NAME, RESUMING, Configuration, PretrainingArguments
+from electra.runtime.processes import by_one_process
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +82,11 @@ class Run(NamedTuple):
 def open_run(args: Configuration) -> Run:
     """Find the checkpoint to resume, or a free folder, which `save_options` makes; the same on every process."""
     training = args.training
-    shared: list[Any] = [None]
-    if PartialState().is_main_process:
-        try:
-            shared = [_find_run(training)]
-        except (UserError, OSError) as error:
-            shared = [error]
-    (run,) = broadcast_object_list(shared)
-    if isinstance(run, Exception):
-        raise run
+    run = by_one_process(lambda: _find_run(training), per_host=False)
     if run.is_finished:
-        logger.info("%s is finished: nothing to do; raise --max_steps to extend it", run.folder)
+        logger.info(
+            "%s is finished: nothing to do; raise --max_steps, or --num_train_epochs, to extend it", run.folder
+        )
     elif run.checkpoint is not None:
         logger.info("resuming %s", run.checkpoint)
     elif run.folder.name != training.experiment_name:
@@ -112,16 +105,16 @@ def _find_run(training: PretrainingArguments) -> Run:
         raise UserError(f"--experiment_name '{name}' must be a plain folder name, without slashes")
     output_dir.mkdir(parents=True, exist_ok=True)
     if training.auto_resume:
-        return start_or_continue(output_dir.resolve() / name, training.max_steps)
+        return start_or_continue(output_dir.resolve() / name, training)
     return Run(new_run_folder(output_dir, name))
 
 
-def start_or_continue(folder: Path, max_steps: int) -> Run:
+def start_or_continue(folder: Path, training: PretrainingArguments) -> Run:
     """The run in this folder: resumed if it has a checkpoint, new if it has none, or finished."""
     _lock_or_refuse(folder)
     metrics = folder / METRICS_NAME
     is_exported = metrics.is_file() and (folder / "discriminator" / "config.json").is_file()
-    if is_exported and read_json(metrics)["plan"]["steps"] >= max_steps:  # -1: epochs, of the run itself
+    if is_exported and has_all_steps(read_json(metrics)["plan"], training):
         return Run(folder, is_finished=True)  # its checkpoints may be damaged, or deleted to save space
     if folder.is_dir() and checkpoints_of(folder):
         return _resumed(latest_valid_checkpoint(folder))
@@ -130,6 +123,13 @@ def start_or_continue(folder: Path, max_steps: int) -> Run:
     if is_other or metrics.is_file():
         raise UserError(f"{folder} is not a run that can be resumed; choose another --experiment_name")
     return Run(folder)
+
+
+def has_all_steps(plan: Mapping[str, Any], training: PretrainingArguments) -> bool:
+    """Whether a run of this plan, which has ended, has the steps or epochs that are asked for now."""
+    if training.max_steps == -1:
+        return bool(plan["epochs"] * (1 + 1e-9) >= training.num_train_epochs)  # it was rounded
+    return bool(plan["steps"] >= training.max_steps)
 
 
 def _resumed(checkpoint: Path) -> Run:
@@ -247,8 +247,6 @@ def save_options(record: Mapping[str, Any], run: Run, tokenizer: PreTrainedToken
     Args:
         record: the options to write, by name.
     """
-    if not PartialState().is_main_process:
-        return
     values = {name: value for name, value in without_secrets(record).items() if name not in _OF_START}
     if "dataset_name" in values:
         values["dataset_name"] = [*map(absolute_dataset_name, values["dataset_name"])]

@@ -1,4 +1,4 @@
-"""What one process does for all processes of a host."""
+"""What one process does for all processes of a host, or of a run."""
 
 import os
 from collections.abc import Callable
@@ -12,11 +12,13 @@ PATIENCE = timedelta(days=30)
 """Tokenizing a corpus takes longer than any collective of the training may."""
 
 
-def by_one_process(make: Callable[[], T]) -> T:
-    """What `make` returns, which the first process of each host calls; its error is raised in all processes."""
+def by_one_process(make: Callable[[], T], per_host: bool = True) -> T:
+    """What `make` returns, which the first process of each host, or of all hosts, calls; all raise its error."""
     if not (dist.is_available() and dist.is_initialized()):
         return make()
-    size = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    size = dist.get_world_size()
+    if per_host:
+        size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     group, _ = dist.new_subgroups(size, timeout=PATIENCE, backend="gloo")
     rank = dist.get_rank()
     result: list[T | Exception | None] = [None]

@@ -306,6 +306,13 @@ def test_options_are_checked(tmp_path, options, found):
     assert found in refused(lambda: Corpus(CorpusArguments(**{**named, **options})))
 
 
+def test_saved_data_sets_without_rows_or_as_files_are_refused(tmp_path):
+    saved = str(tmp_path / "saved")
+    datasets.Dataset.from_dict({"text": []}).save_to_disk(saved)
+    assert "without rows" in refused(lambda: dataset_corpus(saved))
+    assert "--dataset_name" in refused(lambda: corpus_of(saved))
+
+
 # Sampling
 
 

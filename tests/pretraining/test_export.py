@@ -130,8 +130,8 @@ def test_a_card_shows_how_to_fine_tune(export):
 
 def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokenizer, export, tmp_path, monkeypatch):
     run, pair = tmp_path / "run", make_pair()
-    (run / "generator.unfinished").mkdir(parents=True)
-    (run / "generator.unfinished" / "pytorch_model.bin").write_bytes(b"half")  # left by a killed export
+    (run / "unfinished" / "generator").mkdir(parents=True)
+    (run / "unfinished" / "generator" / "pytorch_model.bin").write_bytes(b"half")  # left by a killed export
     export(pair)
     before = contents(run)
     assert {path.parent for path in before} == {run / "generator", run / "discriminator"}

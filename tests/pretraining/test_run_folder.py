@@ -90,6 +90,17 @@ def test_a_run_without_a_checkpoint_starts_again_in_its_folder(tmp_path):
         opened(tmp_path, experiment_name="other", auto_resume=True)
 
 
+def test_a_finished_run_is_extended_by_epochs(tmp_path):
+    run = tmp_path / "output" / "run"
+    (run / "discriminator").mkdir(parents=True)
+    (run / "discriminator" / "config.json").touch()
+    (run / "metrics.json").write_text('{"plan": {"steps": 10, "epochs": 2.0}}')
+    epochs = {"auto_resume": True, "max_steps": -1}
+    assert opened(tmp_path, **epochs, num_train_epochs=2) == Run(run, is_finished=True)
+    with raises(UserError, match="is not a run that can be resumed"):  # its checkpoints are gone
+        opened(tmp_path, **epochs, num_train_epochs=3)
+
+
 # ---- what must stay
 
 TEXT = {"training_text": "t", "training_documents": 4, "held_out_text": "h"}

@@ -68,15 +68,13 @@ class DiscriminatorHealth(TrainerCallback):
         if self._last != before and self._last in ("generator collapsed", "late"):
             logger.warning(self.verdict(args, state))
 
-    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> State | None:
-        """The state of the pair at the last evaluation, None without one.
+    def assess(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> State:
+        """The state of the pair at the last evaluation.
 
         An untrained generator samples random tokens, of which frequencies detect more: give `frequencies_auc`, their
         AUC on the same masks, where it is known.
         """
         evaluations = [logs for logs in state.log_history if "eval_discriminator_auc" in logs]
-        if not evaluations:
-            return None
         last = evaluations[-1]
         loss = last["eval_generator_loss"]
         # A resumed run may be evaluated on other text, of which losses cannot be compared.
@@ -93,12 +91,9 @@ class DiscriminatorHealth(TrainerCallback):
         return "late" if is_warm and state.num_input_tokens_seen >= START_BUDGET else "not started"
 
     def verdict(self, args: Any, state: TrainerState, frequencies_auc: float = FREQUENCIES_AUC) -> str:
-        """One line: the state, the numbers of the last evaluation, and what to try; empty without an evaluation."""
-        now = self.assess(args, state, frequencies_auc)
-        if now is None:
-            return ""
+        """One line: the state, the numbers of the last evaluation, and what to try."""
         last = next(logs for logs in reversed(state.log_history) if "eval_discriminator_auc" in logs)
-        what, advice = VERDICTS[now]
+        what, advice = VERDICTS[self.assess(args, state, frequencies_auc)]
         what = what.format(generator_loss=last["eval_generator_loss"], tokens=state.num_input_tokens_seen)
         base_rate = base_rate_loss(last["eval_replaced_rate"])
         return (

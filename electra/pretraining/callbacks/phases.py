@@ -61,8 +61,7 @@ class TrainingPhases(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         phase = phase_at(state.global_step, state.log_history, self.options)
-        self.model.train_generator = phase.train_generator
-        self.model.train_discriminator = phase.train_discriminator
+        self.model.train_generator, self.model.train_discriminator = phase
         if self.options.generator_steps == state.global_step > 0:
             start = "its own initial weights"
             if self.options.init_from_generator:
